@@ -1,0 +1,74 @@
+# Everything lives in .venv; delete that folder (make clean) and nothing remains but your results.
+# Stamps inside it tell make what is installed, so a second call needs no network.
+
+PYTHON ?= python3
+JOBS ?= 2
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Only the pinned versions, and build with the pinned backend rather than a freshly fetched one.
+INSTALL := $(PIP) install --constraint constraints.txt
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
+
+# pyright would otherwise ask its registry whether it is out of date.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install demo test test-slow test-gpu lint format bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+install: .venv/.installed ## make .venv with the package in it: .venv/bin/benign is ready
+
+demo: install ## install, then run jiang/fig1 at quick scale (about a minute) and say where the pictures are
+	$(BIN)/benign run jiang/fig1 --scale quick
+
+test: lint ## install what tests need, then lint, types, unit tests and the wheel
+	$(BIN)/pytest -n $(JOBS)
+	scripts/check_wheel.sh
+
+test-slow: .venv/.installed-dev ## the long tests: laws, attack strength, faults
+	$(BIN)/pytest -n $(JOBS) -m slow --timeout 1800
+
+test-gpu: .venv/.installed-dev ## the tests that need a CUDA device; they skip without one
+	$(BIN)/pytest -m gpu --timeout 1800 -rs
+
+lint: .venv/.installed-dev ## ruff and pyright, changing nothing
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+
+format: .venv/.installed-dev ## let ruff rewrite the files
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: install ## time the engine against a plain loop
+	$(BIN)/python benchmarks/attention.py
+
+clean: ## remove .venv, caches and builds; results in runs/ stay
+	rm -rf .venv dist .hypothesis .pytest_cache .ruff_cache
+	find src tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# What a killed pip leaves behind (a .dist-info it had not finished, a folder renamed to ~...) would
+# pass for an installed package.
+define sweep_leftovers
+@for info in .venv/lib/python3*/site-packages/*.dist-info; do [ -e "$$info/INSTALLER" ] || rm -rf "$$info"; done
+@rm -rf .venv/lib/python3*/site-packages/~*
+endef
+
+# A stamp is written last, so an interrupted install is taken up again.
+.venv/.installed: pyproject.toml constraints.txt
+	@"$(PYTHON)" -c '$(SUPPORTED)' 2>/dev/null || { \
+	  echo "benign needs Python 3.11, 3.12 or 3.13; $(PYTHON) is $$("$(PYTHON)" --version 2>&1 | tail -n 1). Try: make install PYTHON=python3.12" >&2; exit 1; }
+	@{ $(BIN)/python -c '$(SUPPORTED)' && $(PIP) --version; } >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear .venv
+	$(sweep_leftovers)
+	@echo "Installing into .venv (torch alone is 750 MB: minutes the first time)"
+	$(INSTALL) hatchling
+	$(INSTALL) --no-build-isolation --editable .
+	@touch $@
+
+.venv/.installed-dev: .venv/.installed
+	$(sweep_leftovers)
+	$(INSTALL) --no-build-isolation --editable '.[test,dev]'
+	@touch $@

@@ -1,0 +1,83 @@
+"""Projected gradient ascent inside a ball."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from benign.attacks.attack import Attack
+from benign.attacks.balls import Ball
+from benign.data.model import DataModel
+from benign.losses import logistic_slope
+from benign.networks.network import Network, Params
+from benign.spec import Count, Positive
+
+
+class PGD(Attack):
+    """Steps along the steepest direction, each followed by a projection (Zhang section 6: 20 steps of 0.2 tau).
+
+    It ascends -y f by default: at interpolation the gradient of the cross-entropy underflows to zero and fakes robustness.
+    """
+
+    ball: Ball
+    steps: Count = 20
+    step: Positive = 0.2
+    """length of a step as a share of the radius"""
+    loss: Literal["margin", "cross_entropy"] = "margin"
+    """what is ascended: -y f, or log(1 + exp(-y f))"""
+    start: Literal["zero"] = "zero"
+    """the unperturbed point"""
+    keep: Literal["last", "best"] = "last"
+    """the point returned: the last iterate, or for each point the one of smallest margin, the start included"""
+
+    def perturb(
+        self,
+        network: Network,
+        params: Params,
+        data: DataModel,
+        x: Float[Tensor, "runs samples tokens dim"],
+        y: Float[Tensor, "runs samples"],
+    ) -> Float[Tensor, "runs samples tokens dim"]:
+        radius = torch.as_tensor(self.ball.size(data), dtype=x.dtype, device=x.device).expand(len(x))
+        delta = torch.zeros_like(x)
+        best = _Best(x) if self.keep == "best" else None
+        for _ in range(self.steps):
+            point = x + delta
+            here = network.run(params, point)
+            if best:
+                best.offer(point, y * here.outputs)
+            rise = self.ball.steepest(here.inputs_gradient(self._slope(y, here.outputs)))
+            delta += rise.mul_((self.step * radius)[:, None, None, None])
+            self.ball.project(delta, radius)
+        point = x + delta
+        if best:
+            best.offer(point, y * network.run(params, point).outputs)
+            return best.point
+        return point
+
+    def _slope(self, y: Tensor, outputs: Tensor) -> Tensor:
+        """Derivative of the ascended loss in the output."""
+        return -y if self.loss == "margin" else y * logistic_slope(y * outputs)
+
+    def check_against(self, data: DataModel) -> None:
+        if self.ball.relative_to == "signal" and data.signal_norm() is None:
+            raise ValueError(
+                f"`ball.relative_to` is 'signal', but `{data.kind}` has no signal norm: give `radius` in the data's units"
+            )
+
+    def passes(self) -> int:
+        return 2 * self.steps + (self.keep == "best")
+
+
+class _Best:
+    """For every point the attacked one of smallest margin so far."""
+
+    def __init__(self, x: Tensor):
+        self.point = x.clone()
+        self.margin = torch.full(x.shape[:2], torch.inf, dtype=x.dtype, device=x.device)
+
+    def offer(self, point: Tensor, margin: Tensor) -> None:
+        better = margin < self.margin
+        self.margin = torch.where(better, margin, self.margin)
+        self.point = torch.where(better[:, :, None, None], point, self.point)

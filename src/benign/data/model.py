@@ -1,0 +1,49 @@
+"""What every data model offers: labelled samples with their latent parts, drawn from the runs' own streams."""
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from benign.axes import Shape
+from benign.spec import Component, Count
+from benign.streams import Streams
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Labelled points of a batch of runs, with what generated them."""
+
+    x: Float[Tensor, "runs samples tokens dim"]
+    y: Float[Tensor, "runs samples"]
+    """observed labels, -1 or +1"""
+    clean_y: Float[Tensor, "runs samples"]
+    """labels before any flip"""
+    latent: dict[str, Tensor] = field(default_factory=dict)
+    """generating parts by name, each with a leading runs axis (`signal`: the two signal vectors [runs, 2, dim])"""
+
+    def select(self, keep: Tensor) -> "Sample":
+        """The same sample for some of the runs (indices or a mask)."""
+        latent = {name: part[keep] for name, part in self.latent.items()}
+        return Sample(self.x[keep], self.y[keep], self.clean_y[keep], latent)
+
+
+class DataModel(Component):
+    """A distribution of labelled points made of tokens."""
+
+    samples: Shape[Count]
+    """number of training points N"""
+    tokens: Shape[Count]
+    """tokens of a point, M"""
+    dim: Shape[Count]
+    """dimension of a token, d"""
+
+    @abstractmethod
+    def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
+        """Draw `count` points a run from the streams of `split` ("train", "test/0", ...)."""
+
+    def signal_norm(self):
+        """Length of the signal, by which a radius may be measured; None where the model has no such length."""
+        return None

@@ -1,0 +1,1 @@
+"""What is trained: one module a network."""

@@ -1,0 +1,71 @@
+"""Initial weights: Gaussian as in the theorems, or PyTorch's default divided by a factor as in the experiments."""
+
+import math
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from benign.axes import PerRun
+from benign.spec import Component, NonNegative, Positive
+from benign.streams import Stream, Streams
+
+
+class Init(Component):
+    """A law of the initial weights of an attention network."""
+
+    @abstractmethod
+    def score_weights(self, stream: Stream, dim: int, hidden: int, dtype: torch.dtype) -> Tensor:
+        """W_Q or W_K, [runs, dim, hidden]."""
+
+    @abstractmethod
+    def value_weights(self, stream: Stream, dim: int, value_dim: int, dtype: torch.dtype) -> Tensor:
+        """W_V, [runs, dim, value_dim]."""
+
+    def output_weights(self, streams: Streams, value_dim: int, dtype: torch.dtype) -> Tensor:
+        """w_O, [runs, value_dim]: entries of `nn.Linear(value_dim, 1)`, whose squared norm is about 1/3."""
+        return _linear_default(streams("init/output"), value_dim, value_dim, dtype=dtype)
+
+
+class GaussianInit(Init):
+    """Independent normal entries: sigma_h for W_Q and W_K, sigma_V for W_V (Zhang Algorithm 1, Jiang 3)."""
+
+    score_std: PerRun[NonNegative]
+    """sigma_h"""
+    value_std: PerRun[NonNegative]
+    """sigma_V"""
+
+    def score_weights(self, stream: Stream, dim: int, hidden: int, dtype: torch.dtype) -> Tensor:
+        return _scaled(stream.normal(dim, hidden, dtype=dtype), self.score_std)
+
+    def value_weights(self, stream: Stream, dim: int, value_dim: int, dtype: torch.dtype) -> Tensor:
+        return _scaled(stream.normal(dim, value_dim, dtype=dtype), self.value_std)
+
+
+class TorchDefault(Init):
+    """The default of `nn.Linear(dim, ., bias=False)`, uniform on +-1/sqrt(dim), divided by a factor."""
+
+    divide_by: PerRun[Positive] = 1.0
+    """divides W_Q, W_K and W_V (16 in the papers' experiments)"""
+    divide_output: bool = False
+    """divide w_O as well; the papers do not say"""
+
+    def score_weights(self, stream: Stream, dim: int, hidden: int, dtype: torch.dtype) -> Tensor:
+        return _scaled(_linear_default(stream, dim, dim, hidden, dtype=dtype), 1 / self.divide_by)
+
+    def value_weights(self, stream: Stream, dim: int, value_dim: int, dtype: torch.dtype) -> Tensor:
+        return _scaled(_linear_default(stream, dim, dim, value_dim, dtype=dtype), 1 / self.divide_by)
+
+    def output_weights(self, streams: Streams, value_dim: int, dtype: torch.dtype) -> Tensor:
+        weights = super().output_weights(streams, value_dim, dtype)
+        return _scaled(weights, 1 / self.divide_by) if self.divide_output else weights
+
+
+def _linear_default(stream: Stream, fan_in: int, *shape: int, dtype: torch.dtype) -> Tensor:
+    return stream.uniform(*shape, dtype=dtype).mul_(2).sub_(1).div_(math.sqrt(fan_in))
+
+
+def _scaled(weights: Tensor, factor) -> Tensor:
+    """Multiply each run's weights by its factor, a number or a tensor [runs]."""
+    factor = torch.as_tensor(factor, dtype=weights.dtype, device=weights.device)
+    return weights.mul_(factor.reshape(-1, *[1] * (weights.ndim - 1)))

@@ -1,0 +1,80 @@
+"""What every network offers: initial parameters and a forward pass over a batch of runs.
+
+A network needs `initial_params` and `forward` only; `run` then differentiates by autograd. A network with closed-form gradients
+overrides `run`.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from benign.data.model import DataModel
+from benign.spec import Component
+from benign.streams import Streams
+
+Params: TypeAlias = dict[str, Tensor]
+"""parameters by name, each with a leading runs axis"""
+
+
+class Pass:
+    """One forward pass that can be pulled back: gradients of sum(c * outputs) for any weights c.
+
+    This base differentiates by autograd; it is the reference for every closed form.
+    """
+
+    outputs: Float[Tensor, "runs samples"]
+
+    def __init__(self, network: "Network", params: Params, x: Tensor):
+        self._params = {name: params[name].detach().requires_grad_() for name in network.trained(params)}
+        self._x = x.detach().requires_grad_()
+        with torch.enable_grad():
+            self._traced = network.forward({**params, **self._params}, self._x)
+        self.outputs = self._traced.detach()
+
+    def params_gradient(self, c: Float[Tensor, "runs samples"]) -> Params:
+        leaves = list(self._params.values())
+        grads = torch.autograd.grad(self._traced, leaves, c, retain_graph=True)
+        return dict(zip(self._params, grads, strict=True))
+
+    def inputs_gradient(self, c: Float[Tensor, "runs samples"]) -> Tensor:
+        return torch.autograd.grad(self._traced, self._x, c, retain_graph=True)[0]
+
+
+class Network(Component):
+    """A family of functions f(params, x), one output a point; the prediction is its sign."""
+
+    @abstractmethod
+    def initial_params(self, data: DataModel, streams: Streams, dtype: torch.dtype) -> Params:
+        """Initial parameters of every run."""
+
+    @abstractmethod
+    def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples"]:
+        """The outputs f(x)."""
+
+    def run(self, params: Params, x: Tensor) -> Pass:
+        """A forward pass that can be pulled back to parameters and inputs."""
+        return Pass(self, params, x)
+
+    def trained(self, params: Params) -> tuple[str, ...]:
+        """Names of the parameters that gradient descent moves; the others are frozen."""
+        return tuple(params)
+
+    def cost(self, data: DataModel) -> "Cost":
+        """What a run needs; an estimate, for batch sizes and for `benign show`."""
+        return Cost(weights=0, point=data.tokens * data.dim, multiplies=data.tokens * data.dim)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Sizes of one run of a network."""
+
+    weights: int
+    """numbers held for parameters and their gradients"""
+    point: int
+    """numbers held for one point in a pass"""
+    multiplies: int
+    """multiplications of one point in one pass, forward or backward"""

@@ -1,0 +1,1 @@
+"""One room a paper: its figures as recipes, with the readings of what it leaves open."""

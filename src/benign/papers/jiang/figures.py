@@ -1,0 +1,101 @@
+"""The figures of Jiang et al. as recipes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import xarray as xr
+
+from benign.axes import linspace, logspace
+from benign.data.signal_noise import SignalNoise
+from benign.experiment import Experiment
+from benign.papers.attention_questions import LABELS, OUTPUT, PROJECTION, network
+from benign.papers.recipes import Question, Reading, Recipe
+from benign.plot.phase import Panel, phase_figure
+from benign.plot.style import save
+from benign.theory.boundary import boundary
+from benign.training.setup import Evaluation, GradientDescent
+
+CUT = 0.2
+"""test loss that figure 1b cuts at"""
+PRINTED = "samples * snr**2 = 1000"
+"""the red curve of figure 1"""
+
+SNR_GRID = Question(
+    "snr_grid",
+    "how are the signal-to-noise ratios of figure 1 spaced between 0.16 and 15.6?",
+    {"linear": "evenly: |mu| from 1 to 100", "log": "evenly in the logarithm"},
+    "0.16 to 15.6 is |mu| = 1 to 100 at sigma_p sqrt(d) = 6.4",
+)
+
+
+@dataclass(frozen=True)
+class _Size:
+    dim: int
+    hidden: int
+    samples: range
+    ratios: int
+    seeds: int
+    test: int
+    max_steps: int
+
+
+_SIZES = {
+    "smoke": _Size(64, 16, range(4, 13, 4), 4, 1, 100, 200),
+    "quick": _Size(512, 128, range(4, 25, 4), 10, 2, 250, 5000),
+    "paper": _Size(1024, 512, range(2, 21, 2), 10, 5, 500, 20000),
+}
+
+
+def _build(scale: str, reading: Reading) -> Experiment:
+    size = _SIZES[scale]
+    space = linspace if reading["snr_grid"] == "linear" else logspace
+    return Experiment(
+        data=SignalNoise(
+            tokens=16,
+            dim=size.dim,
+            samples=list(size.samples),
+            snr=space(0.15625, 15.625, size.ratios),
+            noise_std=0.2,
+            strong_noise_std=4.0,
+            projected=reading["projection"] == "projected",
+            balanced=reading["labels"] == "balanced",
+        ),
+        network=network(size.hidden, reading["w_O"]),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=size.max_steps),
+        evaluation=Evaluation(samples=size.test),
+        seeds=size.seeds,
+    )
+
+
+def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+    loss, error = result.test_loss, 1 - result.test_accuracy
+    edge = boundary(loss, CUT)
+    panels = [
+        Panel(loss, "samples", "snr", "test loss", limits=(0.0, 0.7), printed=PRINTED, boundary=edge),
+        Panel(loss, "samples", "snr", "test loss", cut=CUT, printed=PRINTED, boundary=edge),
+        Panel(error, "samples", "snr", "test error", limits=(0.0, 0.5), boundary=boundary(error, 0.05)),
+    ]
+    figure = phase_figure(panels, title="Benign and harmful overfitting of a transformer", caption=caption)
+    return save(figure, folder / "fig1")
+
+
+def _summarise(result: xr.Dataset) -> str:
+    edge, error = boundary(result.test_loss, CUT), boundary(1 - result.test_accuracy, 0.05)
+    lines = [str(edge)]
+    if edge.critical.notnull().any():
+        c = edge.constant_for(2.0)
+        lines.append(f"  at exponent 2: N SNR^2 = {c.value:.4g} [{c.low:.4g}, {c.high:.4g}]; the paper prints 1000")
+    return "\n".join([*lines, str(error)])
+
+
+RECIPES = [
+    Recipe(
+        name="jiang/fig1",
+        title="Figure 1: test loss over sample size and signal-to-noise ratio, synthetic data",
+        shows="a sharp transition of the test loss, drawn at N SNR^2 = 1000",
+        build=_build,
+        draw=_draw,
+        summarise=_summarise,
+        questions=(OUTPUT, LABELS, PROJECTION, SNR_GRID),
+    )
+]

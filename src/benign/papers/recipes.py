@@ -1,0 +1,133 @@
+"""Recipes: a figure of a paper as an experiment, at three scales, for each reading of what the paper leaves open."""
+
+import importlib
+import itertools
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import xarray as xr
+
+import benign.papers
+from benign.attacks.attack import Attack
+from benign.attacks.pgd import PGD
+from benign.experiment import Experiment
+
+SCALES = ("smoke", "quick", "paper")
+"""seconds; about a minute on two cores; the size of the paper"""
+
+Reading = dict[str, str]
+"""an answer for every question of a recipe"""
+
+
+class RecipeError(ValueError):
+    """A recipe, scale or reading that is not there; the message lists what is."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Something a paper leaves open, with its possible answers."""
+
+    name: str
+    asks: str
+    answers: dict[str, str]
+    """what each answer means; the first one is the default"""
+    reason: str
+    """why the first one is the default"""
+
+    @property
+    def default(self) -> str:
+        return next(iter(self.answers))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A figure of a paper: how to build its experiment and how to draw its result."""
+
+    name: str
+    title: str
+    shows: str
+    build: Callable[[str, Reading], Experiment]
+    draw: Callable[[xr.Dataset, Path, str], list[Path]]
+    """draws the result into a folder under a caption; returns the files"""
+    summarise: Callable[[xr.Dataset], str]
+    """what the result says, in a few lines computed from it"""
+    questions: tuple[Question, ...] = field(default=())
+
+    def reading(self, answers: Mapping[str, str] | None = None) -> Reading:
+        """The default reading with some answers replaced."""
+        chosen = {question.name: question.default for question in self.questions}
+        for name, answer in (answers or {}).items():
+            question = next((each for each in self.questions if each.name == name), None)
+            if question is None:
+                raise RecipeError(f"reading `{name}`: {self.name} asks {', '.join(chosen)}")
+            if answer not in question.answers:
+                known = ", ".join(question.answers)
+                raise RecipeError(f"reading `{name}` must be one of {known}, got {answer!r}")
+            chosen[name] = answer
+        return chosen
+
+    def readings(self, which: str) -> list[Reading]:
+        """`default`, `all` (the default, then each other answer alone) or `product` (every combination)."""
+        alone = [{q.name: answer} for q in self.questions for answer in q.answers if answer != q.default]
+        if which == "default":
+            return [self.reading()]
+        if which == "all":
+            return [self.reading(answers) for answers in [{}, *alone]]
+        if which == "product":
+            names = [q.name for q in self.questions]
+            return [dict(zip(names, mix, strict=True)) for mix in itertools.product(*(q.answers for q in self.questions))]
+        raise RecipeError(f"`readings` must be one of default, all, product, got {which!r}")
+
+    def label(self, reading: Reading) -> str:
+        """The answers that differ from the default, as a folder name: `default`, `w_O=divided`, ..."""
+        told = [f"{q.name}={reading[q.name]}" for q in self.questions if reading[q.name] != q.default]
+        return ",".join(told) or "default"
+
+    def caption(self, experiment: Experiment, scale: str, reading: Reading) -> str:
+        """What a figure must say beside its picture: sizes, seeds, attack, reading."""
+        data, network = experiment.data, experiment.network
+        answers = ", ".join(f"{name}: {answer}" for name, answer in reading.items())
+        return (
+            f"{self.name} at {scale} scale. d = {data.dim}, M = {data.tokens}, d_h = {network.hidden}, "
+            f"{plural(experiment.seeds, 'seed')}, {plural(experiment.evaluation.samples, 'test point')} a run. "
+            f"Training attack: {describe_attack(experiment.attack)}. "
+            f"Test attack: {describe_attack(experiment.final_attack)}. Reading: {answers}."
+        )
+
+    def experiment(self, scale: str, reading: Reading | None = None) -> Experiment:
+        if scale not in SCALES:
+            raise RecipeError(f"`scale` must be one of {', '.join(SCALES)}, got {scale!r}")
+        return self.build(scale, reading or self.reading())
+
+
+def recipes() -> dict[str, Recipe]:
+    """Every recipe by name: each paper's room holds a module `figures` with a list `RECIPES`."""
+    found: dict[str, Recipe] = {}
+    for room in pkgutil.iter_modules(benign.papers.__path__):
+        if room.ispkg:
+            figures = importlib.import_module(f"benign.papers.{room.name}.figures")
+            found |= {each.name: each for each in figures.RECIPES}
+    return found
+
+
+def recipe(name: str) -> Recipe:
+    """A recipe by its name, such as `jiang/fig1`."""
+    known = recipes()
+    if name not in known:
+        raise RecipeError(f"no recipe {name!r}: choose one of {', '.join(sorted(known))}")
+    return known[name]
+
+
+def describe_attack(attack: Attack | None) -> str:
+    """An attack in a few words."""
+    if not isinstance(attack, PGD):
+        return "none" if attack is None else attack.label()
+    ball = attack.ball
+    radius = f"{ball.radius} |mu|" if ball.relative_to == "signal" else f"{ball.radius}"
+    return f"{attack.steps}-step PGD, l{ball.p} radius {radius} per {ball.per}, {attack.keep} iterate"
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}" + ("s" if count != 1 else "")

@@ -1,0 +1,1 @@
+"""Zhang, Ding, Fu, Zhang, Wang: Benign Overfitting in Adversarial Training for Vision Transformers."""

@@ -1,0 +1,1 @@
+"""What an experiment consists of: cells, runs, units, and how it may grow."""

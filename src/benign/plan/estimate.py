@@ -1,0 +1,65 @@
+"""What an experiment would cost, before it is run."""
+
+import time
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from benign.plan.runs import Unit
+from benign.training.engine import batch_size, run_bytes
+from benign.training.setup import Setup
+
+SECONDS_PER_DRAW = 3e-8
+"""one normal draw on one CPU core; measured by benchmarks/attention.py"""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Runs, memory of the largest batch, and time if no run needed a step or all ran to the step cap."""
+
+    runs: int
+    units: int
+    bytes: int
+    least_seconds: float
+    most_seconds: float
+
+
+def estimate(units: list[Unit], device: str) -> Estimate:
+    """Estimate from operation counts and a short measurement of this device's matrix products."""
+    fixed = stepwise = memory = 0.0
+    for unit in units:
+        setup, runs = unit.runs[0].cell, len(unit.runs)
+        rate = _products_per_second(device, setup.precision)
+        fixed += runs * _fixed_seconds(setup, rate)
+        stepwise += runs * setup.training.max_steps * _step_products(setup) / rate
+        memory = max(memory, min(runs, batch_size(setup, device)) * run_bytes(setup))
+    total = sum(len(unit.runs) for unit in units)
+    return Estimate(total, len(units), int(memory), fixed, fixed + stepwise)
+
+
+def _step_products(setup: Setup) -> int:
+    passes = 2 + (setup.attack.passes() if setup.attack else 0)
+    return passes * setup.data.samples * setup.network.cost(setup.data).multiplies
+
+
+def _fixed_seconds(setup: Setup, rate: float) -> float:
+    """Drawing data and weights, and the evaluation at the end."""
+    cost, data = setup.network.cost(setup.data), setup.data
+    attack = setup.final_attack
+    passes = 1 + (attack.passes() + 1 if attack else 0)
+    draws = (data.samples + setup.evaluation.samples) * data.tokens * data.dim + cost.weights / 2
+    return draws * SECONDS_PER_DRAW + passes * setup.evaluation.samples * cost.multiplies / rate
+
+
+@cache
+def _products_per_second(device: str, precision: str) -> float:
+    """Multiplications per second of a matrix product of a usual size."""
+    left = torch.ones(512, 1024, dtype=getattr(torch, precision), device=device)
+    right = torch.ones(1024, 512, dtype=left.dtype, device=device)
+    float((left @ right)[0, 0])
+    begin, count = time.perf_counter(), 0
+    while time.perf_counter() - begin < 0.1:
+        float((left @ right)[0, 0])
+        count += 1
+    return count * 512 * 1024 * 512 / (time.perf_counter() - begin)

@@ -1,0 +1,46 @@
+"""How an experiment may change in the folder of its results: it may grow, and nothing else."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from benign.plan.runs import runs_of
+
+
+def extends(new: Any, old: Any) -> bool:
+    """Whether every run of the old experiment is a run of the new one."""
+    return {run.key for run in runs_of(old)} <= {run.key for run in runs_of(new)}
+
+
+def grown(history: Sequence[Any], new: Any) -> list[Any]:
+    """The history of an experiment after `new`; ValueError with the difference if `new` is not an extension."""
+    if not history:
+        return [new]
+    old = history[-1]
+    if new.as_dict() == old.as_dict():
+        return list(history)
+    if extends(new, old):
+        return [*history, new]
+    raise ValueError(
+        "the folder holds another experiment; more seeds and longer axes would be added to it, but this differs:\n"
+        + "\n".join(f"  {line}" for line in differences(old.as_dict(), new.as_dict()))
+        + "\nchoose another folder, or undo the difference"
+    )
+
+
+def agreed(target: Sequence[Any], source: Sequence[Any]) -> list[Any]:
+    """The history of two stores merged: one of the experiments must be the other or extend it."""
+    if extends(target[-1], source[-1]):
+        return list(target)
+    return grown(target, source[-1])
+
+
+def differences(old: Any, new: Any, path: str = "") -> list[str]:
+    """Every leaf that differs, as `field: old value there, new value here`."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = list(old) + [name for name in new if name not in old]
+        return [
+            line
+            for name in names
+            for line in differences(old.get(name), new.get(name), f"{path}.{name}" if path else name)
+        ]
+    return [] if old == new else [f"{path}: {old} in the folder, {new} here"]

@@ -1,0 +1,96 @@
+"""From a specification to runs, and from runs to units of work.
+
+A *run* is one cell of the grid with one seed. A *unit* is a list of runs of one shape, computed together and kept as one
+record. Units are fixed by the specification (and the smaller ones it grew from) alone, never by memory, device or what is
+already done, so a resumed sweep batches its runs as an uninterrupted one does.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from benign.axes import cells, replace, walk
+from benign.spec import digest
+from benign.streams import RunId
+from benign.training.setup import Setup
+
+NUMERICS = 1
+"""raised whenever results may move: records of other numbers are not reused"""
+
+MAX_RUNS = 64
+"""runs of a unit: enough to fill a device, few enough to lose little on a crash"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of the grid with one seed."""
+
+    cell: Setup
+    seed: int
+    where: dict[str, Any]
+    """coordinates by dimension name, `seed` among them"""
+
+    @cached_property
+    def key(self) -> str:
+        """Identifies what is computed: the resolved specification, the seed and the numerics."""
+        spec = self.cell.as_dict()
+        spec.pop("seeds", None)
+        return digest({"numerics": NUMERICS, "spec": spec, "seed": self.seed})
+
+    @property
+    def id(self) -> RunId:
+        """What its random draws depend on: with independent pairing, every number that may be an axis."""
+        if self.cell.pairing == "common":
+            return RunId(self.cell.root_seed, self.seed, "")
+        numbers = {".".join(path): value for path, role, value in walk(self.cell) if role}
+        return RunId(self.cell.root_seed, self.seed, digest(numbers))
+
+    @cached_property
+    def shape(self) -> str:
+        """Equal for runs that can be stacked: everything but the numbers that differ by run."""
+        blank = {path: None if value is None else 0.0 for path, role, value in walk(self.cell) if role == "run"}
+        spec = replace(self.cell, blank).as_dict()
+        spec.pop("seeds", None)
+        return digest(spec)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Runs of one shape that are computed together and recorded under one key."""
+
+    runs: tuple[Run, ...]
+
+    @cached_property
+    def key(self) -> str:
+        return digest([run.key for run in self.runs])
+
+
+def runs_of(experiment: Any) -> Iterator[Run]:
+    """Every run of an experiment: all cells of the grid, each with seeds 0 to `seeds` - 1."""
+    for where, cell in cells(experiment):
+        for seed in range(experiment.seeds):
+            yield Run(cell, seed, {**where, "seed": seed})
+
+
+def units_of(history: Sequence[Any]) -> list[Unit]:
+    """The units of an experiment that grew: those of the first specification, then of what each extension added."""
+    known: set[str] = set()
+    units: list[Unit] = []
+    for experiment in history:
+        new = [run for run in runs_of(experiment) if run.key not in known]
+        known |= {run.key for run in new}
+        units += _pack(new)
+    return units
+
+
+def _pack(runs: list[Run]) -> list[Unit]:
+    """Group runs by shape, keep their order, cut at `MAX_RUNS`."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.shape, []).append(run)
+    return [
+        Unit(tuple(group[begin : begin + MAX_RUNS]))
+        for group in groups.values()
+        for begin in range(0, len(group), MAX_RUNS)
+    ]

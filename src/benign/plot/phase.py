@@ -1,0 +1,365 @@
+"""Phase diagrams: a quantity over two axes of a grid, the law a paper prints, the law measured."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import matplotlib
+import numpy as np
+import xarray as xr
+from matplotlib import patheffects
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection, QuadMesh
+from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.transforms import ScaledTranslation
+
+from benign.plot.style import (
+    BLACK,
+    COLOUR_MAP,
+    DARK_GREY,
+    GREY,
+    SMALL,
+    VERMILLION,
+    style,
+)
+from benign.theory.boundary import Boundary, Law
+from benign.theory.intervals import interval_text, number
+
+# A light rim keeps a line readable on dark and on bright cells.
+_RIM = [patheffects.withStroke(linewidth=2.8, foreground="white")]
+_THIN_RIM = [patheffects.withStroke(linewidth=2.0, foreground="white")]
+
+_TWO_COLOURS = ListedColormap(["#414487", "#f9e784"])
+_EXTEND = {
+    (False, False): "neither",
+    (True, False): "min",
+    (False, True): "max",
+    (True, True): "both",
+}
+_NO_VALUE, _FEWER_SEEDS = "no value", "some seeds missing"
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One map of a phase figure.
+
+    `label` names the quantity; `cut` shows only on which side of a value each cell is; `limits` are
+    those of the colours; `printed` is a law as a paper prints it, `samples * snr**2 = 1000`.
+    """
+
+    values: xr.DataArray
+    x: str
+    y: str
+    label: str
+    cut: float | None = None
+    limits: tuple[float, float] | None = None
+    printed: str | None = None
+    boundary: Boundary | None = None
+
+
+def phase_figure(panels: Sequence[Panel], *, title: str, caption: str) -> Figure:
+    """One to four maps in a row, each with its legend below, and a caption under them all."""
+    if not 1 <= len(panels) <= 4:
+        raise ValueError(f"`panels` must hold 1 to 4 panels, got {len(panels)}")
+    with style():
+        width = 3.55 * len(panels) + 0.25
+        lines = textwrap.wrap(caption, width=int(width * 72 / (0.54 * SMALL)))
+        legend_rows = max(
+            (panel.printed is not None) + 3 * (panel.boundary is not None) + 1 for panel in panels
+        )
+        height = 3.25 + 0.15 * legend_rows + 0.13 * len(lines)
+        layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06, wspace=0.04)
+        figure = Figure(figsize=(width, height), layout=layout)
+        axes = figure.subplots(1, len(panels), squeeze=False)[0]
+        for index, (ax, panel) in enumerate(zip(axes, panels, strict=True)):
+            _draw(ax, panel)
+            if len(panels) > 1:
+                ax.set_title(f"({'abcd'[index]})")
+        figure.suptitle(title)
+        figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=SMALL, linespacing=1.3)
+    return figure
+
+
+def _draw(ax: Axes, panel: Panel) -> None:
+    heat_map(
+        ax, panel.values, panel.x, panel.y, label=panel.label, cut=panel.cut, limits=panel.limits
+    )
+    if panel.printed is not None:
+        printed_curve(ax, panel.printed, panel.values, panel.x, panel.y)
+    if panel.boundary is not None:
+        fitted_curve(ax, panel.boundary, panel.x, panel.y)
+    legend_below(ax)
+
+
+def heat_map(
+    ax: Axes,
+    values: xr.DataArray,
+    x: str,
+    y: str,
+    *,
+    label: str,
+    cut: float | None = None,
+    limits: tuple[float, float] | None = None,
+    seed_dim: str = "seed",
+) -> QuadMesh:
+    """Draw the mean of `values` over seeds, one cell centred on each pair of coordinates.
+
+    An axis is logarithmic when its coordinates are closer to evenly spaced in the logarithm. Cells
+    without a finite mean are hatched; cells that lack some of their seeds carry a dot.
+    """
+    if limits is not None and not limits[0] < limits[1]:
+        raise ValueError(f"`limits` must be (low, high) with low < high, got {limits}")
+    grid, seeds = _averaged(values, x, y, seed_dim)
+    x_edges, y_edges = (_set_axis(ax, grid[dim], name) for dim, name in ((x, "x"), (y, "y")))
+    shown = np.ma.masked_invalid(grid.values)
+    colours, norm = matplotlib.colormaps[COLOUR_MAP], Normalize(*(limits or _range(shown)))
+    if cut is not None:
+        shown, colours, norm = shown >= cut, _TWO_COLOURS, Normalize(0, 1)
+    mesh = ax.pcolormesh(x_edges, y_edges, shown, cmap=colours, norm=norm, rasterized=True)
+    ax.set_xlim(x_edges[0], x_edges[-1])
+    ax.set_ylim(y_edges[0], y_edges[-1])
+    ax.autoscale(False)
+    _mark_missing(ax, grid, seeds, x_edges, y_edges)
+    _colour_bar(ax, mesh, shown, label, cut)
+    return mesh
+
+
+def printed_curve(
+    ax: Axes, law: str, values: xr.DataArray, x: str, y: str, *, source: str = "paper"
+) -> None:
+    """Overlay a law as printed, such as `samples * snr**2 = 1000`, on a heat map of `values`."""
+    parsed = Law.parse(law)
+    if parsed.exponent is None or parsed.constant is None:
+        raise ValueError(f"`law` must be printed with its numbers, 'a * b**2 = 1000', got {law!r}")
+    text = _law_text(_symbol(values, parsed.row), _symbol(values, parsed.column), parsed.exponent)
+    label = f"{source}: {text} = {parsed.constant:g}"
+    curve(ax, parsed, x, y, parsed.curve, label=label, color=VERMILLION)
+
+
+def fitted_curve(ax: Axes, boundary: Boundary, x: str, y: str) -> None:
+    """Overlay a measured boundary: critical points, their range over seeds, the fitted law."""
+    law, critical = boundary.law, boundary.critical
+    rows, columns = critical[law.row].values, critical.values
+    known = np.isfinite(columns)
+    _check_axes(law, x, y)
+    along_x = law.column == x
+    per_seed = boundary.critical_per_seed.isel({law.row: known})
+    seed_dim = str(per_seed.dims[1])
+    several = per_seed.sizes[seed_dim] > 1
+    if several:
+        low, high = per_seed.min(seed_dim), per_seed.max(seed_dim)
+        bars = ax.hlines if along_x else ax.vlines
+        bars(rows[known], low, high, color=BLACK, linewidth=0.9, zorder=4, path_effects=_THIN_RIM)
+    points = (columns[known], rows[known]) if along_x else (rows[known], columns[known])
+    name = f"crosses {boundary.level:g} ({known.sum()} of {known.size} rows)"
+    ax.plot(
+        *points,
+        linestyle="none",
+        marker="o",
+        markersize=3.6,
+        markerfacecolor="white",
+        markeredgecolor=BLACK,
+        markeredgewidth=0.9,
+        zorder=5,
+        label=name + ("; bars: range over seeds" if several else ""),
+    )
+    fit = boundary.fit
+    if fit is not None:
+        symbols = _symbol(critical, law.row), str(critical.attrs.get("symbol", law.column))
+        exponent = f"p = {number(fit.exponent)} {interval_text(fit.exponent_interval)}"
+        label = f"fit: {_law_text(*symbols, 'p')} = {number(fit.constant)}, {exponent}"
+        between = float(rows[known].min()), float(rows[known].max())
+        curve(ax, law, x, y, fit.curve, between=between, label=label, color=BLACK, linestyle="--")
+
+
+def curve(
+    ax: Axes,
+    law: Law,
+    x: str,
+    y: str,
+    column_of: Callable[[np.ndarray], np.ndarray],
+    *,
+    label: str,
+    between: tuple[float, float] = (0.0, math.inf),
+    **line,
+) -> None:
+    """Draw `column = column_of(row)`, for rows `between` two values, where it is inside the axes.
+
+    A curve that misses the axes altogether says so in the legend.
+    """
+    _check_axes(law, x, y)
+    along_x = law.column == x
+    limits = ax.get_xlim(), ax.get_ylim()
+    (left, right), (low, high) = limits[::-1] if along_x else limits
+    right = min(right, between[1])
+    # A row axis may start at 0, where a law has no value.
+    rows = np.geomspace(max(left, between[0], 1e-4 * right), right, 2000)
+    columns = column_of(rows)
+    inside = (columns >= low) & (columns <= high)
+    if not inside.any():
+        label = f"{label} (outside the map)"
+    columns = np.where(inside, columns, np.nan)
+    points = (columns, rows) if along_x else (rows, columns)
+    ax.plot(*points, label=label, zorder=3, path_effects=_RIM, **line)
+
+
+def legend_below(ax: Axes) -> None:
+    """Put the legend under the axis name, a fixed distance below the axes: it covers no cell."""
+    entries = list(zip(*ax.get_legend_handles_labels(), strict=True))
+    if not entries:
+        return
+    entries.sort(key=lambda entry: entry[1] in (_NO_VALUE, _FEWER_SEEDS))
+    shift = ScaledTranslation(0, -32 / 72, ax.figure.dpi_scale_trans)
+    ax.legend(
+        *zip(*entries, strict=True),
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        bbox_transform=ax.transAxes + shift,
+        borderaxespad=0,
+        borderpad=0,
+        labelspacing=0.35,
+    )
+
+
+def _averaged(
+    values: xr.DataArray, x: str, y: str, seed_dim: str
+) -> tuple[xr.DataArray, xr.DataArray]:
+    """The mean over seeds and the number of seeds behind it, over (y, x), both ascending."""
+    for dim in (x, y):
+        if dim not in values.dims:
+            raise ValueError(f"axis {dim!r} is not among the values' dimensions {values.dims}")
+        if not np.issubdtype(values[dim].dtype, np.number):
+            raise ValueError(f"coordinate {dim!r} must hold numbers, got {values[dim].values}")
+    extra = set(values.dims) - {x, y, seed_dim}
+    if extra:
+        raise ValueError(
+            f"`values` must have dimensions {y}, {x} and perhaps {seed_dim}; "
+            f"select one entry of, or average over, {', '.join(sorted(map(str, extra)))}"
+        )
+    if seed_dim not in values.dims:
+        values = values.drop_vars(seed_dim, errors="ignore").expand_dims(seed_dim)
+    values = values.astype(float).transpose(y, x, seed_dim).sortby([y, x])
+    return values.mean(seed_dim), values.count(seed_dim)
+
+
+def _mark_missing(
+    ax: Axes, grid: xr.DataArray, seeds: xr.DataArray, x_edges: np.ndarray, y_edges: np.ndarray
+) -> None:
+    rows, columns = np.nonzero(~np.isfinite(grid.values))
+    if rows.size:
+        left, right = x_edges[columns], x_edges[columns + 1]
+        low, high = y_edges[rows], y_edges[rows + 1]
+        corners = np.stack([left, low, right, low, right, high, left, high], -1).reshape(-1, 4, 2)
+        ax.add_collection(
+            PolyCollection(
+                list(corners),
+                facecolor=GREY,
+                edgecolor=DARK_GREY,
+                linewidth=0.0,
+                hatch="//////",
+                label=_NO_VALUE,
+            ),
+            autolim=False,
+        )
+    y_dim, x_dim = grid.dims
+    rows, columns = np.nonzero(np.isfinite(grid.values) & (seeds.values < seeds.values.max()))
+    if rows.size:
+        ax.plot(
+            grid[x_dim].values[columns],
+            grid[y_dim].values[rows],
+            linestyle="none",
+            marker=".",
+            markersize=4,
+            color="white",
+            markeredgecolor=BLACK,
+            markeredgewidth=0.5,
+            label=_FEWER_SEEDS,
+        )
+
+
+def _colour_bar(
+    ax: Axes, mesh: QuadMesh, shown: np.ma.MaskedArray, label: str, cut: float | None
+) -> None:
+    # Inside the axes' own frame, so that a wide legend below does not push the bar away.
+    place = ax.inset_axes((1.03, 0, 0.04, 1))
+    low, high = mesh.get_clim()
+    below, above = bool((shown < low).any()), bool((shown > high).any())
+    bar = ax.figure.colorbar(mesh, cax=place, label=label, extend=_EXTEND[below, above])
+    if cut is not None:
+        bar.set_ticks([0.25, 0.75], labels=[f"< {cut:g}", f"≥ {cut:g}"])
+        place.tick_params(length=0)
+    bar.outline.set_linewidth(0.6)
+
+
+def _range(shown: np.ma.MaskedArray) -> tuple[float, float]:
+    """Smallest and largest value; any range will do for a map without values."""
+    return (float(shown.min()), float(shown.max())) if shown.count() else (0.0, 1.0)
+
+
+def _set_axis(ax: Axes, coordinate: xr.DataArray, name: str) -> np.ndarray:
+    """Scale, ticks and name of one axis; returns the cell edges."""
+    centres = coordinate.values.astype(float)
+    axis = ax.xaxis if name == "x" else ax.yaxis
+    log = _log_spaced(centres)
+    if log:
+        (ax.set_xscale if name == "x" else ax.set_yscale)("log")
+        decade = centres[-1] >= 10 * centres[0]
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if decade else MaxNLocator(5))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+    else:
+        axis.set_major_locator(MaxNLocator(6, integer=bool((centres == centres.round()).all())))
+    axis.set_label_text(_axis_name(coordinate))
+    return cell_edges(centres, log)
+
+
+def cell_edges(centres: np.ndarray, log: bool) -> np.ndarray:
+    """Edges halfway between neighbouring centres, mirrored at the ends; positive axes stop at 0."""
+    places = np.log(centres) if log else centres
+    steps = np.diff(places) if places.size > 1 else np.ones(1)
+    edges = np.concatenate(
+        [
+            [places[0] - steps[0] / 2],
+            places[:-1] + np.diff(places) / 2,
+            [places[-1] + steps[-1] / 2],
+        ]
+    )
+    if log:
+        return np.exp(edges)
+    if centres[0] > 0:
+        edges[0] = max(edges[0], 0.0)
+    return edges
+
+
+def _log_spaced(centres: np.ndarray) -> bool:
+    """Whether the steps of the logarithm vary less than the steps themselves."""
+    if centres.size < 3 or centres[0] <= 0:
+        return False
+    linear, log = np.diff(centres), np.diff(np.log(centres))
+    return bool(log.std() / log.mean() < linear.std() / linear.mean() - 1e-9)
+
+
+def _axis_name(coordinate: xr.DataArray) -> str:
+    name = str(coordinate.attrs.get("long_name", coordinate.name))
+    units = coordinate.attrs.get("units")
+    return f"{name} ({units})" if units else name
+
+
+def _symbol(values: xr.DataArray, dim: str) -> str:
+    return str(values[dim].attrs.get("symbol", dim)) if dim in values.coords else dim
+
+
+def _law_text(row: str, column: str, exponent: float | str) -> str:
+    power = exponent if isinstance(exponent, str) else f"{exponent:g}"
+    return f"{row} · {column}$^{{{power}}}$"
+
+
+def _check_axes(law: Law, x: str, y: str) -> None:
+    if {law.row, law.column} != {x, y}:
+        raise ValueError(f"`law` {law} does not speak of the axes {x!r} and {y!r}")

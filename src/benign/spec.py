@@ -1,0 +1,200 @@
+"""The base of every specification: validated once, immutable, the same in Python and in YAML.
+
+A *component* (a data model, a network, an attack) registers itself by being defined: its `kind` in a file is its class name in
+snake case. Components come from Python code only, never from a file.
+"""
+
+import difflib
+import hashlib
+import importlib
+import json
+import pkgutil
+import re
+from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from benign.axes import Axis, axes_of, cells
+
+
+class SpecError(ValueError):
+    """What is wrong with a specification: one line a problem, each naming field, value and remedy."""
+
+    def __init__(self, problems: list[tuple[str, str]]):
+        self.problems = problems
+        super().__init__("\n".join(f"{path}: {message}" if path else message for path, message in problems))
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise PydanticCustomError("number", "Input should be a number, not true or false")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1)]
+Whole = Annotated[int, BeforeValidator(_no_bool), Field(ge=0)]
+Positive = Annotated[float, BeforeValidator(_no_bool), Field(gt=0)]
+NonNegative = Annotated[float, BeforeValidator(_no_bool), Field(ge=0)]
+FlipRate = Annotated[float, BeforeValidator(_no_bool), Field(ge=0, lt=0.5)]
+
+
+class Spec(BaseModel):
+    """A frozen, validated piece of an experiment; unknown fields are refused."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, use_attribute_docstrings=True
+    )
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, /, **fields):
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise SpecError(_problems(error, type(self))) from None
+
+    @model_validator(mode="after")
+    def _check_cells(self) -> "Spec":
+        if axes_of(self):
+            for where, cell in cells(self):
+                try:
+                    cell.check()
+                except ValueError as error:
+                    at = ", ".join(f"{name}={value}" for name, value in where.items())
+                    raise ValueError(f"{error} (at {at})") from None
+        else:
+            self.check()
+        return self
+
+    def check(self) -> None:
+        """Rules across fields; called on every cell, where each field holds one value."""
+
+    def label(self) -> str:
+        """A short name, for an axis of components: the fields that differ from their defaults."""
+        fields = type(self).model_fields
+        told = [f"{name}={getattr(self, name)}" for name in fields if getattr(self, name) != fields[name].default]
+        return f"{snake_case(type(self).__name__)}({', '.join(told)})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers, words, lists and dictionaries: what a YAML or JSON file holds."""
+        return {name: _plain(getattr(self, name)) for name in type(self).model_fields}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Any:
+        try:
+            return cls.model_validate(dict(fields))
+        except ValidationError as error:
+            raise SpecError(_problems(error, cls)) from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return value.as_dict()
+    if isinstance(value, Axis):
+        values = [_plain(each) for each in value.values]
+        return {"zipped": value.group, "values": values} if value.group else values
+    if isinstance(value, (tuple, list)):
+        return [_plain(each) for each in value]
+    return value
+
+
+def canonical(value: Any) -> str:
+    """The one way to write plain data as JSON, for hashing and comparing."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(value: Any) -> str:
+    """32 hex digits that identify plain data."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:32]
+
+
+class Component(Spec):
+    """A registered part. A direct subclass is a family (data models, networks ...); its subclasses are the choices."""
+
+    families: ClassVar[dict[type, dict[str, type]]] = {}
+    kind: ClassVar[str] = ""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        if Component in cls.__bases__:
+            Component.families[cls] = {}
+            return
+        cls.kind = snake_case(cls.__name__)
+        Component.families[cls.family()][cls.kind] = cls
+
+    @classmethod
+    def family(cls) -> type:
+        return next(base for base in cls.__mro__ if base in Component.families)
+
+    @classmethod
+    def choices(cls) -> dict[str, type]:
+        return Component.families[cls.family()]
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _choose(cls, value: Any, build: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return build(value)
+        fields = dict(value)
+        kind = fields.pop("kind", cls.kind or None)
+        chosen = cls.choices().get(kind) if isinstance(kind, str) else None
+        if chosen is None or not issubclass(chosen, cls):
+            known = ", ".join(sorted(cls.choices()))
+            raise PydanticCustomError(
+                "kind", "`kind` must be one of {known}, got {kind}", {"known": known, "kind": repr(kind)}
+            )
+        return build(fields) if chosen is cls else chosen.model_validate(fields)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, **super().as_dict()}
+
+
+def snake_case(name: str) -> str:
+    """`SignalNoise` -> `signal_noise`, `PatchCNN` -> `patch_cnn`, `PGD` -> `pgd`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def load_components(package: ModuleType) -> None:
+    """Import every module of a package, so that what it defines is registered: a new file needs no other edit."""
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+def _problems(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, str]]:
+    problems: list[tuple[str, str]] = []
+    for item in error.errors(include_url=False):
+        path = ".".join(str(part) for part in item["loc"])
+        inner = item.get("ctx", {}).get("error")
+        if isinstance(inner, SpecError):
+            problems += [(".".join(filter(None, (path, deeper))), text) for deeper, text in inner.problems]
+        elif item["type"] == "extra_forbidden":
+            problems.append((path, _unknown_field(str(item["loc"][-1]), model, item["loc"])))
+        elif item["type"] == "missing":
+            problems.append((path, "is required"))
+        elif item["type"] == "value_error":
+            problems.append((path, str(inner)))
+        elif item["type"] == "kind":
+            problems.append((path, item["msg"]))
+        else:
+            problems.append((path, f"{_reword(item['msg'])}, got {_short(item['input'])}"))
+    return problems
+
+
+def _reword(message: str) -> str:
+    return message.replace("Input should be", "must be")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _unknown_field(name: str, model: type[BaseModel], path: tuple) -> str:
+    known = list(model.model_fields) if len(path) == 1 else []
+    close = difflib.get_close_matches(name, known, 1)
+    hint = f": did you mean `{close[0]}`?" if close else (f"; fields: {', '.join(known)}" if known else "")
+    return f"is not a field here{hint}"
+

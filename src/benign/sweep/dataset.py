@@ -1,0 +1,99 @@
+"""From records to one labelled result."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from benign.axes import dimensions
+from benign.plan.runs import NUMERICS, runs_of
+from benign.spec import canonical
+from benign.sweep.records import Record
+from benign.training.descent import Status
+from benign.training.setup import Setup
+from benign.training.variables import Variable, variables
+
+
+def assemble(experiment: Any, records: Iterable[Record]) -> xr.Dataset:
+    """The result of an experiment: its axes, `seed` and `step` as dimensions, one documented variable a measurement.
+
+    A run without a record has status 0 (missing). A number that was not measured (a diverged run's test error, a curve
+    after its run ended) is NaN; `status` and `steps` say why.
+    """
+    runs = list(runs_of(experiment))
+    place = {run.key: number for number, run in enumerate(runs)}
+    described = _all_variables(run.cell for run in runs)
+    steps = runs[0].cell.snapshot_steps()
+    flat = {
+        name: _blank(len(runs), len(steps) if variable.along_steps else None, name)
+        for name, variable in described.items()
+    }
+    for record in records:
+        rows = [
+            (row, place[key])
+            for row, key in enumerate(record.arrays["run"].tolist())
+            if key in place
+        ]
+        if rows:
+            source, target = (list(part) for part in zip(*rows, strict=True))
+            for name in flat.keys() & record.arrays.keys():
+                flat[name][target] = record.arrays[name][source]
+    return _label(experiment, flat, described, steps)
+
+
+def _all_variables(cells: Iterable[Setup]) -> dict[str, Variable]:
+    """Variables of any cell; cells of one kind share them, so few are looked at in full."""
+    found: dict[str, Variable] = {}
+    for cell in cells:
+        found |= variables(cell)
+    return found
+
+
+def _blank(runs: int, steps: int | None, name: str) -> np.ndarray:
+    if name == "status":
+        return np.full(runs, Status.MISSING, np.int8)
+    if name == "steps":
+        return np.full(runs, -1, np.int64)
+    return np.full((runs,) if steps is None else (runs, steps), np.nan)
+
+
+def _label(
+    experiment: Any, flat: dict[str, np.ndarray], described: dict[str, Variable], steps: list[int]
+) -> xr.Dataset:
+    grid = dimensions(experiment)
+    dims = [dim.name for dim in grid] + ["seed"]
+    sizes = [len(dim.values) for dim in grid] + [experiment.seeds]
+    coords: dict[str, Any] = {
+        dim.name: (dim.name, list(dim.values), {"long_name": _describe(experiment, dim.fields)})
+        for dim in grid
+    }
+    coords["seed"] = ("seed", range(experiment.seeds), {"long_name": "index of the seed"})
+    coords["step"] = ("step", steps, {"long_name": "gradient descent steps", "units": "steps"})
+    data = {}
+    for name, variable in described.items():
+        tail = ["step"] if variable.along_steps else []
+        values = flat[name].reshape(sizes + [len(steps)] * len(tail))
+        data[name] = (dims + tail, values, {"long_name": variable.meaning, "units": variable.units})
+    status = flat["status"]
+    data["status"][2].update(flag_values=[s.value for s in Status], flag_meanings=_flags())
+    attrs = {
+        "experiment": canonical(experiment.as_dict()),
+        "numerics": NUMERICS,
+        "runs": len(status),
+        **{f"runs_{s.name.lower()}": int((status == s).sum()) for s in Status},
+    }
+    return xr.Dataset(data, coords, attrs)
+
+
+def _flags() -> str:
+    return " ".join(s.name.lower() for s in Status)
+
+
+def _describe(experiment: Any, fields: dict[tuple[str, ...], tuple]) -> str:
+    """The docstring of the first field that the dimension sets."""
+    path = next(iter(fields))
+    owner = experiment
+    for name in path[:-1]:
+        owner = getattr(owner, name)
+    return type(owner).model_fields[path[-1]].description or path[-1]

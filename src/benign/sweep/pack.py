@@ -1,0 +1,183 @@
+"""Packs: a store as one file, to bring runs made elsewhere home.
+
+A pack is a zip of a store's own files under their own names, uncompressed. Packing the same store
+twice gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+from benign.sweep.records import (
+    LARGEST_RECORD,
+    DamagedRecord,
+    decode_record,
+    read_bytes,
+    remove_stale,
+    replacing,
+    stored_members,
+    zip_member,
+)
+from benign.sweep.store import Store, StoreError, decode_history, encode_history, try_writing
+
+LARGEST_HISTORY = 2**26
+History = list[dict[str, Any]]
+
+_MEMBER = re.compile(r"records/([0-9a-f]{32})\.npz")
+# What zipfile raises, besides OSError, when the bytes of a member are not what the zip says.
+_BAD_MEMBER = (BadZipFile, EOFError, RuntimeError, ValueError)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """How many records of the source were added, were there already, or were damaged."""
+
+    added: int
+    present: int
+    damaged: int
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A pack or a store to read from; `load` gives a record's bytes, unchecked."""
+
+    history: History
+    keys: list[str]
+    load: Callable[[str], bytes]
+
+    def intact(self, key: str) -> bytes | None:
+        """The bytes of a record, or None if it is damaged."""
+        try:
+            data = self.load(key)
+            decode_record(data)
+        except DamagedRecord:
+            return None
+        return data
+
+
+def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str]) -> int:
+    """Write the store in `folder` into one `file`; returns how many records went in.
+
+    Damaged records count as missing and stay behind.
+    """
+    file, count = Path(file), 0
+    with _open_source(Path(folder)) as source:
+        _check_output(file)
+        with replacing(file) as output, ZipFile(output, "w", ZIP_STORED) as archive:
+            archive.writestr(zip_member("experiment.json"), encode_history(source.history))
+            for key in source.keys:
+                if data := source.intact(key):
+                    archive.writestr(zip_member(f"records/{key}.npz"), data)
+                    count += 1
+    return count
+
+
+def merge(
+    source: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    agree: Callable[[History, History], History],
+) -> Merged:
+    """Add the records of a pack or store to the store in `folder`, made if it is not there.
+
+    `agree(target_history, source_history)` gives the history of the merged store, or raises
+    ValueError with the difference. Records already there stay as they are, and only intact ones
+    enter. Killed at any moment, the store is readable, and merging again completes it.
+    """
+    source, folder = Path(source), Path(folder)
+    if source.exists() and folder.exists() and source.samefile(folder):
+        raise StoreError(f"{source} cannot be merged into itself: choose another folder")
+    with _open_source(source) as origin:
+        target = Store.open(folder, create=True)
+        history = target.history
+        try:
+            merged = agree(history, origin.history) if history else origin.history
+        except ValueError as error:
+            raise StoreError(f"{source} does not fit into {folder}: {error}") from error
+        if merged != history:
+            target.set_history(merged)
+        return _add_records(origin, target)
+
+
+def _add_records(source: _Source, target: Store) -> Merged:
+    added = present = damaged = 0
+    for key in source.keys:
+        if target.read(key):
+            present += 1
+        elif data := source.intact(key):
+            with replacing(target.path(key)) as file:
+                file.write(data)
+            added += 1
+        else:
+            damaged += 1
+    return Merged(added, present, damaged)
+
+
+@contextlib.contextmanager
+def _open_source(path: Path) -> Iterator[_Source]:
+    with contextlib.ExitStack() as stack:
+        if path.is_dir():
+            store = Store.open(path, writing=False)
+            source = _Source(
+                store.history, sorted(store.keys()), lambda key: read_bytes(store.path(key))
+            )
+        elif path.exists():
+            source = _read_pack(path, stack)
+        else:
+            raise StoreError(f"{path} does not exist: name a pack or the folder of a store")
+        if not source.history:
+            raise StoreError(f"{path} has no specification yet: run its experiment first")
+        yield source
+
+
+def _read_pack(path: Path, stack: contextlib.ExitStack) -> _Source:
+    """Look into a pack, which may come from a stranger: only a store's own names are taken."""
+    try:
+        archive = stack.enter_context(ZipFile(path))
+        members = stored_members(archive, path.stat().st_size)
+        experiment = _load(archive, members.pop("experiment.json"), LARGEST_HISTORY)
+    except (*_BAD_MEMBER, OSError, KeyError) as error:
+        raise StoreError(
+            f"{path} is not an intact pack ({error}): copy it again or pack its store again"
+        ) from error
+    records = {}
+    for name, member in members.items():
+        if not (match := _MEMBER.fullmatch(name)):
+            raise StoreError(f"{path} holds {name!r}, which no pack does: pack its store again")
+        records[match[1]] = partial(_load, archive, member, LARGEST_RECORD)
+    history = decode_history(experiment, path / "experiment.json")
+    return _Source(history, sorted(records), lambda key: records[key]())
+
+
+def _load(archive: ZipFile, member: ZipInfo, largest: int) -> bytes:
+    if member.file_size > largest:
+        raise DamagedRecord(f"{member.filename} is larger than {largest} bytes")
+    try:
+        return archive.read(member)
+    except _BAD_MEMBER as error:
+        raise DamagedRecord(f"{member.filename} is damaged ({error})") from error
+
+
+def _check_output(file: Path) -> None:
+    """Refuse a place that cannot be written or is taken, before any work."""
+    if file.is_dir():
+        raise StoreError(f"{file} is a folder: name a file for the pack")
+    if file.exists():
+        try:
+            with contextlib.ExitStack() as stack:
+                _read_pack(file, stack)
+        except StoreError as error:
+            raise StoreError(f"{file} is there and no pack: delete it or name another") from error
+    try:
+        remove_stale(file.parent, now=try_writing(file.parent), of=file.name)
+    except OSError as error:
+        raise StoreError(
+            f"{file.parent} cannot be written ({error.strerror}): make it or choose another folder"
+        ) from error

@@ -1,0 +1,240 @@
+"""A record: the arrays of one finished unit in one npz file that is never changed.
+
+The file is a zip of `.npy` members, `meta.json` and `sha256`, so `numpy.load` and `unzip` open it
+anywhere. Members are stored uncompressed: for 60 runs x 15 variables x 50 steps in float64 deflate
+halves the file (364 to 188 kB) but writes 4.5 times slower (2.3 to 10.5 ms), and without it no
+file can unfold to more bytes than it has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import math
+import os
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+from zipfile import ZIP_STORED, ZipFile, ZipInfo
+
+import numpy as np
+
+LARGEST_RECORD = 2**30
+STALE_AFTER = 3600.0
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{32}\.tmp")
+# The one header numpy writes for plain arrays. numpy's own reader also takes pickles and evaluates
+# literals, and it allocates the declared shape before it looks for the data.
+_NPY = re.compile(
+    rb"\x93NUMPY\x01\x00..\{'descr': '([<>|][biufcUS]\d+)', "
+    rb"'fortran_order': False, 'shape': \(([\d, ]*)\), \} *\n",
+    re.DOTALL,
+)
+
+
+class DamagedRecord(ValueError):
+    """A file that is not a whole, unaltered record."""
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What a record holds; its arrays are read-only."""
+
+    arrays: Mapping[str, np.ndarray]
+    meta: Mapping[str, Any]
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of a value, keys sorted; refuses a value that would read back changed."""
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"not plain JSON ({error}): use text, finite numbers, lists, dicts"
+        ) from error
+    if json.loads(text) != value:
+        raise ValueError("not plain JSON: use lists instead of tuples and text as keys of dicts")
+    return text
+
+
+def write_record(path: Path, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
+    """Write a record; a crash at any moment leaves the old file or the new one, never a part."""
+    data = encode_record(arrays, meta)
+    with replacing(path) as file:
+        file.write(data)
+
+
+def read_record(path: Path) -> Record:
+    """Read a record; raises DamagedRecord, with the path and the reason, if it is not intact."""
+    try:
+        return decode_record(read_bytes(path))
+    except DamagedRecord as error:
+        raise DamagedRecord(f"{path} {error}: delete it or compute it again") from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a record file, not yet checked, unless there are too many of them."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size > LARGEST_RECORD:
+            raise DamagedRecord(f"is larger than a record may be ({LARGEST_RECORD} bytes)")
+        return file.read()
+
+
+def encode_record(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> bytes:
+    """The bytes of a record file: the same for the same content, on every machine."""
+    if not isinstance(meta, dict):
+        raise ValueError(f"`meta` must be a dict, got {type(meta).__name__}")
+    for name, array in arrays.items():
+        _check_array(name, array)
+    buffer = BytesIO()
+    with ZipFile(buffer, "w", ZIP_STORED) as archive:
+        for name in sorted(arrays):
+            member = BytesIO()
+            np.lib.format.write_array(
+                member, np.asarray(arrays[name], order="C"), version=(1, 0), allow_pickle=False
+            )
+            archive.writestr(zip_member(f"{name}.npy"), member.getvalue())
+        archive.writestr(zip_member("meta.json"), canonical_json(meta))
+        archive.writestr(zip_member("sha256"), _checksum(arrays, meta))
+    if buffer.tell() > LARGEST_RECORD:
+        raise ValueError(
+            f"a record may hold {LARGEST_RECORD} bytes, got {buffer.tell()}: "
+            "split the unit or store fewer steps"
+        )
+    return buffer.getvalue()
+
+
+def decode_record(data: bytes) -> Record:
+    """The record in these bytes; raises DamagedRecord unless they are whole and unaltered."""
+    try:
+        with ZipFile(BytesIO(data)) as archive:
+            members = stored_members(archive, len(data))
+            contents = {name: archive.read(member) for name, member in members.items()}
+        if not {"meta.json", "sha256"} <= contents.keys():
+            raise ValueError("it holds no `meta.json` and `sha256`")
+        meta, checksum = json.loads(contents.pop("meta.json")), contents.pop("sha256")
+        arrays = {name.removesuffix(".npy"): _array(name, npy) for name, npy in contents.items()}
+        if not isinstance(meta, dict):
+            raise ValueError("its `meta.json` is not a dict")
+        if _checksum(arrays, meta).encode() != checksum:
+            raise ValueError("its checksum does not fit its content")
+    except MemoryError:
+        raise
+    # Nothing but these bytes went in, so whatever zipfile or json stumble over is their fault.
+    except Exception as error:
+        raise DamagedRecord(f"is not an intact record ({error})") from error
+    return Record(arrays, meta)
+
+
+def zip_member(name: str) -> ZipInfo:
+    """A zip entry without the time and the operating system it was written at."""
+    member = ZipInfo(name)
+    member.create_system = 3
+    return member
+
+
+def stored_members(archive: ZipFile, size: int) -> dict[str, ZipInfo]:
+    """The members of a zip of `size` bytes; refuses zip bombs and all else never written here."""
+    entries = archive.infolist()
+    members = {entry.filename: entry for entry in entries}
+    if len(members) < len(entries):
+        raise ValueError("two of its members have the same name")
+    if any(entry.compress_type != ZIP_STORED for entry in entries):
+        raise ValueError("it has a compressed member")
+    if sum(entry.file_size for entry in entries) > size:
+        raise ValueError("its members claim more bytes than the file has")
+    if any(entry.header_offset < 0 for entry in entries):
+        raise ValueError("one of its members lies outside the file")
+    return members
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes the place of `path` at once, when it is whole and on the disk."""
+    temporary = temporary_name(path)
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a full disk does not say where
+        raise
+    _sync_folder(path.parent)
+
+
+def temporary_name(path: Path) -> Path:
+    """A name beside `path` that no other process, on this machine or another, will choose."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+
+
+def is_temporary(name: str, of: str | None = None) -> bool:
+    """Whether a file name is a temporary one, and one of the file named `of` if given."""
+    match = _TEMPORARY.fullmatch(name)
+    return match is not None and of in (None, match[1])
+
+
+def remove_stale(folder: Path, now: float, of: str | None = None) -> None:
+    """Remove the temporary files that killed processes left in a folder over an hour ago."""
+    for path in list(folder.iterdir()):
+        if is_temporary(path.name, of):
+            with contextlib.suppress(FileNotFoundError):
+                if now - path.stat().st_mtime > STALE_AFTER:
+                    path.unlink()
+
+
+def _check_array(name: str, array: np.ndarray) -> None:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"array name {name!r} must be letters, digits, `_`, `.` and `-`")
+    if type(array) is not np.ndarray:
+        raise ValueError(f"array `{name}` must be a plain numpy array, got {type(array).__name__}")
+    if array.dtype.kind not in "biufcUS" or not array.dtype.itemsize:
+        raise ValueError(
+            f"array `{name}` must hold numbers, booleans or text, got dtype {array.dtype}"
+        )
+
+
+def _array(name: str, npy: bytes) -> np.ndarray:
+    """The array of one member, a read-only view of its bytes."""
+    header = _NPY.match(npy)
+    if not header or not _NAME.fullmatch(name.removesuffix(".npy")) or name[-4:] != ".npy":
+        raise ValueError(f"its member {name!r} is not a plain array")
+    dtype = np.dtype(header[1].decode())
+    shape = tuple(int(size) for size in re.findall(rb"\d+", header[2]))
+    if math.prod(shape) * dtype.itemsize != len(npy) - header.end():
+        raise ValueError(f"its array {name!r} has more or fewer bytes than its shape needs")
+    return np.ndarray(shape, dtype, npy, header.end())
+
+
+def _checksum(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> str:
+    """SHA-256 of names, dtypes, shapes and meta as one line of JSON, then the arrays' bytes."""
+    names = sorted(arrays)
+    layout = [[name, arrays[name].dtype.str, list(arrays[name].shape)] for name in names]
+    digest = hashlib.sha256(canonical_json({"arrays": layout, "meta": meta}).encode() + b"\n")
+    for name in names:
+        digest.update(arrays[name].tobytes())
+    return digest.hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put a rename on the disk, where the system and the file system can."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)

@@ -1,0 +1,62 @@
+"""Numbers with intervals: Student's t for means, and how such numbers are written."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+
+class Estimate(NamedTuple):
+    """A value and its confidence interval; an end may be infinite."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{number(self.value)} {interval_text((self.low, self.high))}"
+
+
+def check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise ValueError(f"`confidence` must lie strictly between 0 and 1, got {confidence}")
+
+
+def t_quantile(confidence: float, degrees: int) -> float:
+    """Half-width of a two-sided Student's t interval, in standard errors."""
+    return float(stats.t.ppf((1 + confidence) / 2, degrees))
+
+
+def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """Mean of independent values with Student's t interval; one value has no finite interval."""
+    check_confidence(confidence)
+    sample = np.asarray(values, dtype=float)
+    if sample.ndim != 1 or sample.size == 0:
+        raise ValueError(f"`values` must be a non-empty list of numbers, got shape {sample.shape}")
+    mean = float(sample.mean())
+    if sample.size == 1:
+        return Estimate(mean, -math.inf, math.inf)
+    half = t_quantile(confidence, sample.size - 1) * float(stats.sem(sample))
+    return Estimate(mean, mean - half, mean + half)
+
+
+def number(value: float) -> str:
+    """Three significant digits; whole numbers up to 99999 are written out (1012, not 1.01e+03)."""
+    if not math.isfinite(value):
+        return str(value)
+    if 100 <= abs(value) < 99999.5:
+        return f"{value:.0f}"
+    return f"{value:#.3g}"
+
+
+def interval_text(interval: tuple[float, float]) -> str:
+    low, high = interval
+    return (
+        "[unbounded]"
+        if low == -math.inf and high == math.inf
+        else f"[{number(low)}, {number(high)}]"
+    )

@@ -1,0 +1,141 @@
+"""The steps of gradient descent, for all runs of a batch together."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from benign import axes
+from benign.data.model import Sample
+from benign.losses import logistic, logistic_slope
+from benign.networks.network import Params, Pass
+from benign.streams import Streams
+from benign.training.setup import Setup
+
+
+class Status(IntEnum):
+    """How a run ended. Missing means that there is no record of it."""
+
+    MISSING = 0
+    CONVERGED = 1
+    STEP_CAP = 2
+    DIVERGED = 3
+    FAILED = 4
+    OUT_OF_MEMORY = 5
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Runs of one shape that are trained together; `index` tells each one's place in the batch it started in."""
+
+    setup: Setup
+    streams: Streams
+    index: Int[Tensor, " runs"]
+    sample: Sample
+    params: Params
+
+    @staticmethod
+    def start(setup: Setup, streams: Streams) -> "Batch":
+        """Draw the training points and the initial weights."""
+        sample = setup.data.sample(streams, "train", setup.data.samples, setup.dtype)
+        params = setup.network.initial_params(setup.data, streams, setup.dtype)
+        return Batch(setup, streams, torch.arange(len(streams), device=sample.x.device), sample, params)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def select(self, keep: Bool[Tensor, " runs"]) -> "Batch":
+        """The runs of the batch that a mask keeps."""
+        places = keep.nonzero()[:, 0]
+        params = {name: value[places] for name, value in self.params.items()}
+        setup = axes.select(self.setup, places)
+        streams = self.streams[places.tolist()]
+        return Batch(setup, streams, self.index[places], self.sample.select(places), params)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a batch before its update: weights, attacked points and what the network makes of them."""
+
+    number: int
+    batch: Batch
+    attacked: Float[Tensor, "runs samples tokens dim"]
+    """the points trained on: attacked, or the clean ones without an attack"""
+    seen: Pass
+    """the forward pass on those points"""
+
+    @cached_property
+    def margins(self) -> Float[Tensor, "runs samples"]:
+        """y f on the points trained on."""
+        return self.batch.sample.y * self.seen.outputs
+
+    @cached_property
+    def loss(self) -> Float[Tensor, " runs"]:
+        """The training loss that is descended."""
+        return logistic(self.margins).mean(1)
+
+    @cached_property
+    def clean(self) -> Pass:
+        """The forward pass on the clean training points."""
+        if self.batch.setup.attack is None:
+            return self.seen
+        return self.batch.setup.network.run(self.batch.params, self.batch.sample.x)
+
+    @cached_property
+    def clean_margins(self) -> Float[Tensor, "runs samples"]:
+        return self.batch.sample.y * self.clean.outputs
+
+    def gradient(self) -> Params:
+        """Gradient of the loss in the parameters, the attacked points held fixed (Zhang Algorithm 1)."""
+        samples = self.margins.shape[1]
+        return self.seen.params_gradient(self.batch.sample.y * logistic_slope(self.margins) / samples)
+
+    def status(self) -> Int[Tensor, " runs"]:
+        """How each run ends here; MISSING for those that go on."""
+        training = self.batch.setup.training
+        loss = self.loss if training.stop_on == "attacked" else logistic(self.clean_margins).mean(1)
+        ended = torch.full_like(self.batch.index, Status.MISSING)
+        if self.number >= training.max_steps:
+            ended[:] = Status.STEP_CAP
+        ended[loss <= training.stop_loss] = Status.CONVERGED
+        ended[~(self.seen.outputs.isfinite().all(1) & loss.isfinite())] = Status.DIVERGED
+        return ended
+
+
+def look(batch: Batch, number: int) -> Step:
+    """Attack the training points and run the network on them."""
+    setup, sample = batch.setup, batch.sample
+    points = sample.x
+    if setup.attack is not None:
+        points = setup.attack.perturb(setup.network, batch.params, setup.data, sample.x, sample.y)
+    return Step(number, batch, points, setup.network.run(batch.params, points))
+
+
+@torch.no_grad()
+def descend(batch: Batch) -> Iterator[tuple[Step, Int[Tensor, " runs"]]]:
+    """Every step with the status of its runs. A run that has ended leaves the batch before the next step."""
+    number = 0
+    while True:
+        step = look(batch, number)
+        status = step.status()
+        yield step, status
+        stay = status == Status.MISSING
+        if not stay.any():
+            return
+        gradient = step.gradient()
+        if not stay.all():
+            batch = batch.select(stay)
+            gradient = {name: part[stay] for name, part in gradient.items()}
+        update(batch, gradient)
+        number += 1
+
+
+def update(batch: Batch, gradient: Params) -> None:
+    """One step of gradient descent, in place."""
+    for name, part in gradient.items():
+        rate = torch.as_tensor(batch.setup.training.rate, dtype=part.dtype, device=part.device)
+        batch.params[name].sub_(part.mul_(rate.reshape(-1, *[1] * (part.ndim - 1))))

@@ -1,0 +1,133 @@
+"""Trains and measures a list of runs of one shape, in as few batches as the memory allows."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benign.streams import RunId, Streams
+from benign.training.descent import Batch, Status, Step, descend
+from benign.training.evaluation import BLOCK, measure
+from benign.training.probes import TALLIES, snapshots_for
+from benign.training.setup import Setup, stack
+from benign.training.variables import variables
+
+# Enough for a figure's batches; fixed, so that the same runs are batched the same way on every machine.
+CPU_BUDGET = 4 * 2**30
+GPU_SHARE = 0.6
+
+Progress = Callable[[int, int], None]
+"""called at every step with the step's number and the number of runs still training"""
+
+
+def train_runs(
+    cells: Sequence[Setup], ids: Sequence[RunId], device: str = "cpu", progress: Progress | None = None
+) -> dict[str, np.ndarray]:
+    """Train runs of one shape and give every variable as an array with a leading runs axis.
+
+    Out of memory halves the batch; a run that does not fit alone ends with status OUT_OF_MEMORY.
+    """
+    size = batch_size(cells[0], device)
+    parts = [slice(begin, begin + size) for begin in range(0, len(cells), size)]
+    results = []
+    while parts:
+        part = parts.pop(0)
+        try:
+            results.append(_train_batch(cells[part], ids[part], device, progress))
+        except (torch.OutOfMemoryError, MemoryError):
+            if device != "cpu":
+                torch.cuda.empty_cache()
+            runs = range(len(cells))[part]
+            half = len(runs) // 2
+            if half:
+                parts = [slice(runs[0], runs[0] + half), slice(runs[0] + half, runs[-1] + 1), *parts]
+            else:
+                alone = stack(list(cells[part]), "cpu")
+                results.append(_Results(alone, 1).ended(Status.OUT_OF_MEMORY))
+    return {name: np.concatenate([each[name] for each in results]) for name in results[0]}
+
+
+def run_bytes(setup: Setup) -> int:
+    """Estimated memory of one run: its weights, and its training points or a block of test points in a pass."""
+    cost = setup.network.cost(setup.data)
+    copies = 3 if (setup.attack or setup.final_attack) else 1
+    points = max(setup.data.samples, min(BLOCK, setup.evaluation.samples))
+    inputs = copies * setup.data.tokens * setup.data.dim
+    return (cost.weights + points * (cost.point + inputs)) * setup.dtype.itemsize
+
+
+def batch_size(setup: Setup, device: str) -> int:
+    """How many runs are trained together, from the memory budget of the kind of device, not from what is free now."""
+    budget = CPU_BUDGET
+    if device != "cpu":
+        budget = int(GPU_SHARE * torch.cuda.get_device_properties(device).total_memory)
+    return max(1, budget // run_bytes(setup))
+
+
+def _train_batch(
+    cells: Sequence[Setup], ids: Sequence[RunId], device: str, progress: Progress | None
+) -> dict[str, np.ndarray]:
+    setup = stack(list(cells), device)
+    results = _Results(setup, len(cells))
+    tallies: dict[str, Tensor | None] = dict.fromkeys(TALLIES)
+    for step, status in descend(Batch.start(setup, Streams(ids, device))):
+        if progress:
+            progress(step.number, len(step.batch))
+        states = {name: tally.update(tallies[name], step) for name, tally in TALLIES.items()}
+        ending = status != Status.MISSING
+        results.record(step, status, ending, states)
+        tallies = {name: state[~ending] for name, state in states.items()}
+    return results.arrays
+
+
+class _Results:
+    """The arrays of a batch, filled as its runs reach snapshots and end; what was not measured stays NaN."""
+
+    def __init__(self, setup: Setup, runs: int):
+        self.snapshot_steps = setup.snapshot_steps()
+        self.arrays: dict[str, np.ndarray] = {}
+        for name, variable in variables(setup).items():
+            shape = (runs, len(self.snapshot_steps)) if variable.along_steps else (runs,)
+            self.arrays[name] = np.full(shape, np.nan)
+        self.arrays["status"] = np.full(runs, Status.MISSING, np.int8)
+        self.arrays["steps"] = np.full(runs, -1, np.int64)
+
+    def ended(self, status: Status) -> dict[str, np.ndarray]:
+        self.arrays["status"][:] = status
+        return self.arrays
+
+    def record(self, step: Step, status: Tensor, ending: Tensor, tallies: dict[str, Tensor]) -> None:
+        at_snapshot = step.number in self.snapshot_steps
+        if not (at_snapshot or ending.any()):
+            return
+        setup = step.batch.setup
+        values = {probe.name: probe.measure(step) for probe in snapshots_for(setup)}
+        if at_snapshot:
+            tests = measure(step.batch, setup.attack) if setup.evaluation.at == "snapshots" else {}
+            self._write_curves(step, values | tests)
+        if ending.any():
+            self._write_end(step, status, ending, values | tallies)
+
+    def _write_curves(self, step: Step, values: dict[str, Tensor]) -> None:
+        places = step.batch.index.cpu().numpy()
+        column = self.snapshot_steps.index(step.number)
+        for name, value in values.items():
+            self.arrays[f"{name}_curve"][places, column] = _numbers(value)
+
+    def _write_end(self, step: Step, status: Tensor, ending: Tensor, values: dict[str, Tensor]) -> None:
+        places = step.batch.index[ending].cpu().numpy()
+        self.arrays["status"][places] = status[ending].cpu().numpy()
+        self.arrays["steps"][places] = step.number
+        for name, value in values.items():
+            number = TALLIES[name].finish(value[ending]) if name in TALLIES else value[ending]
+            self.arrays[name][places] = _numbers(number)
+        sound = ending & (status != Status.DIVERGED)
+        if sound.any():
+            tested = step.batch.select(sound)
+            for name, value in measure(tested, tested.setup.final_attack).items():
+                self.arrays[name][tested.index.cpu().numpy()] = _numbers(value)
+
+
+def _numbers(value: Tensor) -> np.ndarray:
+    return value.double().cpu().numpy()

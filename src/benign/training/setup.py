@@ -1,0 +1,82 @@
+"""What one run is made of: data, network, attack, training, evaluation."""
+
+from typing import Literal
+
+import torch
+
+from benign import axes
+from benign.attacks.attack import Attack
+from benign.axes import OneOf, PerRun
+from benign.data.model import DataModel
+from benign.networks.network import Network
+from benign.spec import Count, NonNegative, Positive, Spec, Whole
+
+SNAPSHOTS_PER_OCTAVE = 4
+
+
+class GradientDescent(Spec):
+    """Full-batch gradient descent on the logistic loss of the attacked points (Zhang Algorithm 1; Jiang without attack)."""
+
+    rate: PerRun[Positive]
+    """step size eta"""
+    stop_loss: PerRun[NonNegative] = 0.01
+    """a run has converged when its training loss is at most this"""
+    stop_on: Literal["attacked", "clean"] = "attacked"
+    """which training loss stops a run"""
+    max_steps: Whole = 5000
+    """a run that has not converged by then ends with status `step_cap`"""
+
+
+class Evaluation(Spec):
+    """Fresh test points, how they are attacked, and when. Accuracy is measured against clean labels."""
+
+    samples: Count = 1000
+    """number of test points of each run"""
+    attack: Attack | None = None
+    """attack on test points at the end; the training attack if not given"""
+    at: Literal["end", "snapshots"] = "end"
+    """test at the end only, or along the curve as well (there with the training attack)"""
+
+
+class Setup(Spec):
+    """Everything that decides one run, its draws included, but for the index of its seed."""
+
+    data: OneOf[DataModel]
+    network: OneOf[Network]
+    attack: OneOf[Attack | None] = None
+    """attack on training points; none is clean training"""
+    training: GradientDescent
+    evaluation: Evaluation = Evaluation()
+    precision: Literal["float32", "float64"] = "float32"
+    root_seed: Whole = 0
+    """changes every draw of the experiment"""
+    pairing: Literal["independent", "common"] = "independent"
+    """cells of the grid draw independently, or share their draws (paired tests, smooth contours)"""
+
+    def check(self) -> None:
+        for attack in (self.attack, self.evaluation.attack):
+            if attack is not None:
+                attack.check_against(self.data)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return getattr(torch, self.precision)
+
+    @property
+    def final_attack(self) -> Attack | None:
+        """The attack on test points at the end."""
+        return self.evaluation.attack or self.attack
+
+    def snapshot_steps(self) -> list[int]:
+        """Step 0, then steps evenly spaced in the logarithm, up to the step cap."""
+        cap = self.training.max_steps
+        steps, k = {0, cap}, 0
+        while (step := round(2 ** (k / SNAPSHOTS_PER_OCTAVE))) <= cap:
+            steps.add(step)
+            k += 1
+        return sorted(steps)
+
+
+def stack(cells: list[Setup], device: str) -> Setup:
+    """The setup of many runs of one shape: numbers that differ by run become float64 tensors [runs]."""
+    return axes.stack(cells, lambda numbers: torch.tensor(numbers, dtype=torch.float64, device=device))

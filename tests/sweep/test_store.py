@@ -1,0 +1,300 @@
+"""A store survives kills, damage, two writers and wrong folders."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from benign.sweep.records import temporary_name
+from benign.sweep.store import Store, StoreError
+
+KEY, OTHER = "0123456789abcdef" * 2, "f" * 32
+ARRAYS, META = {"loss": np.arange(4.0)}, {"runs": [1, 2]}
+SPEC = {"seeds": 3}
+
+
+def python(code, *arguments, **options):
+    """Start another process that runs `code` with the modules under test."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, **options)
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store.open(tmp_path / "run", create=True)
+    store.set_history([SPEC])
+    return store
+
+
+@pytest.fixture
+def full_disk():
+    """No file can grow while this is in force, not even for root."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_what_is_written_is_there_after_reopening(store):
+    store.write(OTHER, {"loss": np.zeros(2)}, {})
+    store.write(KEY, ARRAYS, META)
+    store.set_history([SPEC, {"seeds": 5}])
+    again = Store.open(store.folder)
+    assert again.history == [SPEC, {"seeds": 5}]
+    assert again.keys() == {KEY, OTHER}
+    assert [key for key, _ in again.records()] == [KEY, OTHER]
+    record = again.read(KEY)
+    assert record is not None
+    assert record.meta == META
+    np.testing.assert_array_equal(record.arrays["loss"], ARRAYS["loss"])
+    assert again.read("0" * 32) is None
+    assert not again.damaged
+
+
+def test_layout_on_disk(store):
+    store.write(KEY, ARRAYS, META)
+    text = (store.folder / "experiment.json").read_text()
+    assert text == '{"format":1,"history":[{"seeds":3}]}'
+    files = {str(path.relative_to(store.folder)) for path in store.folder.rglob("*")}
+    assert files == {"experiment.json", "records", f"records/{KEY}.npz"}
+
+
+def test_a_damaged_record_is_noted_missing_and_overwritten(store):
+    store.write(KEY, ARRAYS, META)
+    store.write(OTHER, ARRAYS, META)
+    path = store.path(KEY)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert store.read(KEY) is None
+    assert str(path) in store.damaged[KEY]
+    assert "compute it again" in store.damaged[KEY]
+    assert path.exists()
+    assert store.keys() == {OTHER}
+    assert [key for key, _ in store.records()] == [OTHER]
+    fresh = Store.open(store.folder)
+    assert [key for key, _ in fresh.records()] == [OTHER]
+    assert set(fresh.damaged) == {KEY}
+    fresh.write(KEY, ARRAYS, META)
+    assert not fresh.damaged
+    assert fresh.keys() == {KEY, OTHER}
+    # Another process's repair is seen as well.
+    assert [key for key, _ in store.records()] == [KEY, OTHER]
+    assert not store.damaged
+
+
+def test_other_files_among_the_records_are_ignored(store):
+    store.write(KEY, ARRAYS, META)
+    records = store.folder / "records"
+    for name in ("notes.txt", "A" * 32 + ".npz", "abc.npz", OTHER):
+        (records / name).write_text("mine")
+    (records / f"{OTHER}.npz").mkdir()
+    temporary_name(records / f"{OTHER}.npz").write_bytes(b"half")
+    assert store.keys() == {KEY}
+    assert [key for key, _ in store.records()] == [KEY]
+
+
+@pytest.mark.parametrize("key", ["", "abc", "G" * 32, "../" * 10 + "ab", KEY + "\n", KEY.upper()])
+def test_a_key_is_32_hex_digits(store, key):
+    for call in (lambda: store.read(key), lambda: store.write(key, ARRAYS, META)):
+        with pytest.raises(ValueError, match="32 hex digits"):
+            call()
+
+
+def test_history_is_fresh_and_checked(store):
+    store.history.append({"changed": True})
+    assert store.history == [SPEC]
+    for wrong in ([{"a": float("nan")}], [{"a": (1, 2)}]):
+        with pytest.raises(ValueError, match="plain JSON"):
+            store.set_history(wrong)
+    assert store.history == [SPEC]
+    Store.open(store.folder).set_history([SPEC, SPEC])
+    assert store.history == [SPEC, SPEC]
+
+
+def test_creating_again_keeps_everything(store):
+    store.write(KEY, ARRAYS, META)
+    again = Store.open(store.folder, create=True)
+    assert again.history == [SPEC]
+    assert again.keys() == {KEY}
+
+
+def test_a_store_killed_while_it_was_made_can_be_made_again(tmp_path):
+    temporary_name(tmp_path / "experiment.json").write_bytes(b"{")
+    assert Store.open(tmp_path, create=True).history == []
+    assert Store.open(tmp_path).history == []
+    assert Store.open(tmp_path, create=True).keys() == set()
+
+
+def file_in_the_way(folder):
+    folder.write_text("mine")
+
+
+def other_things(folder):
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("mine")
+
+
+def file_as_records(folder):
+    folder.mkdir()
+    (folder / "records").write_text("mine")
+
+
+def file_as_parent(folder):
+    folder.parent.rmdir()
+    folder.parent.write_text("mine")
+
+
+def experiment(text):
+    def make(folder):
+        folder.mkdir()
+        (folder / "experiment.json").write_bytes(text)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("make", "create", "message"),
+    [
+        (lambda folder: None, False, r"run does not exist: check the path"),
+        (lambda folder: folder.mkdir(), False, r"run is empty: check the path"),
+        (file_in_the_way, False, r"run is a file: choose a folder"),
+        (file_in_the_way, True, r"run is a file: choose a folder"),
+        (file_as_parent, True, r"run cannot be written .*choose another folder"),
+        (file_as_records, True, r"records is not a folder: move it"),
+        (other_things, True, r"run holds other things .*choose"),
+        (other_things, False, r"run holds other things .*choose"),
+        (experiment(b'{"format":2,"runs":[]}'), True, r"experiment\.json is damaged"),
+        (experiment(b'{"format":2,"history":7}'), True, r"has format 2.*use a newer benign"),
+        (experiment(b'{"format":1,"history":7}'), True, r"experiment\.json is damaged .*restore"),
+        (experiment(b'{"format":1,"history":[1]}'), False, r"experiment\.json is damaged"),
+        (experiment(b'{"format":1,"history":[{}'), False, r"experiment\.json is damaged"),
+        (experiment(b'{"format":1,"history":[{"a":NaN}]}'), False, r"experiment\.json is damaged"),
+        (experiment(b"[]"), False, r"experiment\.json is damaged"),
+        (experiment(b"\xff\xfe"), False, r"experiment\.json is damaged"),
+        (experiment(b""), False, r"experiment\.json is damaged"),
+        (experiment(b"[" * 100_000), False, r"experiment\.json is damaged"),
+    ],
+)
+def test_a_wrong_folder_is_refused_with_path_and_remedy(tmp_path, make, create, message):
+    folder = tmp_path / "parent" / "run"
+    folder.parent.mkdir()
+    make(folder)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StoreError, match=message):
+        Store.open(folder, create=create)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_work(store, full_disk):
+    with pytest.raises(StoreError, match=r"cannot be written .*choose another"):
+        Store.open(store.folder)
+    assert Store.open(store.folder, writing=False).history == [SPEC]
+    assert not list(store.folder.rglob("*.tmp"))
+
+
+def test_a_full_disk_keeps_the_old_record_and_names_the_file(store, full_disk):
+    resource = pytest.importorskip("resource")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    store.write(KEY, ARRAYS, META)
+    with pytest.raises(OSError, match=KEY):
+        store.write(KEY, {"loss": np.zeros(10_000)}, META)
+    assert store.read(KEY) is not None
+    assert not list(store.folder.rglob("*.tmp"))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write all")
+def test_a_read_only_folder_is_refused(store):
+    (store.folder / "records").chmod(0o500)
+    with pytest.raises(StoreError, match=r"cannot be written .*permissions"):
+        Store.open(store.folder)
+    (store.folder / "records").chmod(0o700)
+
+
+def test_opening_removes_stale_temporary_files_only(store):
+    old = [temporary_name(store.folder / "experiment.json"), temporary_name(store.path(KEY))]
+    new = temporary_name(store.path(KEY))
+    for path in (*old, new):
+        path.write_bytes(b"half")
+    for path in old:
+        os.utime(path, (time.time() - 4000, time.time() - 4000))
+    Store.open(store.folder, writing=False)
+    assert all(path.exists() for path in old)
+    Store.open(store.folder)
+    assert new.exists()
+    assert not any(path.exists() for path in old)
+
+
+WRITER = """
+import itertools, sys
+import numpy as np
+from benign.sweep.store import Store
+store = Store.open(sys.argv[1], create=True)
+print("ready", flush=True)
+for turn in itertools.count() if sys.argv[2] == "forever" else range(int(sys.argv[2])):
+    store.set_history([{"text": "x" * 10_000, "number": number} for number in range(turn % 5 + 1)])
+    store.write(f"{turn % 7:032x}", {"loss": np.full((100, 1000), turn % 7)}, {"turn": turn % 7})
+"""
+
+
+def check_written(folder):
+    """Whatever WRITER left is whole; returns the keys."""
+    store = Store.open(folder)
+    for key, record in store.records():
+        assert record.meta["turn"] == int(key, 16)
+        assert (record.arrays["loss"] == int(key, 16)).all()
+    assert not store.damaged
+    numbers = [spec["number"] for spec in store.history]
+    assert numbers == list(range(len(numbers)))
+    json.loads((folder / "experiment.json").read_bytes())
+    return store.keys()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_kill_at_any_moment_leaves_a_readable_store(tmp_path):
+    folder = tmp_path / "run"
+    for delay in (0.02, 0.035, 0.05, 0.011, 0.027, 0.043):
+        with python(WRITER, folder, "forever") as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "ready\n"
+            time.sleep(delay)
+            writer.send_signal(signal.SIGKILL)
+        assert writer.returncode == -signal.SIGKILL
+        if (folder / "experiment.json").exists():
+            check_written(folder)
+    assert check_written(folder)
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_death_at_each_step_of_a_write_keeps_the_old_content(store, step):
+    store.write(KEY, ARRAYS, META)
+    code = f"""
+import os, sys
+from benign.sweep.store import Store
+store = Store.open(sys.argv[1])
+os.{step} = lambda *_: os._exit(9)
+store.write("{KEY}", {{}}, {{}}) if sys.argv[2] == "record" else store.set_history([])
+"""
+    for what in ("record", "history"):
+        with python(code, store.folder, what) as dying:
+            assert dying.wait() == 9
+    assert len(list(store.folder.rglob(".*.tmp"))) == 2
+    again = Store.open(store.folder)
+    assert again.history == [SPEC]
+    assert [(key, record.meta) for key, record in again.records()] == [(KEY, META)]
+
+
+def test_two_processes_may_write_one_store(tmp_path):
+    folder = tmp_path / "run"
+    with python(WRITER, folder, 60) as first, python(WRITER, folder, 60) as second:
+        while first.poll() is None or second.poll() is None:
+            if (folder / "experiment.json").exists():
+                check_written(folder)
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert len(check_written(folder)) == 7
+    assert not list(folder.rglob(".*.tmp"))

@@ -1,0 +1,289 @@
+"""Boundaries: known laws are recovered, and what is not found is reported."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from benign.theory import Law, boundary, mean_interval
+from benign.theory.intervals import number
+
+SAMPLES = np.array([2.0, 4.0, 6.0, 10.0, 16.0, 24.0, 40.0])
+SNR = np.geomspace(0.1, 30, 25)
+
+
+def ramp(constant, exponent, seeds=1, sign=1.0, noise=0.0, rng: Any = None):
+    """A map linear in log(snr), so that interpolation is exact: it crosses 0.5 on the law.
+
+    `noise` is the standard deviation of log SNR* from row to row.
+    """
+    shift = noise * rng.standard_normal((len(SAMPLES), 1, seeds)) if noise else 0.0
+    critical = np.log(constant / SAMPLES)[:, None, None] / exponent + shift
+    values = 0.5 + sign * 0.1 * (np.log(SNR)[None, :, None] - critical) * np.ones(seeds)
+    return xr.DataArray(
+        values,
+        {"samples": SAMPLES, "snr": SNR, "seed": np.arange(seeds)},
+        ("samples", "snr", "seed"),
+        name="accuracy",
+    )
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize(("exponent", "constant"), [(2.0, 100.0), (4.0, 50.0)])
+def test_an_exact_law_is_recovered(exponent, constant, sign):
+    found = boundary(ramp(constant, exponent, seeds=3, sign=sign), 0.5)
+    assert found.rising == (sign > 0)
+    np.testing.assert_allclose(found.critical, (constant / SAMPLES) ** (1 / exponent), rtol=1e-10)
+    np.testing.assert_allclose(found.critical_per_seed, found.critical.values[:, None].repeat(3, 1))
+    fit = found.fit
+    assert fit is not None
+    assert fit.rows == len(SAMPLES)
+    assert fit.slope == pytest.approx(-1 / exponent, rel=1e-10)
+    assert fit.exponent == pytest.approx(exponent, rel=1e-10)
+    assert fit.constant == pytest.approx(constant, rel=1e-9)
+    assert fit.constant_interval == pytest.approx((constant, constant), rel=1e-5)
+    assert fit.r_squared == pytest.approx(1, rel=1e-12)
+    np.testing.assert_allclose(fit.curve(SAMPLES), found.critical, rtol=1e-10)
+    assert tuple(found.constant_for(exponent)) == pytest.approx((constant,) * 3, rel=1e-9)
+
+
+def test_the_fit_is_scipys_regression_of_log_column_on_log_row():
+    found = boundary(ramp(100.0, 2.0, noise=0.3, rng=np.random.default_rng(1)), 0.5)
+    x, y = np.log(SAMPLES), np.log(found.critical.values)
+    line: Any = stats.linregress(x, y)
+    half = stats.t.ppf(0.975, len(x) - 2) * line.stderr
+    fit = found.fit
+    assert fit is not None
+    assert fit.slope_interval == pytest.approx((line.slope - half, line.slope + half), rel=1e-10)
+    assert fit.exponent_interval == pytest.approx(
+        (-1 / (line.slope - half), -1 / (line.slope + half)), rel=1e-10
+    )
+    assert fit.r_squared == pytest.approx(line.rvalue**2, rel=1e-10)
+    # At both ends of the constant's interval the line is one half-width away from column = 1.
+    for end in fit.constant_interval:
+        at = math.log(end)
+        error = math.sqrt(line.intercept_stderr**2 + (at**2 - 2 * at * x.mean()) * line.stderr**2)
+        distance = abs(line.intercept + line.slope * at)
+        assert distance == pytest.approx(stats.t.ppf(0.975, len(x) - 2) * error, rel=1e-6)
+    logs = x + 2 * y
+    expected = stats.ttest_1samp(logs, 0).confidence_interval(0.95)
+    value, low, high = found.constant_for(2.0)
+    assert value == pytest.approx(stats.gmean(np.exp(logs)), rel=1e-10)
+    assert (low, high) == pytest.approx(tuple(np.exp(expected)), rel=1e-10)
+
+
+def test_intervals_cover_at_their_nominal_rate():
+    rng = np.random.default_rng(7)
+    draws, hits = 300, np.zeros(4)
+    for _ in range(draws):
+        found = boundary(ramp(100.0, 2.0, noise=0.1, rng=rng), 0.5, confidence=0.9)
+        fit, constant = found.fit, found.constant_for(2.0)
+        assert fit is not None
+        hits += [
+            fit.slope_interval[0] <= -0.5 <= fit.slope_interval[1],
+            fit.exponent_interval[0] <= 2 <= fit.exponent_interval[1],
+            fit.constant_interval[0] <= 100 <= fit.constant_interval[1],
+            constant.low <= 100 <= constant.high,
+        ]
+    # Each count is binomial(300, 0.9): outside this range once in 10,000 fresh seeds.
+    low, high = stats.binom.interval(1 - 1e-4, draws, 0.9)
+    assert ((hits >= low) & (hits <= high)).all(), hits
+
+
+def test_the_crossing_is_interpolated_in_the_logarithm():
+    values = xr.DataArray([[0.0, 0.25, 1.0]], {"n": [3], "s": [1, 10, 1000]}, ("n", "s"))
+    # a third of the way from 10 to 1000 in the logarithm
+    assert boundary(values, 0.5, "n * s**p").critical.item() == pytest.approx(10 * 100 ** (1 / 3))
+
+
+def test_every_row_without_a_crossing_says_why():
+    nan = math.nan
+    values = xr.DataArray(
+        [[0.1, 0.2, 0.3], [0.6, 0.8, 0.9], [nan, nan, nan], [0.1, 0.9, 0.9]],
+        {"samples": [2, 4, 8, 16], "snr": [1.0, 2.0, 4.0]},
+        ("samples", "snr"),
+        name="accuracy",
+    )
+    found = boundary(values, 0.5)
+    assert list(found.critical.isnull().values) == [True, True, True, False]
+    assert list(found.reasons.values) == [
+        "stays below 0.5 up to the highest snr, 4",
+        "already at or above 0.5 at the lowest snr, 1",
+        "every value is missing",
+        "",
+    ]
+    assert found.fit is None
+    assert found.reason == "1 of 4 rows cross the level, 3 are needed"
+    assert str(found) == (
+        "accuracy rises through 0.5 along snr in 1 of 4 samples rows\n"
+        "  samples 2: stays below 0.5 up to the highest snr, 4\n"
+        "  samples 4: already at or above 0.5 at the lowest snr, 1\n"
+        "  samples 8: every value is missing\n"
+        "  no fit: 1 of 4 rows cross the level, 3 are needed"
+    )
+    assert found.constant_for(2.0).low == 0
+    assert found.constant_for(2.0).high == math.inf
+    with pytest.raises(ValueError, match="no samples row crosses level 5"):
+        boundary(values, 5.0).constant_for(2.0)
+
+
+def test_several_crossings_are_counted_and_the_first_is_used():
+    values = xr.DataArray(
+        [[0.0, 1.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0]],
+        {"samples": [2, 4], "snr": [1.0, 4.0, 16.0, 64.0]},
+        ("samples", "snr"),
+    )
+    found = boundary(values, 0.5)
+    assert list(found.crossings.values) == [3, 1]
+    np.testing.assert_allclose(found.critical, [2.0, 32.0])
+    assert "samples 2: crosses 3 times, the first is used" in str(found)
+
+
+def test_missing_runs_are_skipped():
+    full = ramp(100.0, 2.0, seeds=3)
+    holes = full.copy()
+    holes[1, 3:6, 0] = math.nan  # one seed lacks a few cells
+    holes[2, 10, :] = math.nan  # a cell lacks every seed
+    holes[3, :, 1] = math.nan  # a row lacks one seed
+    found = boundary(holes, 0.5)
+    np.testing.assert_allclose(found.critical, boundary(full, 0.5).critical, rtol=1e-10)
+    assert found.critical_per_seed.isnull().sum() == 1
+    assert math.isnan(found.critical_per_seed[3, 1])
+
+
+def test_one_seed_may_cross_where_the_mean_does_not():
+    values = xr.DataArray(
+        [[[0.0, 0.0], [1.0, 0.0], [1.0, 0.4]]],
+        {"samples": [2], "snr": [1.0, 4.0, 16.0]},
+        ("samples", "snr", "seed"),
+    )
+    found = boundary(values, 0.8)
+    assert math.isnan(found.critical[0])
+    assert found.critical_per_seed[0, 0] == pytest.approx(4**0.8)
+    assert math.isnan(found.critical_per_seed[0, 1])
+
+
+def test_a_slope_that_may_be_zero_leaves_the_exponent_open():
+    flat = boundary(ramp(1.0, 1e9, noise=0.3, rng=np.random.default_rng(3)), 0.5)
+    fit = flat.fit
+    assert fit is not None
+    assert fit.slope_interval[0] < 0 < fit.slope_interval[1]
+    assert not fit.bounded
+    assert fit.exponent_interval == (-math.inf, math.inf)
+    assert fit.constant_interval == (0, math.inf)
+    assert "p and c are not determined" in str(flat)
+
+
+def test_a_boundary_at_one_column_has_slope_zero():
+    values = xr.DataArray(
+        np.tile([0.0, 1.0], (4, 1)),
+        {"samples": [2, 4, 8, 16], "snr": [1.0, 4.0]},
+        ("samples", "snr"),
+    )
+    fit = boundary(values, 0.5).fit
+    assert fit is not None
+    assert (fit.slope, fit.exponent, fit.bounded) == (0, math.inf, False)
+    np.testing.assert_allclose(fit.curve([3.0, 5.0]), 2.0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(scale=st.floats(0.01, 100), stretch=st.floats(0.01, 100), order=st.permutations(range(7)))
+def test_units_and_order_do_not_matter(scale, stretch, order):
+    values = ramp(100.0, 2.0, noise=0.2, rng=np.random.default_rng(5))
+    plain = boundary(values, 0.5).fit
+    moved = values.isel(samples=list(order)).isel(snr=slice(None, None, -1))
+    moved = moved.assign_coords(samples=moved.samples * stretch, snr=moved.snr * scale)
+    fit = boundary(-moved.transpose("seed", "snr", "samples"), -0.5).fit
+    assert plain is not None
+    assert fit is not None
+    assert fit.slope == pytest.approx(plain.slope, rel=1e-9)
+    assert fit.exponent_interval == pytest.approx(plain.exponent_interval, rel=1e-9)
+    expected = math.log(plain.constant) + math.log(stretch) + plain.exponent * math.log(scale)
+    assert math.log(fit.constant) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+def test_attributes_of_the_column_travel_with_the_critical_values():
+    values = ramp(100.0, 2.0)
+    values.snr.attrs = {"long_name": "signal-to-noise ratio"}
+    values.samples.attrs = {"symbol": "N"}
+    critical = boundary(values, 0.5).critical
+    assert critical.name == "snr"
+    assert critical.attrs == {
+        "long_name": "signal-to-noise ratio",
+        "level": 0.5,
+        "rising": True,
+        "quantity": "accuracy",
+    }
+    assert critical.samples.attrs == {"symbol": "N"}
+
+
+def test_laws_are_read_as_written():
+    assert Law.parse("samples * snr**p") == Law("samples", "snr")
+    assert Law.parse("data.samples*signal ** p") == Law("data.samples", "signal")
+    printed = Law.parse("samples * snr**2 = 1e3")
+    assert printed == Law("samples", "snr", 2.0, 1000.0)
+    assert str(printed) == "samples * snr**2 = 1000"
+    np.testing.assert_allclose(printed.curve([10.0, 40.0]), [10.0, 5.0])
+    with pytest.raises(ValueError, match="needs numbers for exponent and constant"):
+        Law.parse("samples * snr**p").curve([1.0])
+
+
+@pytest.mark.parametrize(
+    ("law", "message"),
+    [
+        ("samples snr p", "must read 'row"),
+        ("samples * snr**q", "must read 'row"),
+        ("__import__('os') * snr**p", "must read 'row"),
+        ("samples * snr**p; snr", "must read 'row"),
+        ("snr * snr**p", "two different dimensions"),
+        ("samples * snr**0", "exponent other than 0"),
+        ("samples * snr**2 = -3", "positive constant"),
+        ("samples * snr**2", "leave it free"),
+        ("samples * radius**p", "names 'radius', but the values have dimensions"),
+    ],
+)
+def test_a_wrong_law_is_refused(law, message):
+    with pytest.raises(ValueError, match=message):
+        boundary(ramp(100.0, 2.0), 0.5, law)
+
+
+def test_wrong_values_are_refused():
+    values = ramp(100.0, 2.0)
+    with pytest.raises(ValueError, match="'snr' must be positive"):
+        boundary(values.assign_coords(snr=SNR - 1), 0.5)
+    with pytest.raises(ValueError, match="'snr' must hold numbers"):
+        boundary(values.drop_vars("snr"), 0.5)
+    with pytest.raises(ValueError, match="'snr' must hold numbers"):
+        boundary(values.assign_coords(snr=[f"s{i}" for i in range(len(SNR))]), 0.5)
+    with pytest.raises(ValueError, match="'samples' has repeated values"):
+        boundary(values.assign_coords(samples=[1.0] * len(SAMPLES)), 0.5)
+    with pytest.raises(ValueError, match="average over, radius"):
+        boundary(values.expand_dims("radius"), 0.5)
+    with pytest.raises(ValueError, match="must not be empty"):
+        boundary(values.isel(seed=slice(0)), 0.5)
+    with pytest.raises(ValueError, match="mask infinite ones"):
+        boundary(values / 0.0, 0.5)
+    with pytest.raises(ValueError, match="`level` must be a finite number, got nan"):
+        boundary(values, math.nan)
+    with pytest.raises(ValueError, match="`confidence` must lie strictly between 0 and 1, got 95"):
+        boundary(values, 0.5, confidence=95.0)
+    with pytest.raises(ValueError, match="non-empty list"):
+        mean_interval([])
+
+
+def test_a_single_seed_selected_by_hand_is_accepted():
+    values = ramp(100.0, 2.0, seeds=2).sel(seed=1)
+    assert boundary(values, 0.5).critical_per_seed.sizes == {"samples": 7, "seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1012.3, "1012"), (2.1, "2.10"), (-0.4999, "-0.500"), (3.2e6, "3.20e+06"), (math.inf, "inf")],
+)
+def test_numbers_are_written_short(value, text):
+    assert number(value) == text
