@@ -105,7 +105,7 @@ def texts() -> Iterator[tuple[str, str]]:
 
 def test_no_file_knows_a_machine_or_a_registry():
     machine = re.compile(
-        r"(?<![\w./-])/(?:root|home|work|tmp|opt|mnt|Users)\b|file://|[A-Z]:\\Users"
+        r"(?<![\w./-])/(?:root|home|work|tmp|opt|mnt|Users)\b|file:/{2}|[A-Z]:\\Users"
     )
     registry = re.compile(
         r"pypi\.org|pythonhosted\.org|npmjs\.(?:org|com)|download\.pytorch\.org|--(?:extra-)?index-url"

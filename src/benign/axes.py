@@ -66,7 +66,9 @@ class Mark:
 
     role: Literal["run", "shape", "component"]
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         return core_schema.no_info_wrap_validator_function(self._validate, handler(source))
 
     def _validate(self, value: Any, one: Any) -> Any:
@@ -78,7 +80,8 @@ class Mark:
             return one(value)
         if not value.values:
             raise PydanticCustomError(
-                "axis", "the axis is empty: give at least one value, or a single value without brackets"
+                "axis",
+                "the axis is empty: give at least one value, or a single value without brackets",
             )
         checked = tuple(self._element(index, each, one) for index, each in enumerate(value.values))
         if value.group is None and len({repr(each) for each in checked}) < len(checked):
@@ -209,12 +212,18 @@ def stack(cells: Sequence[Any], tensor: Any) -> Any:
     """
     leaves = [{path: value for path, role, value in walk(cell) if role == "run"} for cell in cells]
     changes = {
-        path: tensor([cell[path] for cell in leaves]) for path, value in leaves[0].items() if value is not None
+        path: tensor([cell[path] for cell in leaves])
+        for path, value in leaves[0].items()
+        if value is not None
     }
     return replace(cells[0], changes)
 
 
 def select(stacked: Any, keep: Any) -> Any:
     """The stacked specification of some of its runs."""
-    changes = {path: value[keep] for path, role, value in walk(stacked) if role == "run" and value is not None}
+    changes = {
+        path: value[keep]
+        for path, role, value in walk(stacked)
+        if role == "run" and value is not None
+    }
     return replace(stacked, changes)

@@ -21,7 +21,7 @@ from benign.spec import Count, load_components
 from benign.streams import Streams
 from benign.sweep import pack as packs
 from benign.sweep.dataset import assemble
-from benign.sweep.local import Watcher, run_units
+from benign.sweep.local import Silent, Watcher, run_units
 from benign.sweep.pack import Merged
 from benign.sweep.store import Store
 from benign.training.descent import Batch, Step, descend
@@ -49,18 +49,21 @@ class Experiment(Setup):
         """The units of work of a fresh sweep."""
         return units_of([self])
 
-    def run(self, folder: Folder, device: str = "cpu", watcher: Watcher | None = None) -> xr.Dataset:
+    def run(
+        self, folder: Folder, device: str = "cpu", workers: int = 1, watcher: Watcher | None = None
+    ) -> xr.Dataset:
         """Compute what is not yet in the folder and return the whole result.
 
         A second call resumes, or returns at once. More seeds or longer axes add to what is there; any other change of the
-        experiment is refused with the difference.
+        experiment is refused with the difference. On the CPU `workers` units are computed at a time, each by a process with
+        one thread; a script that asks for more than one needs the usual `if __name__ == "__main__":`.
         """
         check_device(device)
         store = Store.open(folder, create=True)
         history = grown(_history(store), self)
         if len(history) != len(store.history):
             store.set_history([each.as_dict() for each in history])
-        run_units(units_of(history), store, device, watcher)
+        run_units(units_of(history), store, device, watcher or Silent(), workers)
         return assemble(self, (record for _, record in store.records()))
 
     def replay(self, seed: int = 0, device: str = "cpu", **where: Any) -> "Replay":
@@ -144,7 +147,9 @@ def merge(source: Folder, folder: Folder) -> Merged:
     """Bring the records of a pack, or of another folder, into a folder."""
 
     def agree(target: list[dict], other: list[dict]) -> list[dict]:
-        merged = agreed([Experiment.from_dict(d) for d in target], [Experiment.from_dict(d) for d in other])
+        merged = agreed(
+            [Experiment.from_dict(d) for d in target], [Experiment.from_dict(d) for d in other]
+        )
         return [each.as_dict() for each in merged]
 
     return packs.merge(source, folder, agree)

@@ -25,7 +25,9 @@ class SpecError(ValueError):
 
     def __init__(self, problems: list[tuple[str, str]]):
         self.problems = problems
-        super().__init__("\n".join(f"{path}: {message}" if path else message for path, message in problems))
+        super().__init__(
+            "\n".join(f"{path}: {message}" if path else message for path, message in problems)
+        )
 
 
 def _no_bool(value: Any) -> Any:
@@ -45,7 +47,11 @@ class Spec(BaseModel):
     """A frozen, validated piece of an experiment; unknown fields are refused."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, use_attribute_docstrings=True
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        validate_default=True,
+        use_attribute_docstrings=True,
     )
 
     if not TYPE_CHECKING:
@@ -75,7 +81,11 @@ class Spec(BaseModel):
     def label(self) -> str:
         """A short name, for an axis of components: the fields that differ from their defaults."""
         fields = type(self).model_fields
-        told = [f"{name}={getattr(self, name)}" for name in fields if getattr(self, name) != fields[name].default]
+        told = [
+            f"{name}={getattr(self, name)}"
+            for name in fields
+            if getattr(self, name) != fields[name].default
+        ]
         return f"{snake_case(type(self).__name__)}({', '.join(told)})"
 
     def as_dict(self) -> dict[str, Any]:
@@ -144,7 +154,9 @@ class Component(Spec):
         if chosen is None or not issubclass(chosen, cls):
             known = ", ".join(sorted(cls.choices()))
             raise PydanticCustomError(
-                "kind", "`kind` must be one of {known}, got {kind}", {"known": known, "kind": repr(kind)}
+                "kind",
+                "`kind` must be one of {known}, got {kind}",
+                {"known": known, "kind": repr(kind)},
             )
         return build(fields) if chosen is cls else chosen.model_validate(fields)
 
@@ -169,7 +181,9 @@ def _problems(error: ValidationError, model: type[BaseModel]) -> list[tuple[str,
         path = ".".join(str(part) for part in item["loc"])
         inner = item.get("ctx", {}).get("error")
         if isinstance(inner, SpecError):
-            problems += [(".".join(filter(None, (path, deeper))), text) for deeper, text in inner.problems]
+            problems += [
+                (".".join(filter(None, (path, deeper))), text) for deeper, text in inner.problems
+            ]
         elif item["type"] == "extra_forbidden":
             problems.append((path, _unknown_field(str(item["loc"][-1]), model, item["loc"])))
         elif item["type"] == "missing":
@@ -195,6 +209,9 @@ def _short(value: Any) -> str:
 def _unknown_field(name: str, model: type[BaseModel], path: tuple) -> str:
     known = list(model.model_fields) if len(path) == 1 else []
     close = difflib.get_close_matches(name, known, 1)
-    hint = f": did you mean `{close[0]}`?" if close else (f"; fields: {', '.join(known)}" if known else "")
+    hint = (
+        f": did you mean `{close[0]}`?"
+        if close
+        else (f"; fields: {', '.join(known)}" if known else "")
+    )
     return f"is not a field here{hint}"
-

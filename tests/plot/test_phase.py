@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from benign.plot import Panel, heat_map, phase_figure, printed_curve, save
 from benign.plot.phase import cell_edges
 from benign.theory import boundary
+from benign.theory.intervals import number
 
 PRINTED = "samples * snr**2 = 100"
 
@@ -28,7 +29,7 @@ def phase_map(samples=None, snr=None, seeds=3):
         ("samples", "snr", "seed"),
         name="accuracy",
     )
-    values.samples.attrs = {"long_name": "training samples", "symbol": "N"}
+    values.samples.attrs = {"long_name": "training samples", "units": "images", "symbol": "N"}
     values.snr.attrs = {"long_name": "signal-to-noise ratio", "units": "1", "symbol": "SNR"}
     return values
 
@@ -69,6 +70,10 @@ def test_one_cell_for_each_pair_with_the_mean_over_seeds():
     np.testing.assert_allclose(corners[0, :, 0], cell_edges(values.snr.values, log=True))
     np.testing.assert_allclose(corners[:, 0, 1], cell_edges(values.samples.values, log=True))
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == (
+        "signal-to-noise ratio",  # a ratio has no unit to name
+        "training samples (images)",
+    )
     assert mesh.get_rasterized()
 
 
@@ -202,14 +207,15 @@ def test_the_files_carry_the_words(tmp_path):
     assert (png.name, svg.name) == ("fig1.v2.png", "fig1.v2.svg")
     assert png.read_bytes().startswith(b"\x89PNG")
     assert sorted(path.name for path in png.parent.iterdir()) == [png.name, svg.name]
-    text = svg_text(svg)
+    text, fit = svg_text(svg), boundary(values, 0.5).fit
+    assert fit is not None
     for words in [
         "A phase",
-        "training samples",
-        "signal-to-noise ratio (1)",
+        "training samples (images)",
+        "signal-to-noise ratio",
         "robust accuracy",
-        "paper: N · SNR 2 = 100",
-        "fit: N · SNR p = 1",
+        "paper: N · SNR² = 100",
+        f"fit: N · SNRᵖ = {number(fit.constant)}, p = {number(fit.exponent)} [",
         "crosses 0.5 (5 of 5 rows); bars: range over seeds",
         "no value",
         "3 seeds; PGD; reading: as printed",
@@ -227,7 +233,7 @@ def test_axes_without_attributes_are_named_by_their_dimension(tmp_path):
     )
     ax = figure.axes[0]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("snr", "samples")
-    assert line(ax, "paper").get_label() == "paper: samples · snr$^{2}$ = 100"
+    assert line(ax, "paper").get_label() == "paper: samples · snr² = 100"
 
 
 def test_two_renders_are_identical(tmp_path):
@@ -237,7 +243,7 @@ def test_two_renders_are_identical(tmp_path):
 
 
 def test_a_failed_save_leaves_the_old_file_alone(tmp_path, monkeypatch):
-    png, svg = save(full_figure(), tmp_path / "a")
+    png, svg = save(Figure(), tmp_path / "a")
     old = png.read_bytes()
 
     def fail(*_):
@@ -245,7 +251,7 @@ def test_a_failed_save_leaves_the_old_file_alone(tmp_path, monkeypatch):
 
     monkeypatch.setattr("pathlib.Path.replace", fail)
     with pytest.raises(OSError, match="disk full"):
-        save(full_figure(phase_map(seeds=2)), tmp_path / "a")
+        save(Figure(figsize=(1, 1)), tmp_path / "a")
     assert png.read_bytes() == old
     assert sorted(tmp_path.iterdir()) == [png, svg]
 

@@ -79,7 +79,7 @@ def test_the_fit_is_scipys_regression_of_log_column_on_log_row():
 
 def test_intervals_cover_at_their_nominal_rate():
     rng = np.random.default_rng(7)
-    draws, hits = 300, np.zeros(4)
+    draws, hits = 200, np.zeros(4)
     for _ in range(draws):
         found = boundary(ramp(100.0, 2.0, noise=0.1, rng=rng), 0.5, confidence=0.9)
         fit, constant = found.fit, found.constant_for(2.0)
@@ -90,7 +90,7 @@ def test_intervals_cover_at_their_nominal_rate():
             fit.constant_interval[0] <= 100 <= fit.constant_interval[1],
             constant.low <= 100 <= constant.high,
         ]
-    # Each count is binomial(300, 0.9): outside this range once in 10,000 fresh seeds.
+    # Each count is binomial(200, 0.9): outside this range once in 10,000 fresh seeds.
     low, high = stats.binom.interval(1 - 1e-4, draws, 0.9)
     assert ((hits >= low) & (hits <= high)).all(), hits
 

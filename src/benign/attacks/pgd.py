@@ -39,7 +39,9 @@ class PGD(Attack):
         x: Float[Tensor, "runs samples tokens dim"],
         y: Float[Tensor, "runs samples"],
     ) -> Float[Tensor, "runs samples tokens dim"]:
-        radius = torch.as_tensor(self.ball.size(data), dtype=x.dtype, device=x.device).expand(len(x))
+        radius = torch.as_tensor(self.ball.size(data), dtype=x.dtype, device=x.device).expand(
+            len(x)
+        )
         delta = torch.zeros_like(x)
         best = _Best(x) if self.keep == "best" else None
         for _ in range(self.steps):

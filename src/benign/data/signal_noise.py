@@ -24,9 +24,9 @@ class SignalNoise(DataModel):
     """
 
     snr: PerRun[Positive | None] = None
-    """signal-to-noise ratio; give either this or `signal`"""
+    """signal-to-noise ratio SNR"""
     signal: PerRun[NonNegative | None] = None
-    """norm |mu| of the signal"""
+    """signal norm |mu|, instead of `snr`"""
     noise_std: PerRun[Positive]
     """standard deviation sigma_p of a noise coordinate"""
     strong_noise_std: PerRun[Positive | None] = None
@@ -68,7 +68,9 @@ class SignalNoise(DataModel):
         signal = self.signals(streams, dtype)
         training = split == "train"
         clean = self._labels(streams, split, count, dtype, balanced=self.balanced and training)
-        x = torch.empty(len(streams), count, self.tokens, self.dim, dtype=dtype, device=clean.device)
+        x = torch.empty(
+            len(streams), count, self.tokens, self.dim, dtype=dtype, device=clean.device
+        )
         chosen = (clean < 0).long()[..., None].expand(-1, -1, self.dim)
         x[:, :, 0] = signal.gather(1, chosen)
         if self.tokens > 1:

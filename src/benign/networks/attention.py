@@ -33,7 +33,9 @@ class Attention(Network):
     output_norm: PerRun[Positive | None] = None
     """rescale w_O to this norm (the theorems say |w_O| of order 1); None leaves it as drawn"""
 
-    def initial_output(self, streams: Streams, dtype: torch.dtype) -> Float[Tensor, "runs value_dim"]:
+    def initial_output(
+        self, streams: Streams, dtype: torch.dtype
+    ) -> Float[Tensor, "runs value_dim"]:
         output = self.init.output_weights(streams, self.value_dim or self.hidden, dtype)
         if self.output_norm is None:
             return output
@@ -55,7 +57,10 @@ class Attention(Network):
             for part in ("query", "key")
             for head in heads
         ]
-        columns += [self.initial_value_matrix(data, streams, dtype, head) @ output[:, :, None] for head in heads]
+        columns += [
+            self.initial_value_matrix(data, streams, dtype, head) @ output[:, :, None]
+            for head in heads
+        ]
         return {"weights": torch.cat(columns, dim=2), "output": output}
 
     def value_matrix(
@@ -65,7 +70,9 @@ class Attention(Network):
         output = params["output"]
         start = self.initial_value_matrix(data, streams, output.dtype, head)
         moved = self.values(params)[:, :, head] - (start @ output[:, :, None])[:, :, 0]
-        return start + moved[:, :, None] * (output / output.square().sum(1, keepdim=True))[:, None, :]
+        return (
+            start + moved[:, :, None] * (output / output.square().sum(1, keepdim=True))[:, None, :]
+        )
 
     def queries(self, params: Params) -> Float[Tensor, "runs dim heads_hidden"]:
         """W_Q of all heads side by side (a view)."""
@@ -105,7 +112,9 @@ class AttentionPass(Pass):
     product with the coefficients [G K, G^T Q, s]: d f/d X = coefficients W^T and d f/d W = X^T coefficients.
     """
 
-    def __init__(self, network: Attention, params: Params, x: Float[Tensor, "runs samples tokens dim"]):
+    def __init__(
+        self, network: Attention, params: Params, x: Float[Tensor, "runs samples tokens dim"]
+    ):
         self._network, self._params, self._x = network, params, x
         runs, samples, tokens, dim = x.shape
         projected = torch.bmm(x.reshape(runs, samples * tokens, dim), params["weights"])
@@ -128,7 +137,9 @@ class AttentionPass(Pass):
         runs, samples, tokens, _ = self._shape
         return parts.transpose(2, 3).reshape(runs, samples * tokens, -1)
 
-    def _coefficients(self, c: Float[Tensor, "runs samples"]) -> Float[Tensor, "runs points columns"]:
+    def _coefficients(
+        self, c: Float[Tensor, "runs samples"]
+    ) -> Float[Tensor, "runs points columns"]:
         tokens = self._shape[2]
         weights = (c / tokens)[:, :, None, None, None]
         moved = (self.values[..., None, :] - self._rows[..., :, None]) * self.attention * weights
@@ -141,9 +152,13 @@ class AttentionPass(Pass):
         runs, samples, tokens, _ = self._shape
         points = self._x.reshape(runs, samples * tokens, -1)
         gradient = torch.bmm(points.transpose(1, 2), self._coefficients(c))
-        self._network.values({"weights": gradient}).mul_(self._params["output"].square().sum(1)[:, None, None])
+        self._network.values({"weights": gradient}).mul_(
+            self._params["output"].square().sum(1)[:, None, None]
+        )
         return {"weights": gradient}
 
-    def inputs_gradient(self, c: Float[Tensor, "runs samples"]) -> Float[Tensor, "runs samples tokens dim"]:
+    def inputs_gradient(
+        self, c: Float[Tensor, "runs samples"]
+    ) -> Float[Tensor, "runs samples tokens dim"]:
         gradient = torch.bmm(self._coefficients(c), self._params["weights"].transpose(1, 2))
         return gradient.reshape(self._x.shape)

@@ -54,7 +54,9 @@ class TorchDefault(Init):
         return _scaled(_linear_default(stream, dim, dim, hidden, dtype=dtype), 1 / self.divide_by)
 
     def value_weights(self, stream: Stream, dim: int, value_dim: int, dtype: torch.dtype) -> Tensor:
-        return _scaled(_linear_default(stream, dim, dim, value_dim, dtype=dtype), 1 / self.divide_by)
+        return _scaled(
+            _linear_default(stream, dim, dim, value_dim, dtype=dtype), 1 / self.divide_by
+        )
 
     def output_weights(self, streams: Streams, value_dim: int, dtype: torch.dtype) -> Tensor:
         weights = super().output_weights(streams, value_dim, dtype)

@@ -29,7 +29,9 @@ class Pass:
     outputs: Float[Tensor, "runs samples"]
 
     def __init__(self, network: "Network", params: Params, x: Tensor):
-        self._params = {name: params[name].detach().requires_grad_() for name in network.trained(params)}
+        self._params = {
+            name: params[name].detach().requires_grad_() for name in network.trained(params)
+        }
         self._x = x.detach().requires_grad_()
         with torch.enable_grad():
             self._traced = network.forward({**params, **self._params}, self._x)

@@ -17,7 +17,10 @@ OUTPUT = Question(
 LABELS = Question(
     "labels",
     "are the classes of a small training set balanced?",
-    {"balanced": "as many points of one class as of the other", "fair": "independent fair labels, as defined"},
+    {
+        "balanced": "as many points of one class as of the other",
+        "fair": "independent fair labels, as defined",
+    },
     "with two independent labels half of the runs have one class only",
 )
 PROJECTION = Question(

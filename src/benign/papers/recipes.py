@@ -70,19 +70,26 @@ class Recipe:
 
     def readings(self, which: str) -> list[Reading]:
         """`default`, `all` (the default, then each other answer alone) or `product` (every combination)."""
-        alone = [{q.name: answer} for q in self.questions for answer in q.answers if answer != q.default]
+        alone = [
+            {q.name: answer} for q in self.questions for answer in q.answers if answer != q.default
+        ]
         if which == "default":
             return [self.reading()]
         if which == "all":
             return [self.reading(answers) for answers in [{}, *alone]]
         if which == "product":
             names = [q.name for q in self.questions]
-            return [dict(zip(names, mix, strict=True)) for mix in itertools.product(*(q.answers for q in self.questions))]
+            return [
+                dict(zip(names, mix, strict=True))
+                for mix in itertools.product(*(q.answers for q in self.questions))
+            ]
         raise RecipeError(f"`readings` must be one of default, all, product, got {which!r}")
 
     def label(self, reading: Reading) -> str:
         """The answers that differ from the default, as a folder name: `default`, `w_O=divided`, ..."""
-        told = [f"{q.name}={reading[q.name]}" for q in self.questions if reading[q.name] != q.default]
+        told = [
+            f"{q.name}={reading[q.name]}" for q in self.questions if reading[q.name] != q.default
+        ]
         return ",".join(told) or "default"
 
     def caption(self, experiment: Experiment, scale: str, reading: Reading) -> str:
@@ -126,7 +133,9 @@ def describe_attack(attack: Attack | None) -> str:
         return "none" if attack is None else attack.label()
     ball = attack.ball
     radius = f"{ball.radius} |mu|" if ball.relative_to == "signal" else f"{ball.radius}"
-    return f"{attack.steps}-step PGD, l{ball.p} radius {radius} per {ball.per}, {attack.keep} iterate"
+    return (
+        f"{attack.steps}-step PGD, l{ball.p} radius {radius} per {ball.per}, {attack.keep} iterate"
+    )
 
 
 def plural(count: int, word: str) -> str:

@@ -41,6 +41,8 @@ def differences(old: Any, new: Any, path: str = "") -> list[str]:
         return [
             line
             for name in names
-            for line in differences(old.get(name), new.get(name), f"{path}.{name}" if path else name)
+            for line in differences(
+                old.get(name), new.get(name), f"{path}.{name}" if path else name
+            )
         ]
     return [] if old == new else [f"{path}: {old} in the folder, {new} here"]

@@ -49,7 +49,11 @@ class Run:
     @cached_property
     def shape(self) -> str:
         """Equal for runs that can be stacked: everything but the numbers that differ by run."""
-        blank = {path: None if value is None else 0.0 for path, role, value in walk(self.cell) if role == "run"}
+        blank = {
+            path: None if value is None else 0.0
+            for path, role, value in walk(self.cell)
+            if role == "run"
+        }
         spec = replace(self.cell, blank).as_dict()
         spec.pop("seeds", None)
         return digest(spec)

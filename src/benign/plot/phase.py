@@ -42,6 +42,7 @@ _EXTEND = {
     (False, True): "max",
     (True, True): "both",
 }
+_RAISED = str.maketrans("0123456789-p", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻ᵖ")
 _NO_VALUE, _FEWER_SEEDS = "no value", "some seeds missing"
 
 
@@ -347,8 +348,8 @@ def _log_spaced(centres: np.ndarray) -> bool:
 
 def _axis_name(coordinate: xr.DataArray) -> str:
     name = str(coordinate.attrs.get("long_name", coordinate.name))
-    units = coordinate.attrs.get("units")
-    return f"{name} ({units})" if units else name
+    units = str(coordinate.attrs.get("units", ""))
+    return name if units in ("", "1") else f"{name} ({units})"
 
 
 def _symbol(values: xr.DataArray, dim: str) -> str:
@@ -356,8 +357,10 @@ def _symbol(values: xr.DataArray, dim: str) -> str:
 
 
 def _law_text(row: str, column: str, exponent: float | str) -> str:
+    """The law in plain characters: mathematical typesetting would scatter its words in an SVG."""
     power = exponent if isinstance(exponent, str) else f"{exponent:g}"
-    return f"{row} · {column}$^{{{power}}}$"
+    raised = power.translate(_RAISED) if set(power) <= set("0123456789-p") else f"^{power}"
+    return f"{row} · {column}{raised}"
 
 
 def _check_axes(law: Law, x: str, y: str) -> None:

@@ -50,7 +50,6 @@ _STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.4,
     "hatch.linewidth": 0.5,
     "image.cmap": COLOUR_MAP,
-    "mathtext.fontset": "dejavusans",
     "svg.fonttype": "none",  # text stays text: searchable, and small
     "svg.hashsalt": "benign",
 }

@@ -6,13 +6,26 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from benign.axes import dimensions
+from benign.axes import Dimension, dimensions
 from benign.plan.runs import NUMERICS, runs_of
 from benign.spec import canonical
 from benign.sweep.records import Record
 from benign.training.descent import Status
 from benign.training.setup import Setup
 from benign.training.variables import Variable, variables
+
+SYMBOLS = {
+    "samples": "N",
+    "tokens": "M",
+    "dim": "d",
+    "hidden": "d_h",
+    "snr": "SNR",
+    "signal": "|mu|",
+    "noise_std": "sigma_p",
+    "radius": "tau",
+    "rate": "eta",
+}
+"""how the papers write the fields, for figures"""
 
 
 def assemble(experiment: Any, records: Iterable[Record]) -> xr.Dataset:
@@ -65,8 +78,7 @@ def _label(
     dims = [dim.name for dim in grid] + ["seed"]
     sizes = [len(dim.values) for dim in grid] + [experiment.seeds]
     coords: dict[str, Any] = {
-        dim.name: (dim.name, list(dim.values), {"long_name": _describe(experiment, dim.fields)})
-        for dim in grid
+        dim.name: (dim.name, list(dim.values), _attributes(experiment, dim)) for dim in grid
     }
     coords["seed"] = ("seed", range(experiment.seeds), {"long_name": "index of the seed"})
     coords["step"] = ("step", steps, {"long_name": "gradient descent steps", "units": "steps"})
@@ -90,10 +102,11 @@ def _flags() -> str:
     return " ".join(s.name.lower() for s in Status)
 
 
-def _describe(experiment: Any, fields: dict[tuple[str, ...], tuple]) -> str:
-    """The docstring of the first field that the dimension sets."""
-    path = next(iter(fields))
+def _attributes(experiment: Any, dim: Dimension) -> dict[str, str]:
+    """The docstring of the first field that the dimension sets, and the papers' symbol for it."""
+    path = next(iter(dim.fields))
     owner = experiment
     for name in path[:-1]:
         owner = getattr(owner, name)
-    return type(owner).model_fields[path[-1]].description or path[-1]
+    described = {"long_name": type(owner).model_fields[path[-1]].description or path[-1]}
+    return described | ({"symbol": SYMBOLS[path[-1]]} if path[-1] in SYMBOLS else {})

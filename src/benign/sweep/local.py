@@ -1,9 +1,15 @@
-"""Runs the units of an experiment on this machine, one after the other, and records each as it ends."""
+"""Runs the units of an experiment on this machine and records each as it ends.
 
+On the CPU a unit is computed by one thread: results are then bitwise the same whatever the number of cores, and two threads
+on a busy two-core machine were seen to take 50 times as long as one. Several cores are used by computing several units at a time.
+"""
+
+import os
 import platform
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
@@ -12,7 +18,7 @@ import torch
 from benign.plan.runs import Unit
 from benign.sweep.store import Store
 from benign.training.descent import Status
-from benign.training.engine import train_runs
+from benign.training.engine import Progress, train_runs
 
 RETRIED = (Status.FAILED, Status.OUT_OF_MEMORY)
 """runs that ended so are computed again when the sweep is run again"""
@@ -20,6 +26,16 @@ RETRIED = (Status.FAILED, Status.OUT_OF_MEMORY)
 
 class Watcher(Protocol):
     """What is told about a sweep as it goes: see `benign.progress`."""
+
+    def begin(self, units: int, runs: int, done_runs: int) -> None: ...
+    def unit_begins(self, unit: Unit) -> None: ...
+    def step(self, number: int, training: int) -> None: ...
+    def unit_ends(self, unit: Unit, arrays: dict[str, np.ndarray], seconds: float) -> None: ...
+    def end(self) -> None: ...
+
+
+class Silent:
+    """A watcher that says nothing."""
 
     def begin(self, units: int, runs: int, done_runs: int) -> None: ...
     def unit_begins(self, unit: Unit) -> None: ...
@@ -37,52 +53,88 @@ def finished_runs(store: Store) -> set[str]:
     return done
 
 
-def run_units(
-    units: Sequence[Unit], store: Store, device: str, watcher: Watcher | None = None
-) -> None:
-    """Compute and record every unit that is not finished. A unit that fails is recorded as failed and the sweep goes on."""
+def unfinished(units: Sequence[Unit], store: Store) -> list[Unit]:
+    """The units with a run that is still to be computed."""
     done = finished_runs(store)
-    left = [unit for unit in units if any(run.key not in done for run in unit.runs)]
-    total = sum(len(unit.runs) for unit in units)
-    if watcher:
-        watcher.begin(len(left), total, total - sum(len(unit.runs) for unit in left))
-    for unit in left:
-        if watcher:
+    return [unit for unit in units if any(run.key not in done for run in unit.runs)]
+
+
+def run_units(
+    units: Sequence[Unit], store: Store, device: str, watcher: Watcher, workers: int = 1
+) -> None:
+    """Compute and record every unfinished unit; one that fails is recorded as failed and the sweep goes on."""
+    left = unfinished(units, store)
+    total, missing = (sum(len(unit.runs) for unit in each) for each in (units, left))
+    watcher.begin(len(left), total, total - missing)
+    if workers > 1 and len(left) > 1 and device == "cpu":
+        from benign.sweep.pool import run_in_pool
+
+        run_in_pool(left, store, min(workers, len(left)), watcher)
+    else:
+        for unit in left:
             watcher.unit_begins(unit)
-        begin = time.perf_counter()
-        arrays, error = _compute(unit, device, watcher)
-        seconds = time.perf_counter() - begin
-        arrays["run"] = np.array([run.key for run in unit.runs])
-        store.write(unit.key, arrays, _meta(device, seconds, error))
-        if watcher:
+            arrays, seconds = compute_unit(unit, store, device, watcher.step)
             watcher.unit_ends(unit, arrays, seconds)
-    if watcher:
-        watcher.end()
+    watcher.end()
 
 
-def _compute(
-    unit: Unit, device: str, watcher: Watcher | None
-) -> tuple[dict[str, np.ndarray], str | None]:
-    cells, ids = [run.cell for run in unit.runs], [run.id for run in unit.runs]
+def compute_unit(
+    unit: Unit, store: Store, device: str, progress: Progress | None
+) -> tuple[dict[str, np.ndarray], float]:
+    """Compute one unit and record it."""
+    begin = time.perf_counter()
+    error = None
     try:
-        return train_runs(cells, ids, device, watcher.step if watcher else None), None
+        with one_thread():
+            arrays = train_runs(
+                [run.cell for run in unit.runs], [run.id for run in unit.runs], device, progress
+            )
     except (
         Exception
     ):  # whatever a component raises is an outcome of its runs, not the end of the sweep
-        count = len(unit.runs)
-        failed = {
-            "status": np.full(count, Status.FAILED, np.int8),
-            "steps": np.full(count, -1, np.int64),
-        }
-        return failed, traceback.format_exc(limit=-3)
+        arrays, error = without_result(unit, Status.FAILED), traceback.format_exc(limit=-3)
+    seconds = time.perf_counter() - begin
+    record_unit(unit, store, arrays, device, seconds, error)
+    return arrays, seconds
 
 
-def _meta(device: str, seconds: float, error: str | None) -> dict:
+def without_result(unit: Unit, status: Status) -> dict[str, np.ndarray]:
+    """The arrays of a unit that has nothing but a status."""
+    count = len(unit.runs)
+    return {"status": np.full(count, status, np.int8), "steps": np.full(count, -1, np.int64)}
+
+
+def record_unit(
+    unit: Unit,
+    store: Store,
+    arrays: dict[str, np.ndarray],
+    device: str,
+    seconds: float,
+    error: str | None,
+) -> None:
+    """Write the record of a unit."""
+    keys = np.array([run.key for run in unit.runs])
     name = platform.machine() if device == "cpu" else torch.cuda.get_device_name(device)
-    return {
+    meta = {
         "device": f"{device} ({name})",
         "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
         "seconds": round(seconds, 3),
         "error": error,
     }
+    store.write(unit.key, {**arrays, "run": keys}, meta)
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch on one thread for the length of a block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

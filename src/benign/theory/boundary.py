@@ -279,7 +279,7 @@ def _prepared(values: xr.DataArray, law: Law, seed_dim: str) -> xr.DataArray:
 def _rises(curves: np.ndarray) -> bool:
     """Whether the curves, one per row, rise on average from first to last known value."""
     known = [curve[~np.isnan(curve)] for curve in curves]
-    return sum(curve[-1] - curve[0] for curve in known if curve.size) >= 0
+    return bool(sum(curve[-1] - curve[0] for curve in known if curve.size) >= 0)
 
 
 def _crossing(

@@ -43,7 +43,9 @@ class Batch:
         """Draw the training points and the initial weights."""
         sample = setup.data.sample(streams, "train", setup.data.samples, setup.dtype)
         params = setup.network.initial_params(setup.data, streams, setup.dtype)
-        return Batch(setup, streams, torch.arange(len(streams), device=sample.x.device), sample, params)
+        return Batch(
+            setup, streams, torch.arange(len(streams), device=sample.x.device), sample, params
+        )
 
     def __len__(self) -> int:
         return len(self.index)
@@ -92,7 +94,9 @@ class Step:
     def gradient(self) -> Params:
         """Gradient of the loss in the parameters, the attacked points held fixed (Zhang Algorithm 1)."""
         samples = self.margins.shape[1]
-        return self.seen.params_gradient(self.batch.sample.y * logistic_slope(self.margins) / samples)
+        return self.seen.params_gradient(
+            self.batch.sample.y * logistic_slope(self.margins) / samples
+        )
 
     def status(self) -> Int[Tensor, " runs"]:
         """How each run ends here; MISSING for those that go on."""

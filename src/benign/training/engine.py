@@ -13,8 +13,8 @@ from benign.training.probes import TALLIES, snapshots_for
 from benign.training.setup import Setup, stack
 from benign.training.variables import variables
 
-# Enough for a figure's batches; fixed, so that the same runs are batched the same way on every machine.
-CPU_BUDGET = 4 * 2**30
+# Of one batch, in one of several processes; fixed, so that the same runs are batched the same way on every machine.
+CPU_BUDGET = 2 * 2**30
 GPU_SHARE = 0.6
 
 Progress = Callable[[int, int], None]
@@ -22,7 +22,10 @@ Progress = Callable[[int, int], None]
 
 
 def train_runs(
-    cells: Sequence[Setup], ids: Sequence[RunId], device: str = "cpu", progress: Progress | None = None
+    cells: Sequence[Setup],
+    ids: Sequence[RunId],
+    device: str = "cpu",
+    progress: Progress | None = None,
 ) -> dict[str, np.ndarray]:
     """Train runs of one shape and give every variable as an array with a leading runs axis.
 
@@ -41,7 +44,11 @@ def train_runs(
             runs = range(len(cells))[part]
             half = len(runs) // 2
             if half:
-                parts = [slice(runs[0], runs[0] + half), slice(runs[0] + half, runs[-1] + 1), *parts]
+                parts = [
+                    slice(runs[0], runs[0] + half),
+                    slice(runs[0] + half, runs[-1] + 1),
+                    *parts,
+                ]
             else:
                 alone = stack(list(cells[part]), "cpu")
                 results.append(_Results(alone, 1).ended(Status.OUT_OF_MEMORY))
@@ -97,7 +104,9 @@ class _Results:
         self.arrays["status"][:] = status
         return self.arrays
 
-    def record(self, step: Step, status: Tensor, ending: Tensor, tallies: dict[str, Tensor]) -> None:
+    def record(
+        self, step: Step, status: Tensor, ending: Tensor, tallies: dict[str, Tensor]
+    ) -> None:
         at_snapshot = step.number in self.snapshot_steps
         if not (at_snapshot or ending.any()):
             return
@@ -115,7 +124,9 @@ class _Results:
         for name, value in values.items():
             self.arrays[f"{name}_curve"][places, column] = _numbers(value)
 
-    def _write_end(self, step: Step, status: Tensor, ending: Tensor, values: dict[str, Tensor]) -> None:
+    def _write_end(
+        self, step: Step, status: Tensor, ending: Tensor, values: dict[str, Tensor]
+    ) -> None:
         places = step.batch.index[ending].cpu().numpy()
         self.arrays["status"][places] = status[ending].cpu().numpy()
         self.arrays["steps"][places] = step.number

@@ -47,7 +47,9 @@ def measure(batch: Batch, attack: Attack | None) -> dict[str, Tensor]:
     return means
 
 
-def _measure_block(batch: Batch, attack: Attack | None, split: str, count: int) -> dict[str, Tensor]:
+def _measure_block(
+    batch: Batch, attack: Attack | None, split: str, count: int
+) -> dict[str, Tensor]:
     """Sums over the points of one block."""
     setup, params = batch.setup, batch.params
     test = setup.data.sample(batch.streams, split, count, setup.dtype)

@@ -67,7 +67,9 @@ def strong_token(setup: Setup) -> bool:
 
 
 def flips(setup: Setup) -> bool:
-    return isinstance(setup.data, SignalNoise) and bool(torch.as_tensor(setup.data.flip).gt(0).any())
+    return isinstance(setup.data, SignalNoise) and bool(
+        torch.as_tensor(setup.data.flip).gt(0).any()
+    )
 
 
 def snapshot(meaning: str, units: str = "1", applies: Callable[[Setup], bool] = always):
@@ -120,7 +122,10 @@ def flipped_fitted(step: Step) -> PerRunValue:
     return (flipped & (step.clean_margins > 0)).sum(1) / flipped.sum(1)
 
 
-@snapshot("attention on the signal token, mean over clean points, heads and rows", applies=attention_on_signal_noise)
+@snapshot(
+    "attention on the signal token, mean over clean points, heads and rows",
+    applies=attention_on_signal_noise,
+)
 def attention_on_signal(step: Step) -> PerRunValue:
     return _attention(step.clean)[..., 0].mean((1, 2, 3))
 
@@ -133,27 +138,43 @@ def attention_on_signal_attacked(step: Step) -> PerRunValue:
     return _attention(step.seen)[..., 0].mean((1, 2, 3))
 
 
-@snapshot("attention on the strong noise token, mean over clean points, heads and rows", applies=strong_token)
+@snapshot(
+    "attention on the strong noise token, mean over clean points, heads and rows",
+    applies=strong_token,
+)
 def attention_on_strong_noise(step: Step) -> PerRunValue:
     return _attention(step.clean)[..., 1].mean((1, 2, 3))
 
 
-@snapshot("entropy of an attention row, mean over clean points, heads and rows", "nats", attention_on_signal_noise)
+@snapshot(
+    "entropy of an attention row, mean over clean points, heads and rows",
+    "nats",
+    attention_on_signal_noise,
+)
 def attention_entropy(step: Step) -> PerRunValue:
     return torch.special.entr(_attention(step.clean)).sum(-1).mean((1, 2, 3))
 
 
-@snapshot("V_+ = <mu_+, u>, value of the positive signal, summed over heads", applies=attention_on_signal_noise)
+@snapshot(
+    "V_+ = <mu_+, u>, value of the positive signal, summed over heads",
+    applies=attention_on_signal_noise,
+)
 def value_positive_signal(step: Step) -> PerRunValue:
     return _signal_values(step)[:, 0]
 
 
-@snapshot("V_- = <mu_-, u>, value of the negative signal, summed over heads", applies=attention_on_signal_noise)
+@snapshot(
+    "V_- = <mu_-, u>, value of the negative signal, summed over heads",
+    applies=attention_on_signal_noise,
+)
 def value_negative_signal(step: Step) -> PerRunValue:
     return _signal_values(step)[:, 1]
 
 
-@snapshot("largest |V_{n,i}| over the noise tokens of clean points, summed over heads", applies=attention_on_signal_noise)
+@snapshot(
+    "largest |V_{n,i}| over the noise tokens of clean points, summed over heads",
+    applies=attention_on_signal_noise,
+)
 def value_noise_max(step: Step) -> PerRunValue:
     values = _attention_pass(step.clean).values.sum(2)[:, :, 1:]
     return values.abs().flatten(1).amax(1) if values.numel() else torch.zeros_like(step.loss)

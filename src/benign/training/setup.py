@@ -79,4 +79,6 @@ class Setup(Spec):
 
 def stack(cells: list[Setup], device: str) -> Setup:
     """The setup of many runs of one shape: numbers that differ by run become float64 tensors [runs]."""
-    return axes.stack(cells, lambda numbers: torch.tensor(numbers, dtype=torch.float64, device=device))
+    return axes.stack(
+        cells, lambda numbers: torch.tensor(numbers, dtype=torch.float64, device=device)
+    )

@@ -17,7 +17,9 @@ class Variable:
     along_steps: bool = False
 
 
-STATUS = Variable("how the run ended: " + ", ".join(f"{s.value} {s.name.lower()}" for s in Status), "code")
+STATUS = Variable(
+    "how the run ended: " + ", ".join(f"{s.value} {s.name.lower()}" for s in Status), "code"
+)
 STEPS = Variable("gradient descent steps taken when the run ended", "steps")
 
 

@@ -71,11 +71,17 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     loss, error = result.test_loss, 1 - result.test_accuracy
     edge = boundary(loss, CUT)
     panels = [
-        Panel(loss, "samples", "snr", "test loss", limits=(0.0, 0.7), printed=PRINTED, boundary=edge),
+        Panel(
+            loss, "samples", "snr", "test loss", limits=(0.0, 0.7), printed=PRINTED, boundary=edge
+        ),
         Panel(loss, "samples", "snr", "test loss", cut=CUT, printed=PRINTED, boundary=edge),
-        Panel(error, "samples", "snr", "test error", limits=(0.0, 0.5), boundary=boundary(error, 0.05)),
+        Panel(
+            error, "samples", "snr", "test error", limits=(0.0, 0.5), boundary=boundary(error, 0.05)
+        ),
     ]
-    figure = phase_figure(panels, title="Benign and harmful overfitting of a transformer", caption=caption)
+    figure = phase_figure(
+        panels, title="Benign and harmful overfitting of a transformer", caption=caption
+    )
     return save(figure, folder / "fig1")
 
 
@@ -84,7 +90,9 @@ def _summarise(result: xr.Dataset) -> str:
     lines = [str(edge)]
     if edge.critical.notnull().any():
         c = edge.constant_for(2.0)
-        lines.append(f"  at exponent 2: N SNR^2 = {c.value:.4g} [{c.low:.4g}, {c.high:.4g}]; the paper prints 1000")
+        lines.append(
+            f"  at exponent 2: N SNR^2 = {c.value:.4g} [{c.low:.4g}, {c.high:.4g}]; the paper prints 1000"
+        )
     return "\n".join([*lines, str(error)])
 
 

@@ -54,7 +54,7 @@ class _Size:
 
 _SIZES = {
     "smoke": _Size(64, 8, range(2, 11, 4), 4, 1, 50, 50),
-    "quick": _Size(256, 32, range(2, 23, 5), 6, 1, 250, 300),
+    "quick": _Size(256, 32, range(2, 23, 4), 6, 1, 250, 300),
     "paper": _Size(1024, 128, range(2, 23, 2), 12, 5, 1000, 5000),
 }
 
@@ -75,8 +75,12 @@ def _build(scale: str, reading: Reading) -> Experiment:
         ),
         network=network(size.hidden, reading["w_O"]),
         attack=PGD(ball=ball, steps=20, step=0.2),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, stop_on=reading["stop"], max_steps=size.max_steps),
-        evaluation=Evaluation(samples=size.test, attack=PGD(ball=ball, steps=50, step=0.1, keep="best")),
+        training=GradientDescent(
+            rate=0.1, stop_loss=0.01, stop_on=reading["stop"], max_steps=size.max_steps
+        ),
+        evaluation=Evaluation(
+            samples=size.test, attack=PGD(ball=ball, steps=50, step=0.1, keep="best")
+        ),
         seeds=size.seeds,
     )
 
@@ -90,13 +94,28 @@ def _paper_law(edge: Boundary) -> str | None:
 
 def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     panels = []
-    for values, label in ((result.test_accuracy, "clean accuracy"), (result.robust_accuracy, "robust accuracy")):
+    for values, label in (
+        (result.test_accuracy, "clean accuracy"),
+        (result.robust_accuracy, "robust accuracy"),
+    ):
         edge = boundary(values, LEVEL)
         panels.append(
-            Panel(values, "samples", "snr", label, limits=(0.0, 1.0), printed=_paper_law(edge), boundary=edge)
+            Panel(
+                values,
+                "samples",
+                "snr",
+                label,
+                limits=(0.0, 1.0),
+                printed=_paper_law(edge),
+                boundary=edge,
+            )
         )
-    note = "The law of exponent 2 is the paper's; its constant is fitted here, the paper gives none."
-    figure = phase_figure(panels, title="Benign overfitting under adversarial training", caption=f"{caption} {note}")
+    note = (
+        "The law of exponent 2 is the paper's; its constant is fitted here, the paper gives none."
+    )
+    figure = phase_figure(
+        panels, title="Benign overfitting under adversarial training", caption=f"{caption} {note}"
+    )
     return save(figure, folder / "fig1")
 
 

@@ -1,0 +1,82 @@
+"""Several units at a time, each in a process of its own."""
+
+import multiprocessing
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benign.plan.runs import Unit
+from benign.sweep.local import Watcher, compute_unit, record_unit, without_result
+from benign.sweep.store import Store
+from benign.training.descent import Status
+
+POLL_SECONDS = 0.5
+
+_slot: Any = None  # in a worker: the two shared numbers it tells its step and its training runs by
+
+
+def run_in_pool(units: list[Unit], store: Store, workers: int, watcher: Watcher) -> None:
+    """Compute and record units in `workers` processes.
+
+    A process that is killed (most likely for memory) breaks the pool: what was under way is tried again, each unit alone, and
+    a unit that kills its process a second time is recorded as out of memory.
+    """
+    survivors = _pool(units, store, workers, watcher)
+    for unit in survivors:
+        if _pool([unit], store, 1, watcher):
+            arrays = without_result(unit, Status.OUT_OF_MEMORY)
+            record_unit(
+                unit, store, arrays, "cpu", 0.0, "the process that computed it was killed twice"
+            )
+            watcher.unit_ends(unit, arrays, 0.0)
+
+
+def _pool(units: list[Unit], store: Store, workers: int, watcher: Watcher) -> list[Unit]:
+    """Compute units; returns those that were lost with a killed process."""
+    context = multiprocessing.get_context("spawn")  # a forked torch can hang in its thread pool
+    slots, taken = context.Array("q", 2 * workers), context.Value("i", 0)
+    lost: list[Unit] = []
+    with ProcessPoolExecutor(workers, context, _begin, (slots, taken)) as pool:
+        under_way: dict[Future, Unit] = {}
+        try:
+            for unit in units:
+                watcher.unit_begins(unit)
+                under_way[pool.submit(_work, unit, store.folder)] = unit
+            while under_way:
+                done, _ = wait(under_way, POLL_SECONDS, FIRST_COMPLETED)
+                watcher.step(max(slots[0::2]), sum(slots[1::2]))
+                for future in done:
+                    unit = under_way.pop(future)
+                    try:
+                        watcher.unit_ends(unit, *future.result())
+                    except BrokenProcessPool:
+                        lost.append(unit)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
+            raise
+    return lost
+
+
+def _begin(slots: Any, taken: Any) -> None:
+    global _slot
+    with taken.get_lock():
+        place = taken.value
+        taken.value += 1
+    _slot = (slots, 2 * place)
+
+
+def _work(unit: Unit, folder: Path) -> tuple[dict[str, np.ndarray], float]:
+    try:
+        return compute_unit(unit, Store(folder), "cpu", _tell)
+    finally:
+        _tell(0, 0)
+
+
+def _tell(step: int, training: int) -> None:
+    slots, place = _slot
+    slots[place : place + 2] = [step, training]

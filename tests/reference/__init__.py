@@ -1,0 +1,115 @@
+"""Slow, obvious re-implementations to compare with, and small setups to compare on."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benign.attacks.attack import Attack
+from benign.attacks.balls import Ball
+from benign.attacks.pgd import PGD
+from benign.data.signal_noise import SignalNoise
+from benign.networks.attention import Attention
+from benign.networks.initial import GaussianInit
+from benign.networks.network import Params
+from benign.streams import RunId, Streams
+from benign.training.descent import Batch, Step, descend
+from benign.training.setup import Evaluation, GradientDescent, Setup, stack
+
+Fields = dict[str, Any]
+
+
+def small_data(**fields: Any) -> SignalNoise:
+    """Four points of three tokens in eight dimensions; `snr` may take the place of `signal`."""
+    signal: Fields = {} if "snr" in fields else {"signal": 2.0}
+    sizes: Fields = {"samples": 4, "tokens": 3, "dim": 8, "noise_std": 0.5}
+    return SignalNoise(**(sizes | signal | fields))
+
+
+def small_network(score_std: Any = 0.3, value_std: Any = 0.3, **fields: Any) -> Attention:
+    init = GaussianInit(score_std=score_std, value_std=value_std)
+    sizes: Fields = {"hidden": 5, "value_dim": 4, "init": init}
+    return Attention(**(sizes | fields))
+
+
+def small_pgd(radius: Any = 0.3, per: Any = "token", relative_to: Any = None, **fields: Any) -> PGD:
+    ball = Ball(radius=radius, per=per, relative_to=relative_to)
+    return PGD(**({"ball": ball, "steps": 4, "step": 0.4} | fields))
+
+
+def small_setup(
+    data: SignalNoise | None = None,
+    network: Attention | None = None,
+    attack: Attack | None = None,
+    rate: float = 0.5,
+    stop_loss: float = 0.0,
+    max_steps: int = 12,
+    stop_on: Any = "attacked",
+    test_samples: int = 6,
+    precision: Any = "float64",
+    **evaluation: Any,
+) -> Setup:
+    """One run of twelve steps in float64 that ends in well under a second."""
+    return Setup(
+        data=data or small_data(),
+        network=network or small_network(),
+        attack=attack,
+        training=GradientDescent(
+            rate=rate, stop_loss=stop_loss, max_steps=max_steps, stop_on=stop_on
+        ),
+        evaluation=Evaluation(samples=test_samples, **evaluation),
+        precision=precision,
+    )
+
+
+def run_ids(count: int, seed: int = 0) -> list[RunId]:
+    """Runs that differ in their draws."""
+    return [RunId(seed, index, "") for index in range(count)]
+
+
+def start(cells: Sequence[Setup], ids: Sequence[RunId] | None = None) -> Batch:
+    """A fresh batch of these runs."""
+    ids = run_ids(len(cells)) if ids is None else ids
+    return Batch.start(stack(list(cells), "cpu"), Streams(ids))
+
+
+class Frame:
+    """What one step showed, kept: the engine changes the weights in place."""
+
+    def __init__(self, step: Step, status: Tensor):
+        self.step, self.number, self.batch = step, step.number, step.batch
+        self.status = status.clone()
+        self.runs = step.batch.index.clone()
+        self.params: Params = {name: part.clone() for name, part in step.batch.params.items()}
+        self.x, self.y = step.batch.sample.x, step.batch.sample.y
+        self.attacked = step.attacked.clone()
+        self.outputs = step.seen.outputs.clone()
+        self.loss = step.loss.clone()
+        self.network: Attention = step.batch.setup.network
+        self.streams = step.batch.streams
+
+
+def film(batch: Batch) -> list[Frame]:
+    """Every step of a batch."""
+    return [Frame(step, status) for step, status in descend(batch)]
+
+
+def by_head(network: Attention, columns: Tensor) -> Tensor:
+    """Query or key columns [runs, dim, heads * hidden] as [runs, heads, dim, hidden]."""
+    return columns.unflatten(2, (network.heads, network.hidden)).transpose(1, 2)
+
+
+def normals(*shape: int, seed: int = 0) -> Tensor:
+    """Standard normal numbers in float64, from a generator of their own."""
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def close(actual: Any, expected: Any, tolerance: float = 1e-10) -> None:
+    """Equal relative to the largest number expected, which must not be zero."""
+    actual, expected = torch.as_tensor(actual), torch.as_tensor(expected)
+    assert actual.shape == expected.shape, f"{actual.shape} is not {expected.shape}"
+    scale = float(expected.abs().max())
+    assert scale > 0, "nothing to compare: everything expected is zero"
+    error = float((actual - expected).abs().max()) / scale
+    assert error <= tolerance, f"relative error {error:.3g}, allowed {tolerance:.3g}"
