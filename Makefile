@@ -60,7 +60,7 @@ endef
 # A stamp is written last, so an interrupted install is taken up again.
 .venv/.installed: pyproject.toml constraints.txt
 	@"$(PYTHON)" -c '$(SUPPORTED)' 2>/dev/null || { \
-	  echo "benign needs Python 3.11, 3.12 or 3.13; $(PYTHON) is $$("$(PYTHON)" --version 2>&1 | tail -n 1). Try: make install PYTHON=python3.12" >&2; exit 1; }
+	  echo "benign needs Python 3.11, 3.12 or 3.13; $(PYTHON) --version says: $$("$(PYTHON)" --version 2>&1 | tail -n 1). Try: make install PYTHON=python3.12" >&2; exit 1; }
 	@{ $(BIN)/python -c '$(SUPPORTED)' && $(PIP) --version; } >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear .venv
 	$(sweep_leftovers)
 	@echo "Installing into .venv (torch alone is 750 MB: minutes the first time)"

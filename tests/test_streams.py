@@ -45,15 +45,14 @@ def slow_word(words, position):
 def fast_philox(counter, key):
     """The module's Philox on one counter."""
     even, odd = (torch.tensor(counter[start::2])[:, None, None] for start in (0, 1))
-    keys = module._round_keys(torch.tensor([[*key, 0, 0]]))
-    even, odd = module._philox(even, odd, torch.empty_like(even), keys)
+    even, odd = module._philox(even, odd, torch.tensor(key)[:, None, None])
     return [even[0].item(), odd[0].item(), even[1].item(), odd[1].item()]
 
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    """Cut every draw into pieces of at most 2 runs and 3 blocks."""
-    monkeypatch.setattr(module, "_piece_shape", lambda runs, blocks, _: (min(2, runs), 3))
+    """Cut every draw into pieces of at most 6 blocks."""
+    monkeypatch.setattr(module, "_piece_size", lambda device: 6)
 
 
 # The known answers published with the Random123 library.
@@ -212,11 +211,11 @@ def test_train_test_init_and_attack_evaluate_philox_at_disjoint_inputs(monkeypat
     inputs = []
     philox = module._philox
 
-    def recording(even, odd, spare, keys):
+    def recording(even, odd, key):
         counter = torch.stack([even[0], odd[0], even[1], odd[1]], dim=-1)
-        key = keys[0].permute(1, 2, 0).expand(*counter.shape[:2], 2)
-        inputs.extend(map(tuple, torch.cat([counter, key], dim=-1).flatten(0, 1).tolist()))
-        return philox(even, odd, spare, keys)
+        keys = key.permute(1, 2, 0).expand(*counter.shape[:2], 2)
+        inputs.extend(map(tuple, torch.cat([counter, keys], dim=-1).flatten(0, 1).tolist()))
+        return philox(even, odd, key)
 
     monkeypatch.setattr(module, "_philox", recording)
     streams = Streams(RUNS)
@@ -296,7 +295,7 @@ def test_casting(dtype):
 def test_uniform_stays_in_the_open_interval(dtype, monkeypatch):
     """Even at the extreme words, which no stream reaches in a test."""
 
-    def extremes(even, odd, spare, keys):
+    def extremes(even, odd, key):
         return even.fill_(0), odd.fill_(2**32 - 1)
 
     monkeypatch.setattr(module, "_philox", extremes)
@@ -336,5 +335,5 @@ def test_cuda_draws_the_same(monkeypatch):
     # On the device itself, a draw is bitwise the same alone, as a prefix and in other pieces.
     alone = Streams(RUNS[1:2], device="cuda")("train/noise")
     assert torch.equal(alone.normal(777), normal[1:2, :777])
-    monkeypatch.setattr(module, "_piece_shape", lambda runs, blocks, _: (min(2, runs), 1001))
+    monkeypatch.setattr(module, "_piece_size", lambda device: 1001)
     assert torch.equal(there.normal(100_003), normal)

@@ -1,5 +1,7 @@
 """The front door: an experiment is a specification that can be planned, run, opened and replayed."""
 
+import math
+import os
 from collections.abc import Iterator
 from functools import cached_property
 from os import PathLike
@@ -9,10 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
+from pydantic import model_validator
 
 import benign.attacks
 import benign.data
 import benign.networks
+from benign.axes import cells, dimensions
 from benign.data.model import Sample
 from benign.files import read_yaml
 from benign.plan.growth import agreed, grown
@@ -25,10 +29,13 @@ from benign.sweep.local import Silent, Watcher, run_units
 from benign.sweep.pack import Merged
 from benign.sweep.store import Store
 from benign.training.descent import Batch, Step, descend
+from benign.training.engine import run_bytes
 from benign.training.probes import snapshots_for
 from benign.training.setup import Setup, stack
 
 Folder = str | PathLike[str]
+
+MAX_RUNS = 1_000_000
 
 for package in (benign.data, benign.networks, benign.attacks):
     load_components(package)
@@ -39,6 +46,16 @@ class Experiment(Setup):
 
     seeds: Count = 1
     """independent repetitions of every cell"""
+
+    @model_validator(mode="after")
+    def _check_count(self) -> "Experiment":
+        runs = self.seeds * math.prod(len(dim.values) for dim in dimensions(self))
+        if runs > MAX_RUNS:
+            raise ValueError(
+                f"the experiment has {runs:,} runs, more than {MAX_RUNS:,}: "
+                f"lower `seeds` ({self.seeds:,}) or shorten an axis"
+            )
+        return self
 
     @classmethod
     def from_file(cls, path: Folder) -> "Experiment":
@@ -58,13 +75,23 @@ class Experiment(Setup):
         experiment is refused with the difference. On the CPU `workers` units are computed at a time, each by a process with
         one thread; a script that asks for more than one needs the usual `if __name__ == "__main__":`.
         """
+        store, units = self.prepare(folder, device, workers)
+        run_units(units, store, device, watcher or Silent(), workers)
+        return assemble(self, (record for _, record in store.records()))
+
+    def prepare(
+        self, folder: Folder, device: str = "cpu", workers: int = 1
+    ) -> tuple[Store, list[Unit]]:
+        """Refuse what cannot be run, before any work; the store to run in and all its units."""
         check_device(device)
+        check_memory(self, device)
+        if workers < 1:
+            raise ValueError(f"`workers` must be at least 1, got {workers}")
         store = Store.open(folder, create=True)
         history = grown(_history(store), self)
         if len(history) != len(store.history):
             store.set_history([each.as_dict() for each in history])
-        run_units(units_of(history), store, device, watcher or Silent(), workers)
-        return assemble(self, (record for _, record in store.records()))
+        return store, units_of(history)
 
     def replay(self, seed: int = 0, device: str = "cpu", **where: Any) -> "Replay":
         """One run again, step by step: `sweep.replay(samples=22, snr=4, seed=3)`."""
@@ -160,6 +187,28 @@ def check_device(device: str) -> None:
     available = ["cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
     if device not in available and not (device == "cuda" and len(available) > 1):
         raise ValueError(f"`device` must be one of {', '.join(available)}, got {device!r}")
+
+
+def check_memory(experiment: Experiment, device: str) -> None:
+    """Refuse a run that alone is larger than the memory of the machine or of the GPU."""
+    cell = max((cell for _, cell in cells(experiment)), key=run_bytes)
+    needed, there = run_bytes(cell), memory_of(device)
+    if there and needed > there:
+        data = cell.data
+        raise ValueError(
+            f"one run with `dim` {data.dim}, `samples` {data.samples} and `tokens` {data.tokens} "
+            f"needs about {needed // 2**30:,} GiB of memory, {device} has {there / 2**30:,.1f} GiB: "
+            "lower one of them"
+        )
+
+
+def memory_of(device: str) -> int | None:
+    """Bytes of memory a device has in all; None where the system does not tell."""
+    if device != "cpu":
+        return torch.cuda.get_device_properties(device).total_memory
+    if not hasattr(os, "sysconf"):
+        return None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _history(store: Store) -> list[Experiment]:

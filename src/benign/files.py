@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
+from yaml.composer import ComposerError
+from yaml.constructor import ConstructorError
 
 LARGEST_FILE = 2**16
 """bytes; PyYAML takes about 2 s for this many"""
@@ -13,7 +15,7 @@ DEEPEST = 20
 
 
 class FileError(ValueError):
-    """A file or an override that cannot be read; the message says where and what would be accepted."""
+    """A file or an override that cannot be read; the message says where and what is accepted."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -22,29 +24,29 @@ class _Loader(yaml.SafeLoader):
     PyYAML alone reads 1e9 as a word, 010 as eight, 1:30 as ninety and `no` as false.
     """
 
-    yaml_implicit_resolvers: ClassVar[dict] = {}
+    yaml_implicit_resolvers: ClassVar[dict[str, list[Any]]] = {}
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         mark = self.peek_event().start_mark
         if self.check_event(yaml.AliasEvent):
-            raise yaml.composer.ComposerError(None, None, "aliases are not allowed", mark)
+            raise ComposerError(None, None, "aliases are not allowed", mark)
         self.depth += 1
         if self.depth > DEEPEST:
             problem = f"nested deeper than {DEEPEST} levels"
-            raise yaml.composer.ComposerError(None, None, problem, mark)
+            raise ComposerError(None, None, problem, mark)
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
             name = self.construct_object(key, deep=deep)
             if not isinstance(name, str) or name in seen:
                 twice = f"field `{name}` given twice"
                 problem = twice if isinstance(name, str) else f"field {name!r} is not a word"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+                raise ConstructorError(None, None, problem, key.start_mark)
             seen.add(name)
         return super().construct_mapping(node, deep)
 

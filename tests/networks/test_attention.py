@@ -1,4 +1,4 @@
-"""The closed-form gradients of the attention network are those of autograd, on the full matrices."""
+"""The closed-form gradients of the attention network are autograd's on the full matrices."""
 
 import pytest
 import torch
@@ -8,9 +8,17 @@ from torch import Tensor
 
 from benign.networks.attention import Attention, AttentionPass
 from benign.networks.initial import GaussianInit, TorchDefault
-from benign.networks.network import Params, Pass
+from benign.networks.network import Pass
 from benign.streams import Streams
-from tests.reference import by_head, close, normals, run_ids, small_data, small_network
+from tests.reference import (
+    by_head,
+    close,
+    full_weights,
+    normals,
+    run_ids,
+    small_data,
+    small_network,
+)
 from tests.reference.attention import Weights, attention_rows, output, outputs, token_values
 
 SIZES = st.fixed_dictionaries(
@@ -41,17 +49,6 @@ class Case:
     @property
     def full(self) -> list[Weights]:
         return full_weights(self.network, self.params, self.data, self.streams)
-
-
-def full_weights(network: Attention, params: Params, data, streams: Streams) -> list[Weights]:
-    """The matrices of every run, W_V in full."""
-    queries = by_head(network, network.queries(params))
-    keys = by_head(network, network.keys(params))
-    values = [network.value_matrix(params, data, streams, head) for head in range(network.heads)]
-    return [
-        Weights(list(queries[run]), list(keys[run]), [each[run] for each in values], output_)
-        for run, output_ in enumerate(params["output"])
-    ]
 
 
 def columns(gradients: list[Tensor], weights: Weights) -> Tensor:
@@ -99,7 +96,9 @@ def test_attention_and_values_are_those_of_the_token_loops(heads):
     for run, weights in enumerate(case.full):
         for n, point in enumerate(case.x[run]):
             for head in range(heads):
-                close(seen.attention[run, n, head], torch.stack(attention_rows(weights, head, point)))
+                close(
+                    seen.attention[run, n, head], torch.stack(attention_rows(weights, head, point))
+                )
                 close(seen.values[run, n, head], torch.stack(token_values(weights, head, point)))
             close(seen.outputs[run, n], output(weights, point))
 

@@ -9,13 +9,16 @@ from torch import Tensor
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
+from benign.data.model import DataModel
 from benign.data.signal_noise import SignalNoise
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
-from benign.networks.network import Params
+from benign.networks.network import Network, Params
 from benign.streams import RunId, Streams
 from benign.training.descent import Batch, Step, descend
 from benign.training.setup import Evaluation, GradientDescent, Setup, stack
+from tests.reference.attention import Attack as SlowAttack
+from tests.reference.attention import Weights
 
 Fields = dict[str, Any]
 
@@ -39,16 +42,17 @@ def small_pgd(radius: Any = 0.3, per: Any = "token", relative_to: Any = None, **
 
 
 def small_setup(
-    data: SignalNoise | None = None,
-    network: Attention | None = None,
+    data: DataModel | None = None,
+    network: Network | None = None,
     attack: Attack | None = None,
     rate: float = 0.5,
     stop_loss: float = 0.0,
     max_steps: int = 12,
     stop_on: Any = "attacked",
     test_samples: int = 6,
+    test_attack: Attack | None = None,
+    test_at: Any = "end",
     precision: Any = "float64",
-    **evaluation: Any,
 ) -> Setup:
     """One run of twelve steps in float64 that ends in well under a second."""
     return Setup(
@@ -58,9 +62,15 @@ def small_setup(
         training=GradientDescent(
             rate=rate, stop_loss=stop_loss, max_steps=max_steps, stop_on=stop_on
         ),
-        evaluation=Evaluation(samples=test_samples, **evaluation),
+        evaluation=Evaluation(samples=test_samples, attack=test_attack, at=test_at),
         precision=precision,
     )
+
+
+def slow_attack(pgd: Any, data: DataModel) -> SlowAttack:
+    """The same attack for the reference."""
+    size = float(pgd.ball.size(data))
+    return SlowAttack(size, pgd.steps, pgd.step, pgd.ball.per, pgd.loss, pgd.keep)
 
 
 def run_ids(count: int, seed: int = 0) -> list[RunId]:
@@ -86,8 +96,13 @@ class Frame:
         self.attacked = step.attacked.clone()
         self.outputs = step.seen.outputs.clone()
         self.loss = step.loss.clone()
-        self.network: Attention = step.batch.setup.network
+        self.network: Any = step.batch.setup.network
         self.streams = step.batch.streams
+
+    @property
+    def full(self) -> list[Weights]:
+        """The full matrices of every run at this step."""
+        return full_weights(self.network, self.params, self.batch.setup.data, self.streams)
 
 
 def film(batch: Batch) -> list[Frame]:
@@ -100,9 +115,27 @@ def by_head(network: Attention, columns: Tensor) -> Tensor:
     return columns.unflatten(2, (network.heads, network.hidden)).transpose(1, 2)
 
 
+def full_weights(
+    network: Attention, params: Params, data: DataModel, streams: Streams
+) -> list[Weights]:
+    """The matrices of every run, W_V in full."""
+    queries = by_head(network, network.queries(params))
+    keys = by_head(network, network.keys(params))
+    values = [network.value_matrix(params, data, streams, head) for head in range(network.heads)]
+    return [
+        Weights(list(queries[run]), list(keys[run]), [each[run] for each in values], output)
+        for run, output in enumerate(params["output"])
+    ]
+
+
 def normals(*shape: int, seed: int = 0) -> Tensor:
     """Standard normal numbers in float64, from a generator of their own."""
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def doubles(*numbers: float) -> Tensor:
+    """These numbers in float64; `torch.tensor` would round them to float32 first."""
+    return torch.tensor(numbers, dtype=torch.float64)
 
 
 def close(actual: Any, expected: Any, tolerance: float = 1e-10) -> None:

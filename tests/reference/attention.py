@@ -1,8 +1,9 @@
 """Adversarial training of the attention network, written out from the papers token by token.
 
-Zhang et al. eq. (1), appendix D (several heads), section 1.3 (attack) and Algorithm 1; Jiang et al. eq. (1). Everything is
-kept in full (W_Q, W_K: d x d_h, W_V: d x d_v, w_O), every gradient is autograd's, and nothing is taken from `benign`.
-One run at a time: points are [samples, tokens, dim], labels [samples].
+Zhang et al. eq. (1), appendix D (several heads), section 6 (attack) and Algorithm 1; Jiang et al.
+eq. (1). Everything is kept in full (W_Q, W_K: d x d_h, W_V: d x d_v, w_O), every gradient is
+autograd's, and nothing is taken from `benign`. One run at a time: points are
+[samples, tokens, dim], labels [samples].
 """
 
 from dataclasses import dataclass
@@ -26,7 +27,9 @@ class Weights:
 
     def traced(self) -> "Weights":
         """Copies of the matrices, of which autograd keeps track."""
-        fresh = [[each.detach().clone().requires_grad_() for each in part] for part in self._parts()]
+        fresh = [
+            [each.detach().clone().requires_grad_() for each in part] for part in self._parts()
+        ]
         return Weights(*fresh, self.output)
 
     def moved(self, gradients: list[Tensor], rate: float) -> "Weights":
@@ -149,7 +152,7 @@ def train(
     max_steps: int,
     attack: Attack | None = None,
 ) -> Trajectory:
-    """Algorithm 1: attack every point, then one full-batch step on all matrices with the attacked points held fixed."""
+    """Algorithm 1: attack every point, then step on all matrices with those points held fixed."""
     seen = Trajectory([], [], [])
     while True:
         traced = weights.traced()

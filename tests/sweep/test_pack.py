@@ -160,6 +160,21 @@ def test_nothing_in_the_source_is_touched(tmp_path):
     assert files(tmp_path / "a") == before
 
 
+def test_a_failing_merge_leaves_a_history_and_no_part_of_a_record(tmp_path, monkeypatch):
+    make_store(tmp_path / "a", [1])
+    replace = os.replace
+
+    def fail_on_records(source, target):
+        if str(target).endswith(".npz"):
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fail_on_records)
+    with pytest.raises(OSError, match=key(1)):
+        merge(tmp_path / "a", tmp_path / "b", never)
+    assert files(tmp_path / "b") == {"experiment.json": EXPERIMENT[1]}
+
+
 def test_agree_decides_on_the_history(tmp_path):
     more = {"seeds": 5}
     make_store(tmp_path / "a", [1], [SPEC, more])

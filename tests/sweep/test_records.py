@@ -243,11 +243,12 @@ def test_pickles_are_refused_and_never_executed(tmp_path):
         forged(extra__npy=npy(np.zeros(3))),
         forged(extra__txt=b"hello"),
         forged(loss__npy=npy(ARRAYS["loss"].astype(np.float32))),
+        forged(loss__npy=npy(ARRAYS["loss"].view(np.int64))),
         forged(loss__npy=npy(ARRAYS["loss"].reshape(3, 2))),
         forged(loss__npy=npy(ARRAYS["loss"]).replace(b"(2, 3)", b"(9, 9)")),
         forged(loss__npy=npy(ARRAYS["loss"]).replace(b"(2, 3), }    ", b"(9999999999), }")),
     ],
-    ids=range(20),
+    ids=range(21),
 )
 def test_foreign_and_forged_files_are_refused(tmp_path, data):
     path = tmp_path / "a.npz"

@@ -51,7 +51,8 @@ class Panel:
     """One map of a phase figure.
 
     `label` names the quantity; `cut` shows only on which side of a value each cell is; `limits` are
-    those of the colours; `printed` is a law as a paper prints it, `samples * snr**2 = 1000`.
+    those of the colours; `printed` is a law as a paper prints it, `samples * snr**2 = 1000`, and
+    `printed_by` says in the legend whose it is.
     """
 
     values: xr.DataArray
@@ -61,6 +62,7 @@ class Panel:
     cut: float | None = None
     limits: tuple[float, float] | None = None
     printed: str | None = None
+    printed_by: str = "paper"
     boundary: Boundary | None = None
 
 
@@ -92,7 +94,9 @@ def _draw(ax: Axes, panel: Panel) -> None:
         ax, panel.values, panel.x, panel.y, label=panel.label, cut=panel.cut, limits=panel.limits
     )
     if panel.printed is not None:
-        printed_curve(ax, panel.printed, panel.values, panel.x, panel.y)
+        printed_curve(
+            ax, panel.printed, panel.values, panel.x, panel.y, source=panel.printed_by
+        )
     if panel.boundary is not None:
         fitted_curve(ax, panel.boundary, panel.x, panel.y)
     legend_below(ax)

@@ -153,7 +153,7 @@ def _read_pack(path: Path, stack: contextlib.ExitStack) -> _Source:
             raise StoreError(f"{path} holds {name!r}, which no pack does: pack its store again")
         records[match[1]] = partial(_load, archive, member, LARGEST_RECORD)
     history = decode_history(experiment, path / "experiment.json")
-    return _Source(history, sorted(records), lambda key: records[key]())
+    return _Source(history, list(records), lambda key: records[key]())
 
 
 def _load(archive: ZipFile, member: ZipInfo, largest: int) -> bytes:

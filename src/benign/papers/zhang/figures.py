@@ -107,12 +107,11 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
                 label,
                 limits=(0.0, 1.0),
                 printed=_paper_law(edge),
+                printed_by="paper's exponent",
                 boundary=edge,
             )
         )
-    note = (
-        "The law of exponent 2 is the paper's; its constant is fitted here, the paper gives none."
-    )
+    note = "The paper gives no constant for its law: the one drawn is fitted here."
     figure = phase_figure(
         panels, title="Benign overfitting under adversarial training", caption=f"{caption} {note}"
     )

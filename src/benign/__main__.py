@@ -1,0 +1,8 @@
+"""`python -m benign` is `benign`."""
+
+import sys
+
+from benign.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,358 @@
+"""The command line: `benign papers`, `run`, `show`, `pack` and `merge`.
+
+Exit codes: 0 fine (a diverged run is an outcome), 1 some runs failed, 2 bad input, 130 interrupted.
+Results go to stdout, progress and complaints to stderr. What imports torch is imported inside
+functions, so that `--help` is quick.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from benign import __version__
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from benign.experiment import Experiment
+    from benign.papers.recipes import Recipe
+    from benign.targets import Plan
+
+OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+LONG_WORK = 30.0
+"""seconds of work above which several processes are worth their start of about 3 s"""
+MOST_LINES, LONGEST_LINE = 12, 300
+
+# typer carries a click of its own, older versions use the package: this finds the class of either.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+app = typer.Typer(
+    name="benign",
+    help="A laboratory for the theory of overfitting under attack.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _examples(*lines: str) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"must be a whole number, got {text!r}") from None
+
+
+Target = Annotated[
+    str, typer.Argument(help="A recipe such as jiang/fig1 (see `benign papers`), or a YAML file.")
+]
+Seeds = Annotated[
+    int | None,
+    typer.Option(parser=_whole, metavar="N", help="Repetitions of every cell, instead of its own."),
+]
+Scale = Annotated[
+    str | None, typer.Option(help="Size of a recipe: smoke, quick or paper.  [default: quick]")
+]
+Answers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reading", metavar="QUESTION=ANSWER", help="Answer an open question. Repeatable."
+    ),
+]
+Readings = Annotated[
+    str | None,
+    typer.Option(help="default, all (each other answer alone as well) or product (every mix)."),
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:0, ...")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        parser=_whole,
+        metavar="N",
+        help="Processes on the CPU.  [default: one a core, if the work is long]",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the results; with --readings the folder around them.  "
+        "[default: runs/RECIPE/SCALE/READING or runs/FILE]"
+    ),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Change a field. Repeatable."),
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Also the whole specification, and tracebacks.")
+]
+
+
+@app.callback(
+    invoke_without_command=True,
+    epilog=_examples(
+        "benign papers                     what there is",
+        "benign show jiang/fig1            what it would do, and for how long",
+        "benign run jiang/fig1             the figure and its data, in about a minute",
+        "benign run my.yaml --seeds 20     an experiment of your own",
+    ),
+)
+def benign(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"benign {__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command(epilog=_examples("benign papers", "benign papers jiang", "benign papers jiang/fig1"))
+def papers(
+    name: Annotated[
+        str | None, typer.Argument(help="A paper or a recipe, for the details.")
+    ] = None,
+) -> None:
+    """List the papers, their recipes and readings."""
+    from benign.describe import papers_text
+
+    _say(papers_text(name))
+
+
+@app.command(
+    epilog=_examples(
+        "benign run jiang/fig1",
+        "benign run jiang/fig1 --scale paper --seeds 10 --device cuda",
+        "benign run zhang/fig1 --reading noise=std --reading labels=fair",
+        "benign run zhang/fig1 --scale smoke --readings all --out runs/readings",
+        "benign run my.yaml --set training.rate=0.05 --set data.samples='[4, 8, 16]'",
+    )
+)
+def run(
+    target: Target,
+    seeds: Seeds = None,
+    scale: Scale = None,
+    reading: Answers = None,
+    readings: Readings = None,
+    device: Device = "cpu",
+    workers: Workers = None,
+    out: Out = None,
+    changes: Changes = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="As `benign show`.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run an experiment, draw its figure, and say how it went.
+
+    A second call resumes, or returns at once; more --seeds or longer axes add to what is there.
+    """
+    try:
+        plans = _plans(target, scale, reading, readings, changes, seeds, out)
+        if dry_run:
+            _show_plans(plans, device, workers, verbose)
+            return
+        for plan in plans:  # so that none is refused after others have run
+            plan.experiment.prepare(plan.folder, device, 1 if workers is None else workers)
+        failed = [_run_plan(plan, device, workers, verbose) for plan in plans]
+    except KeyboardInterrupt:
+        _complain("interrupted: what is finished is kept, the same command resumes")
+        raise typer.Exit(INTERRUPTED) from None
+    raise typer.Exit(FAILED if any(failed) else OK)
+
+
+@app.command(
+    epilog=_examples(
+        "benign show jiang/fig1 --scale paper",
+        "benign show my.yaml --set data.dim=4096",
+        "benign show runs/jiang/fig1/quick/default",
+        "benign show zhang/fig1 -v          with the specification, a start for a file of your own",
+    )
+)
+def show(
+    target: Annotated[str, typer.Argument(help="A recipe, a YAML file, or a folder of results.")],
+    seeds: Seeds = None,
+    scale: Scale = None,
+    reading: Answers = None,
+    readings: Readings = None,
+    device: Device = "cpu",
+    workers: Workers = None,
+    out: Out = None,
+    changes: Changes = None,
+    verbose: Verbose = False,
+) -> None:
+    """Show what a run would do, or what a folder holds."""
+    from benign.papers.recipes import recipes
+
+    if Path(target).is_dir() and target not in recipes():
+        from benign.describe import folder_text, yaml_text
+        from benign.experiment import open_experiment
+
+        _say(folder_text(Path(target)))
+        if verbose:
+            _say(yaml_text(open_experiment(target)))
+        return
+    plans = _plans(target, scale, reading, readings, changes, seeds, out)
+    _show_plans(plans, device, workers, verbose)
+
+
+@app.command(epilog=_examples("benign pack runs/jiang/fig1/paper/default fig1.pack"))
+def pack(
+    folder: Annotated[Path, typer.Argument(help="A folder of results.")],
+    file: Annotated[Path, typer.Argument(help="The file to write.")],
+) -> None:
+    """Write a folder of results into one file."""
+    from benign.experiment import pack
+
+    _say(f"{pack(folder, file)} records of {folder} packed into {file}")
+
+
+@app.command(epilog=_examples("benign merge fig1.pack runs/jiang/fig1/paper/default"))
+def merge(
+    source: Annotated[Path, typer.Argument(help="A packed file, or another folder of results.")],
+    folder: Annotated[Path, typer.Argument(help="The folder to add to; made if it is not there.")],
+) -> None:
+    """Bring results made elsewhere into a folder."""
+    from benign.experiment import merge
+
+    done = merge(source, folder)
+    _say(
+        f"{done.added} records added to {folder}, {done.present} were there, {done.damaged} damaged"
+    )
+
+
+def _plans(
+    target: str,
+    scale: str | None,
+    answers: list[str] | None,
+    readings: str | None,
+    changes: list[str] | None,
+    seeds: int | None,
+    out: Path | None,
+) -> "list[Plan]":
+    from benign.targets import Choices, plans
+
+    return plans(target, Choices(scale, answers or (), readings, changes or (), seeds, out))
+
+
+def _show_plans(plans: "list[Plan]", device: str, workers: int | None, verbose: bool) -> None:
+    from benign.describe import plan_text, yaml_text
+    from benign.experiment import check_device, check_memory
+    from benign.sweep.local import cores
+
+    check_device(device)
+    for plan in plans:
+        check_memory(plan.experiment, device)
+        at_once = (cores() if device == "cpu" else 1) if workers is None else workers
+        _say(f"{plan.title}\n{plan_text(plan.experiment, plan.folder, device, at_once)}")
+        if verbose:
+            _say(yaml_text(plan.experiment))
+
+
+def _run_plan(plan: "Plan", device: str, workers: int | None, verbose: bool) -> bool:
+    """Run, draw and tell; returns whether something failed."""
+    from benign.describe import counts_of, errors, result_text, yaml_text
+    from benign.progress import statuses, watching
+    from benign.sweep.local import RETRIED
+
+    _say(plan.title)
+    if verbose:
+        _say(yaml_text(plan.experiment))
+    if workers is None:
+        workers = _workers(plan.experiment, device)
+    with watching(sys.stderr) as watcher:
+        result = plan.experiment.run(plan.folder, device, workers, watcher)
+    counts = counts_of(result)
+    failed = any(counts[status] for status in RETRIED)
+    if plan.recipe is None:
+        _say(result_text(result))
+    else:
+        failed |= not _draw(plan, plan.recipe, result, verbose)
+    _say(f"runs: {statuses(counts)}")
+    if any(counts[status] for status in RETRIED):
+        _say("\n".join([*errors(plan.folder, whole=verbose), "the same command tries them again"]))
+    _say(f"data: {_shown(plan.folder)}")
+    return failed
+
+
+def _draw(plan: "Plan", recipe: "Recipe", result: "xr.Dataset", verbose: bool) -> bool:
+    """Summarise and draw; an axis that was changed may make that impossible, the data is kept."""
+    try:
+        _say(recipe.summarise(result))
+        pictures = recipe.draw(result, plan.folder, plan.caption)
+    except Exception as error:
+        if verbose:
+            traceback.print_exc()
+        _complain(f"the data is kept, but the figure of {recipe.name} cannot be drawn: {error}")
+        return False
+    _say(f"pictures: {', '.join(_shown(path) for path in pictures)}")
+    return True
+
+
+def _workers(experiment: "Experiment", device: str) -> int:
+    """One process a core, unless the work is too short to start them."""
+    from benign.plan.estimate import estimate
+    from benign.sweep.local import cores
+
+    if device != "cpu" or cores() == 1:
+        return 1
+    return cores() if estimate(experiment.units(), device).most_seconds > LONG_WORK else 1
+
+
+def _shown(path: Path) -> str:
+    """A path as seen from here, if it lies below."""
+    path, here = Path(os.path.abspath(path)), Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _printable(text: str) -> str:
+    """Without control characters, which a stranger's file could send to the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
+
+
+def _say(text: str) -> None:
+    if text:
+        print(_printable(text), flush=True)
+
+
+def _complain(text: str) -> None:
+    lines = _printable(text).splitlines()
+    if len(lines) > MOST_LINES:
+        lines[MOST_LINES:] = [f"... and {len(lines) - MOST_LINES} more"]
+    lines = [line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..." for line in lines]
+    print("benign: " + "\n  ".join(lines), file=sys.stderr, flush=True)
+
+
+def _usage(error: Any) -> str:
+    """What is wrong with a command line, and where to read about it."""
+    command = error.ctx.command_path if error.ctx else "benign"
+    return f"{error.format_message().rstrip('.')}: see `{command} --help`"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return app(arguments, prog_name="benign", standalone_mode=False) or OK
+    except (UsageError, ValueError, OSError) as error:
+        if not {"-v", "--verbose"}.isdisjoint(arguments):
+            traceback.print_exc()
+        if isinstance(error, OSError):
+            _complain(f"{error.filename or 'input or output'}: {error.strerror or error}")
+            return FAILED
+        _complain(_usage(error) if isinstance(error, UsageError) else str(error))
+        return BAD_INPUT
+    except (KeyboardInterrupt, typer.Abort):
+        _complain("interrupted")
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,260 @@
+"""Papers, experiments, folders and results in words: what the command line prints."""
+
+import importlib
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+import yaml
+
+from benign.axes import dimensions
+from benign.experiment import Experiment, memory_of
+from benign.papers.recipes import SCALES, Recipe, recipes
+from benign.plan.estimate import estimate
+from benign.plan.growth import grown
+from benign.plan.runs import Unit, runs_of, units_of
+from benign.progress import duration, statuses
+from benign.sweep.local import RETRIED, unfinished
+from benign.sweep.store import Store
+from benign.training.descent import Status
+
+WIDTH = 100
+MOST_ROWS = 24
+"""cells of a result that are printed as a table"""
+MAIN = ("steps", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "robust_accuracy")
+
+
+def papers_text(name: str | None = None) -> str:
+    """The papers and their recipes: all, those of one paper, or one recipe in full."""
+    known = recipes()
+    if name in known:
+        return recipe_text(known[name])
+    rooms = sorted({each.partition("/")[0] for each in known})
+    if name is not None and name not in rooms:
+        choices = ", ".join([*rooms, *sorted(known)])
+        raise ValueError(f"no paper or recipe {name!r}: choose one of {choices}")
+    blocks = []
+    for room in [name] if name else rooms:
+        paper = importlib.import_module(f"benign.papers.{room}").__doc__ or room
+        blocks.append(_wrap(paper.splitlines()[0]))
+        for recipe in (known[each] for each in sorted(known) if each.startswith(f"{room}/")):
+            told = [recipe.title, f"shows {recipe.shows}"]
+            told += [f"reading {q.name}: {', '.join(_answers(q))}" for q in recipe.questions]
+            blocks.append(_labelled([(f"  {recipe.name}", told)]))
+    return "\n".join([*blocks, "", f"scales: {', '.join(SCALES)}; * is the default reading"])
+
+
+def recipe_text(recipe: Recipe) -> str:
+    """One recipe with what it asks and the size of each scale."""
+    sizes = [f"{scale:6} {_size(recipe.experiment(scale))}" for scale in SCALES]
+    rows = [("shows", [recipe.shows]), ("scales", sizes)]
+    for question in recipe.questions:
+        meanings = [
+            f"{answer}: {meaning}"
+            for answer, meaning in zip(_answers(question), question.answers.values(), strict=True)
+        ]
+        why = f"the default because: {question.reason}"
+        rows.append((question.name, [question.asks, *meanings, why]))
+    return f"{recipe.name}: {recipe.title}\n{_labelled(rows)}"
+
+
+def plan_text(experiment: Experiment, folder: Path, device: str, workers: int) -> str:
+    """What running an experiment in a folder would do; ValueError if it would be refused."""
+    units, left, state = _state(experiment, folder)
+    cost = estimate(left, device)
+    at_once = max(1, min(workers, len(left)))
+    memory = f"about {_bytes(cost.bytes)} for the largest batch"
+    if at_once > 1:
+        memory += f", {at_once} at a time"
+    if there := memory_of(device):
+        memory += f"; {device} has {_bytes(there)}"
+    if left:
+        times = [duration(t / at_once) for t in (cost.least_seconds, cost.most_seconds)]
+        time = f"between {times[0]} (no run needs a step) and {times[1]} (all run to the step cap)"
+    else:
+        time = "nothing is left to compute"
+    rows = [
+        *_grid(experiment),
+        ("units", [f"{len(units)}, each of runs of one shape", *_shapes(units)]),
+        ("memory", [memory]),
+        ("time", [time]),
+        ("folder", [f"{folder}: {state}"]),
+    ]
+    return _labelled(rows)
+
+
+def folder_text(folder: Path) -> str:
+    """What a folder of results holds."""
+    store = Store.open(folder, writing=False)
+    if not store.history:
+        return f"{folder}: no experiment yet"
+    experiment = Experiment.from_dict(store.history[-1])
+    wanted = {run.key for run in runs_of(experiment)}
+    found: dict[str, Status] = {}
+    made, seconds, records = Counter(), 0.0, 0
+    for _, record in store.records():
+        codes = [Status(code) for code in record.arrays["status"].tolist()]
+        found |= dict(zip(record.arrays["run"].tolist(), codes, strict=True))
+        made[f"{record.meta.get('device')}, torch {record.meta.get('torch')}"] += len(codes)
+        seconds += float(record.meta.get("seconds") or 0)
+        records += 1
+    counts = Counter(found.get(key, Status.MISSING) for key in wanted)
+    pictures = sorted(path.name for kind in ("png", "svg") for path in folder.glob(f"*.{kind}"))
+    rows = [
+        *_grid(experiment),
+        ("status", [statuses(counts)]),
+        (
+            "records",
+            [f"{records} intact, {len(store.damaged)} damaged; {duration(seconds)} of work"],
+        ),
+        ("made on", [f"{where}: {number} runs" for where, number in made.items()]),
+        ("damaged", list(store.damaged.values())),
+        ("errors", errors(folder)),
+        ("pictures", [", ".join(pictures)] if pictures else []),
+    ]
+    return f"{folder}\n{_labelled((label, lines) for label, lines in rows if lines)}"
+
+
+def result_text(result: xr.Dataset) -> str:
+    """How the runs ended and, for a small grid, the means of the main variables."""
+    dims = [str(dim) for dim in result["status"].dims if dim != "seed"]
+    names = [name for name in MAIN if name in result]
+    sizes = [result.sizes[dim] for dim in dims]
+    if np.prod(sizes) > MOST_ROWS:
+        return ""
+    ended = result[names].where(result["status"] != Status.MISSING)
+    means = ended.where(ended["steps"] >= 0).mean("seed")
+    rows = [[*dims, *names]]
+    for index in np.ndindex(*sizes):
+        cell = means[dict(zip(dims, index, strict=True))]
+        where = [_value(result[dim].values[i]) for dim, i in zip(dims, index, strict=True)]
+        rows.append([*where, *(f"{float(cell[name]):.4g}" for name in names)])
+    return "\n".join([f"means over {result.sizes['seed']} seeds", *_table(rows)])
+
+
+def counts_of(result: xr.Dataset) -> dict[Status, int]:
+    """How many runs of a result ended in each way."""
+    return {status: int((result["status"] == status).sum()) for status in Status}
+
+
+def errors(folder: Path, whole: bool = False) -> list[str]:
+    """What made runs of a folder fail: the last line of each error, or the whole of it."""
+    store = Store.open(folder, writing=False)
+    found: Counter[str] = Counter()
+    for _, record in store.records():
+        number = int(np.isin(record.arrays["status"], RETRIED).sum())
+        text = str(record.meta.get("error") or "").strip()
+        if number and text:
+            found[text if whole else text.splitlines()[-1]] += number
+    return [f"{number} runs: {text}" for text, number in found.items()]
+
+
+def yaml_text(experiment: Experiment) -> str:
+    """The experiment as a file that `benign run` takes."""
+    return yaml.safe_dump(
+        experiment.as_dict(), sort_keys=False, default_flow_style=None, width=WIDTH
+    )
+
+
+def caption(recipe: Recipe, scale: str, reading: dict[str, str], experiment: Experiment) -> str:
+    """What stands under a figure: scale, reading, seeds and attacks."""
+    answers = ", ".join(f"{question}={answer}" for question, answer in reading.items())
+    trained, tested = experiment.attack, experiment.final_attack
+    attack = f"trained under {_label(trained)}" if trained else "trained without attack"
+    if tested:
+        attack += ", tested under " + ("the same" if tested == trained else _label(tested))
+    seeds = "1 seed" if experiment.seeds == 1 else f"{experiment.seeds} seeds"
+    return f"{recipe.name}, {scale} scale, {seeds}; {attack}; reading {answers}."
+
+
+def _state(experiment: Experiment, folder: Path) -> tuple[list[Unit], list[Unit], str]:
+    """All units of an experiment in a folder, those left to compute, and what is there in words."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        units = experiment.units()
+        return units, units, "nothing there yet"
+    store = Store.open(folder, writing=False)
+    history = grown([Experiment.from_dict(each) for each in store.history], experiment)
+    units = units_of(history)
+    left = unfinished(units, store)
+    total, missing = (sum(len(unit.runs) for unit in each) for each in (units, left))
+    state = f"{total - missing} of {total} runs are done"
+    if store.damaged:
+        state += f"; {len(store.damaged)} damaged records will be computed again"
+    return units, left, state
+
+
+def _grid(experiment: Experiment) -> list[tuple[str, list[str]]]:
+    axes = [
+        [dim.name, f"{len(dim.values)}:", _values(dim.values)] for dim in dimensions(experiment)
+    ]
+    return [("axes", _table(axes) or ["none"]), ("runs", [_size(experiment)])]
+
+
+def _size(experiment: Experiment) -> str:
+    cells = int(np.prod([len(dim.values) for dim in dimensions(experiment)], dtype=object))
+    seeds = experiment.seeds
+    return f"{cells * seeds} runs: {cells} cells, each with {seeds} seed{'s' * (seeds != 1)}"
+
+
+def _shapes(units: Sequence[Unit]) -> list[str]:
+    shapes: Counter[str] = Counter()
+    for unit in units:
+        data = unit.runs[0].cell.data
+        shapes[f"{data.samples} samples x {data.tokens} tokens x {data.dim}"] += len(unit.runs)
+    return _abbreviated([f"{shape}: {runs} runs" for shape, runs in shapes.items()])
+
+
+def _values(values: Sequence[Any]) -> str:
+    return ", ".join(_abbreviated([_value(value) for value in values]))
+
+
+def _value(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _abbreviated(words: list[str]) -> list[str]:
+    return words if len(words) <= 8 else [*words[:4], "...", words[-1]]
+
+
+def _answers(question: Any) -> list[str]:
+    return [answer + "*" * (answer == question.default) for answer in question.answers]
+
+
+def _label(attack: Any) -> str:
+    return attack.label() if hasattr(attack, "label") else "several attacks"
+
+
+def _bytes(number: float) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1024
+    return f"{number:,.3g} GiB"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of words as aligned lines."""
+    widths = [max(len(word) for word in column) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{w:{n}}" for w, n in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def _labelled(rows: Iterable[tuple[str, list[str]]]) -> str:
+    """Labels with one or more lines each, wrapped and aligned."""
+    rows = list(rows)
+    width = max(len(label) for label, _ in rows)
+    lines = []
+    for label, texts in rows:
+        for number, text in enumerate(texts):
+            first = f"  {label if number == 0 else '':{width}}  "
+            lines.append(_wrap(text, first, " " * (width + 6)))
+    return "\n".join(lines)
+
+
+def _wrap(text: str, first: str = "", rest: str = "  ") -> str:
+    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest)

@@ -1,0 +1,165 @@
+"""What a sweep tells while it runs: a bar on a terminal, plain lines elsewhere.
+
+Both are watchers of `benign.sweep.local`, called at every step: a call that has nothing to show
+only reads the clock.
+"""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Self, TextIO
+
+import numpy as np
+
+from benign.plan.runs import Unit
+from benign.training.descent import Status
+
+WORDS = {
+    Status.CONVERGED: "converged",
+    Status.STEP_CAP: "at the step cap",
+    Status.DIVERGED: "diverged",
+    Status.FAILED: "failed",
+    Status.OUT_OF_MEMORY: "out of memory",
+    Status.MISSING: "missing",
+}
+
+
+def statuses(counts: Mapping[Status, int]) -> str:
+    """How runs ended, in words: `60 converged, 4 at the step cap`."""
+    return ", ".join(f"{counts[s]} {word}" for s, word in WORDS.items() if counts.get(s)) or "none"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit a person would choose.
+
+    >>> [duration(s) for s in (0.04, 7.4, 100, 5400, 400000, 1e6)]
+    ['0.04 s', '7 s', '100 s', '90 min', '111 h', '12 days']
+    """
+    if seconds < 1:
+        return f"{seconds:.1g} s"
+    for unit, length in (("s", 1), ("min", 60), ("h", 3600)):
+        if seconds < 120 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 86400:.0f} days"
+
+
+def watching(stream: TextIO) -> "Watching":
+    """The watcher that suits a stream; use it in a `with` block."""
+    terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+    return Bar(stream) if terminal else Lines(stream)
+
+
+class Watching:
+    """Keeps count of a sweep; a subclass shows it, every few seconds and as each unit ends."""
+
+    every = 5.0
+
+    def begin(self, units: int, runs: int, done_runs: int) -> None:
+        self.started = self.shown = time.monotonic()
+        self.units, self.runs, self.before = units, runs, done_runs
+        self.ended_units, self.done = 0, done_runs
+        self.under_way: dict[str, Unit] = {}
+        before = f"; {done_runs} of {runs} are done already" if done_runs else ""
+        self.open(f"{_count(runs - done_runs, 'run')} to do in {_count(units, 'unit')}{before}")
+
+    def unit_begins(self, unit: Unit) -> None:
+        self.under_way[unit.key] = unit
+
+    def step(self, number: int, training: int) -> None:
+        now = time.monotonic()
+        if now - self.shown >= self.every:
+            self.shown = now
+            self.show(f"{self._shape()}step {number}, {training} training")
+
+    def unit_ends(self, unit: Unit, arrays: dict[str, np.ndarray], seconds: float) -> None:
+        self.under_way.pop(unit.key, None)
+        self.done += len(unit.runs)
+        self.ended_units += 1
+        self.shown = time.monotonic()
+        counts = Counter(Status(code) for code in arrays["status"].tolist())
+        self.show(f"unit {self.ended_units} of {self.units}: {statuses(counts)}")
+
+    def end(self) -> None:
+        self.close()
+
+    def times(self) -> str:
+        """Time taken, and time left if the runs to come are like those computed so far."""
+        elapsed, computed = time.monotonic() - self.started, self.done - self.before
+        if not computed or self.done == self.runs:
+            return duration(elapsed)
+        left = duration(elapsed * (self.runs - self.done) / computed)
+        return f"{duration(elapsed)}, {left} left"
+
+    def _shape(self) -> str:
+        """Samples, tokens and dimension of the unit at work, where it is one only."""
+        if len(self.under_way) != 1:
+            return ""
+        data = next(iter(self.under_way.values())).runs[0].cell.data
+        return f"{data.samples} x {data.tokens} x {data.dim}, "
+
+    def open(self, message: str) -> None:
+        """Say what there is to do."""
+        raise NotImplementedError
+
+    def show(self, doing: str) -> None:
+        """Say how far it is."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Leave the terminal as it was; called at the end and when interrupted."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Lines(Watching):
+    """Plain lines, for pipes and log files."""
+
+    def __init__(self, stream: TextIO):
+        self.stream = stream
+
+    def open(self, message: str) -> None:
+        print(message, file=self.stream, flush=True)
+
+    def show(self, doing: str) -> None:
+        line = f"{self.done} of {self.runs} runs done | {doing} | {self.times()}"
+        print(line, file=self.stream, flush=True)
+
+
+class Bar(Watching):
+    """A progress bar."""
+
+    every = 0.2
+
+    def __init__(self, stream: TextIO):
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self.progress = Progress(
+            BarColumn(bar_width=12),
+            MofNCompleteColumn(),
+            TextColumn("runs | {task.fields[times]} | {task.description}", markup=False),
+            console=Console(file=stream),
+            refresh_per_second=4,
+        )
+
+    def open(self, message: str) -> None:
+        self.progress.console.print(message, markup=False, highlight=False)
+        if self.units:
+            total, times = self.runs, self.times()
+            self.task = self.progress.add_task("", total=total, completed=self.before, times=times)
+            self.progress.start()
+
+    def show(self, doing: str) -> None:
+        self.progress.update(self.task, completed=self.done, times=self.times(), description=doing)
+
+    def close(self) -> None:
+        self.progress.stop()
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -1,0 +1,98 @@
+"""From what a person asks for, a recipe or a file with options, to experiments in folders."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benign.describe import caption
+from benign.experiment import Experiment
+from benign.files import read_yaml, with_overrides
+from benign.papers.recipes import Reading, Recipe, recipes
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One experiment to run in one folder; of a recipe, with the caption of its figure."""
+
+    title: str
+    experiment: Experiment
+    folder: Path
+    recipe: Recipe | None = None
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The options that decide what is run and where."""
+
+    scale: str | None = None
+    """size of a recipe; quick if not given"""
+    answers: Sequence[str] = ()
+    """`question=answer`, each"""
+    readings: str | None = None
+    """`default`, `all` or `product`"""
+    changes: Sequence[str] = ()
+    """`field=value`, each"""
+    seeds: int | None = None
+    """repetitions, instead of the experiment's own"""
+    out: Path | None = None
+    """folder of the results, or of several readings' folders"""
+
+    def applied(self, fields: dict[str, Any]) -> Experiment:
+        """The experiment with these fields after `changes` and `seeds`."""
+        changed = with_overrides(fields, self.changes)
+        return Experiment.from_dict(
+            changed if self.seeds is None else {**changed, "seeds": self.seeds}
+        )
+
+
+def plans(target: str, choices: Choices) -> list[Plan]:
+    """The experiments a target and its options stand for, all of them checked."""
+    if not _is_file(target):
+        known = recipes()
+        if target not in known:
+            raise ValueError(f"no recipe or file {target!r}; the recipes are {', '.join(known)}")
+        return _of_recipe(known[target], choices)
+    for option in ("scale", "answers", "readings"):
+        if getattr(choices, option):
+            name = "reading" if option == "answers" else option
+            raise ValueError(f"--{name} is for recipes, and {target} is a file: use --set instead")
+    experiment = choices.applied(read_yaml(Path(target)))
+    return [Plan(target, experiment, choices.out or Path("runs") / Path(target).stem)]
+
+
+def _is_file(target: str) -> bool:
+    return Path(target).suffix in (".yaml", ".yml") or Path(target).is_file()
+
+
+def _of_recipe(chosen: Recipe, choices: Choices) -> list[Plan]:
+    if choices.answers and choices.readings:
+        raise ValueError("--reading and --readings: give one of them")
+    if choices.readings:
+        readings = chosen.readings(choices.readings)
+    else:
+        readings = [chosen.reading(_parsed(choices.answers))]
+    return [_of_reading(chosen, choices, reading, len(readings) > 1) for reading in readings]
+
+
+def _of_reading(chosen: Recipe, choices: Choices, reading: Reading, one_of_several: bool) -> Plan:
+    scale, label = choices.scale or "quick", chosen.label(reading)
+    experiment = choices.applied(chosen.experiment(scale, reading).as_dict())
+    folder = choices.out or Path("runs") / chosen.name / scale
+    if one_of_several or choices.out is None:
+        folder = folder / label
+    under = caption(chosen, scale, reading, experiment)
+    if choices.changes:
+        under += f" Changed: {', '.join(choices.changes)}."
+    return Plan(f"{chosen.name}, {scale} scale, reading {label}", experiment, folder, chosen, under)
+
+
+def _parsed(answers: Sequence[str]) -> Reading:
+    parsed = {}
+    for text in answers:
+        question, found, answer = text.partition("=")
+        if not found:
+            raise ValueError(f"--reading {text!r}: write question=answer, for example w_O=divided")
+        parsed[question] = answer
+    return parsed
