@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 LONG_WORK = 30.0
 """seconds of work above which several processes are worth their start of about 3 s"""
-MOST_LINES, LONGEST_LINE = 12, 300
+MOST_LINES, LONGEST_LINE = 6, 300
 
 # typer carries a click of its own, older versions use the package: this finds the class of either.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -191,7 +191,7 @@ def show(
     """Show what a run would do, or what a folder holds."""
     from benign.papers.recipes import recipes
 
-    if Path(target).is_dir() and target not in recipes():
+    if os.path.isdir(target) and target not in recipes():
         from benign.describe import folder_text, yaml_text
         from benign.experiment import open_experiment
 

@@ -25,13 +25,14 @@ from benign.spec import Count, load_components
 from benign.streams import Streams
 from benign.sweep import pack as packs
 from benign.sweep.dataset import assemble
-from benign.sweep.local import Silent, Watcher, run_units
+from benign.sweep.local import Watcher, run_units
 from benign.sweep.pack import Merged
 from benign.sweep.store import Store
 from benign.training.descent import Batch, Step, descend
 from benign.training.engine import run_bytes
 from benign.training.probes import snapshots_for
 from benign.training.setup import Setup, stack
+from benign.training.variables import variables
 
 Folder = str | PathLike[str]
 
@@ -48,13 +49,17 @@ class Experiment(Setup):
     """independent repetitions of every cell"""
 
     @model_validator(mode="after")
-    def _check_count(self) -> "Experiment":
-        runs = self.seeds * math.prod(len(dim.values) for dim in dimensions(self))
+    def _check_grid(self) -> "Experiment":
+        grid = dimensions(self)
+        runs = self.seeds * math.prod(len(dim.values) for dim in grid)
         if runs > MAX_RUNS:
             raise ValueError(
                 f"the experiment has {runs:,} runs, more than {MAX_RUNS:,}: "
                 f"lower `seeds` ({self.seeds:,}) or shorten an axis"
             )
+        _, cell = next(cells(self))
+        for name in {"seed", "step", *variables(cell)} & {dim.name for dim in grid}:
+            raise ValueError(f"the zipped group `{name}` needs another name: results use this one")
         return self
 
     @classmethod
@@ -76,7 +81,7 @@ class Experiment(Setup):
         one thread; a script that asks for more than one needs the usual `if __name__ == "__main__":`.
         """
         store, units = self.prepare(folder, device, workers)
-        run_units(units, store, device, watcher or Silent(), workers)
+        run_units(units, store, device, watcher or Watcher(), workers)
         return assemble(self, (record for _, record in store.records()))
 
     def prepare(

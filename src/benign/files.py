@@ -73,6 +73,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise FileError(f"{path} is larger than a specification may be, {LARGEST_FILE:,} bytes")
     try:
         content = parse_yaml(data.decode())
+    except UnicodeDecodeError:
+        raise FileError(f"{path} is not text in UTF-8: save it so") from None
     except (yaml.YAMLError, ValueError) as error:
         raise FileError(f"{path} is not plain YAML: {_where(error)}") from None
     if not isinstance(content, dict):
@@ -119,5 +121,6 @@ def _set(fields: Any, path: list[str], value: Any, text: str) -> Any:
 def _where(error: Exception) -> str:
     """What went wrong in one line, with its place in the file."""
     mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    told = (getattr(error, "context", None), getattr(error, "problem", None))
+    problem = ", ".join(filter(None, told)) or str(error).splitlines()[0]
     return f"{problem} (line {mark.line + 1})" if mark else problem

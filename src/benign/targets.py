@@ -1,5 +1,6 @@
 """From what a person asks for, a recipe or a file with options, to experiments in folders."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,7 @@ def plans(target: str, choices: Choices) -> list[Plan]:
 
 
 def _is_file(target: str) -> bool:
-    return Path(target).suffix in (".yaml", ".yml") or Path(target).is_file()
+    return Path(target).suffix in (".yaml", ".yml") or os.path.isfile(target)
 
 
 def _of_recipe(chosen: Recipe, choices: Choices) -> list[Plan]:

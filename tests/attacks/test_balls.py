@@ -126,7 +126,7 @@ def test_relative_radii_of_a_batch_follow_each_run():
     cells = [small_setup(small_data(signal=signal)) for signal in (1.0, 4.0)]
     data = start(cells).setup.data
     size = Ball(radius=0.5, relative_to="signal").size(data)
-    assert size.tolist() == [0.5, 2.0]
+    assert torch.equal(torch.as_tensor(size), doubles(0.5, 2.0))
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def parts(frame: Frame) -> Parts:
     rows = torch.einsum("rnhlj,rnhj->rnhl", attention, values)
     f = rows.mean(-1).sum(-1)
     slope = -1 / (1 + torch.exp(frame.y * f))
-    rate = frame.batch.setup.training.rate[:, None]
+    rate = torch.as_tensor(frame.batch.setup.training.rate)[:, None]
     c = -rate * frame.y * slope / (points.shape[1] * points.shape[2])
     G = attention * (values[..., None, :] - rows[..., None])
     return Parts(query, key, u, points, attention, values, f, slope, c, G, attention.sum(-2))

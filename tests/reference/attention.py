@@ -27,19 +27,17 @@ class Weights:
 
     def traced(self) -> "Weights":
         """Copies of the matrices, of which autograd keeps track."""
-        fresh = [
-            [each.detach().clone().requires_grad_() for each in part] for part in self._parts()
-        ]
-        return Weights(*fresh, self.output)
+        return self._with([each.detach().clone().requires_grad_() for each in self.trained()])
 
     def moved(self, gradients: list[Tensor], rate: float) -> "Weights":
         """W - rate * gradient for every matrix at once."""
-        heads = len(self.query)
-        new = [w.detach() - rate * g for w, g in zip(self.trained(), gradients, strict=True)]
-        return Weights(new[:heads], new[heads : 2 * heads], new[2 * heads :], self.output)
+        pairs = zip(self.trained(), gradients, strict=True)
+        return self._with([matrix.detach() - rate * gradient for matrix, gradient in pairs])
 
-    def _parts(self) -> list[list[Tensor]]:
-        return [self.query, self.key, self.value]
+    def _with(self, matrices: list[Tensor]) -> "Weights":
+        heads = len(self.query)
+        query, key, value = (matrices[part * heads : (part + 1) * heads] for part in range(3))
+        return Weights(query, key, value, self.output)
 
 
 @dataclass

@@ -33,8 +33,14 @@ class Ball(Spec):
         return torch.linalg.vector_norm(delta, dim=axes, keepdim=True)
 
     def steepest(self, gradient: Tensor) -> Tensor:
-        """The direction of unit norm along which a linear function rises fastest; in place; zero stays zero."""
-        return gradient.div_(self.norm(gradient).clamp_min_(_tiny(gradient)))
+        """The direction of unit norm along which a linear function rises fastest; zero stays zero.
+
+        Scaled first: the squares of a saturated loss's gradient underflow before the gradient does.
+        """
+        axes = (-1,) if self.per == "token" else (-2, -1)
+        largest = gradient.abs().amax(axes, keepdim=True)
+        scaled = gradient / largest.clamp_min(_tiny(gradient))
+        return scaled.div_(self.norm(scaled).clamp_min_(_tiny(gradient)))
 
     def project(self, delta: Tensor, radius: Float[Tensor, " runs"]) -> Tensor:
         """The nearest point of the ball, in place."""

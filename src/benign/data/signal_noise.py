@@ -86,7 +86,9 @@ class SignalNoise(DataModel):
             pair = torch.eye(2, self.dim, dtype=dtype, device=streams.device)
         elif self.directions == "random":
             columns = streams("signal/directions").normal(self.dim, 2, dtype=dtype)
-            pair = torch.linalg.qr(columns).Q.transpose(1, 2)
+            basis, triangle = torch.linalg.qr(columns)
+            signs = triangle.diagonal(dim1=1, dim2=2).sign()  # without them not uniform
+            pair = (basis * signs[:, None, :]).transpose(1, 2)
         else:
             given = torch.tensor(self.directions, dtype=dtype, device=streams.device)
             pair = torch.nn.functional.normalize(given, dim=1)

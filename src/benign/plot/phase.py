@@ -94,9 +94,7 @@ def _draw(ax: Axes, panel: Panel) -> None:
         ax, panel.values, panel.x, panel.y, label=panel.label, cut=panel.cut, limits=panel.limits
     )
     if panel.printed is not None:
-        printed_curve(
-            ax, panel.printed, panel.values, panel.x, panel.y, source=panel.printed_by
-        )
+        printed_curve(ax, panel.printed, panel.values, panel.x, panel.y, source=panel.printed_by)
     if panel.boundary is not None:
         fitted_curve(ax, panel.boundary, panel.x, panel.y)
     legend_below(ax)

@@ -10,7 +10,6 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -24,18 +23,8 @@ RETRIED = (Status.FAILED, Status.OUT_OF_MEMORY)
 """runs that ended so are computed again when the sweep is run again"""
 
 
-class Watcher(Protocol):
-    """What is told about a sweep as it goes: see `benign.progress`."""
-
-    def begin(self, units: int, runs: int, done_runs: int) -> None: ...
-    def unit_begins(self, unit: Unit) -> None: ...
-    def step(self, number: int, training: int) -> None: ...
-    def unit_ends(self, unit: Unit, arrays: dict[str, np.ndarray], seconds: float) -> None: ...
-    def end(self) -> None: ...
-
-
-class Silent:
-    """A watcher that says nothing."""
+class Watcher:
+    """Is told about a sweep as it goes. This one says nothing; `benign.progress` has others."""
 
     def begin(self, units: int, runs: int, done_runs: int) -> None: ...
     def unit_begins(self, unit: Unit) -> None: ...

@@ -32,27 +32,46 @@ def train_runs(
     Out of memory halves the batch; a run that does not fit alone ends with status OUT_OF_MEMORY.
     """
     size = batch_size(cells[0], device)
-    parts = [slice(begin, begin + size) for begin in range(0, len(cells), size)]
-    results = []
-    while parts:
-        part = parts.pop(0)
-        try:
-            results.append(_train_batch(cells[part], ids[part], device, progress))
-        except (torch.OutOfMemoryError, MemoryError):
-            if device != "cpu":
-                torch.cuda.empty_cache()
-            runs = range(len(cells))[part]
-            half = len(runs) // 2
-            if half:
-                parts = [
-                    slice(runs[0], runs[0] + half),
-                    slice(runs[0] + half, runs[-1] + 1),
-                    *parts,
-                ]
-            else:
-                alone = stack(list(cells[part]), "cpu")
-                results.append(_Results(alone, 1).ended(Status.OUT_OF_MEMORY))
-    return {name: np.concatenate([each[name] for each in results]) for name in results[0]}
+    parts: list[dict[str, np.ndarray]] = []
+    for begin in range(0, len(cells), size):
+        batch = slice(begin, begin + size)
+        parts += _train_or_halve(cells[batch], ids[batch], device, progress)
+    return _joined(parts)
+
+
+def _train_or_halve(
+    cells: Sequence[Setup], ids: Sequence[RunId], device: str, progress: Progress | None
+) -> list[dict[str, np.ndarray]]:
+    try:
+        return [_train_batch(cells, ids, device, progress)]
+    except (RuntimeError, MemoryError) as error:
+        if not _lacks_memory(error):
+            raise
+    # Only here, outside the handler, is the failed batch's memory free: the error held on to it.
+    if device != "cpu":
+        torch.cuda.empty_cache()
+    if len(cells) == 1:
+        return [_Results(stack(list(cells), "cpu"), 1).ended(Status.OUT_OF_MEMORY)]
+    half = len(cells) // 2
+    first = _train_or_halve(cells[:half], ids[:half], device, progress)
+    return first + _train_or_halve(cells[half:], ids[half:], device, progress)
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Torch tells of it on a CPU by a plain RuntimeError."""
+    known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+    return known or "can't allocate memory" in str(error)
+
+
+def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """One array a variable; a part without a variable (no label flipped in it) has NaN there."""
+    shapes = {name: array.shape[1:] for part in parts for name, array in part.items()}
+    return {
+        name: np.concatenate(
+            [part.get(name, np.full((len(part["status"]), *shape), np.nan)) for part in parts]
+        )
+        for name, shape in shapes.items()
+    }
 
 
 def run_bytes(setup: Setup) -> int:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from benign.attacks.attack import Attack
-from benign.losses import logistic
+from benign.losses import correct, logistic
 from benign.networks.attention import Attention, AttentionPass
 from benign.training.descent import Batch
 from benign.training.setup import Setup
@@ -57,7 +57,7 @@ def _measure_block(
     margins = (test.y * seen.outputs).double()
     sums = {
         "test_loss": logistic(margins),
-        "test_accuracy": (margins > 0).double(),
+        "test_accuracy": correct(margins),
         "test_margin_mean": margins,
         "test_margin_squared": margins.square(),
     }
@@ -66,5 +66,5 @@ def _measure_block(
     if attack is not None:
         points = attack.perturb(setup.network, params, setup.data, test.x, test.y)
         attacked = (test.y * setup.network.run(params, points).outputs).double()
-        sums |= {"robust_loss": logistic(attacked), "robust_accuracy": (attacked > 0).double()}
+        sums |= {"robust_loss": logistic(attacked), "robust_accuracy": correct(attacked)}
     return {name: value.sum(1) for name, value in sums.items()}

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from benign.data.signal_noise import SignalNoise
-from benign.losses import logistic
+from benign.losses import correct, logistic
 from benign.networks.attention import Attention, AttentionPass
 from benign.networks.network import Pass
 from benign.training.descent import Step
@@ -108,12 +108,12 @@ def train_clean_loss(step: Step) -> PerRunValue:
 
 @snapshot("share of clean training points with y f > 0")
 def train_accuracy(step: Step) -> PerRunValue:
-    return _share(step.clean_margins > 0)
+    return correct(step.clean_margins).mean(1)
 
 
 @snapshot("share of training points with y f > 0 under the training attack", applies=attacked)
 def train_robust_accuracy(step: Step) -> PerRunValue:
-    return _share(step.margins > 0)
+    return correct(step.margins).mean(1)
 
 
 @snapshot("share of flipped training points fitted with their wrong label", applies=flips)
@@ -206,10 +206,6 @@ def first_fit(so_far: Tensor | None, step: Step) -> PerRunValue:
         so_far = torch.full_like(step.loss, -1)
     now = (so_far < 0) & (step.margins > 0).all(1)
     return torch.where(now, float(step.number), so_far)
-
-
-def _share(hits: Tensor) -> PerRunValue:
-    return hits.to(torch.float64).mean(1)
 
 
 def _attention_pass(seen: Pass) -> AttentionPass:

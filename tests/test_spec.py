@@ -1,0 +1,306 @@
+"""Specifications: axes, zipped axes, components, messages, and the way to plain data and back."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+import benign as bo
+from benign.axes import Axis, cells, dimensions, linspace, logspace, select, stack, zipped
+from benign.data.model import DataModel
+from benign.networks.initial import Init
+from benign.spec import Component, SpecError, canonical, digest, snake_case
+from tests.tiny import FIELDS, tiny
+
+
+def where(spec) -> list[dict]:
+    return [coordinates for coordinates, _ in cells(spec)]
+
+
+def test_a_list_is_an_axis_and_the_grid_is_their_product():
+    spec = tiny("data.samples=[2, 4, 6]", "data.snr=[0.5, 2.0]")
+    assert [(dim.name, dim.values) for dim in dimensions(spec)] == [
+        ("samples", (2, 4, 6)),
+        ("snr", (0.5, 2.0)),
+    ]
+    assert where(spec) == [{"samples": n, "snr": r} for n in (2, 4, 6) for r in (0.5, 2.0)]
+    assert [(cell.data.samples, cell.data.snr) for _, cell in cells(spec)][:2] == [
+        (2, 0.5),
+        (2, 2.0),
+    ]
+
+
+@pytest.mark.parametrize("values", [[2, 4], (2, 4), range(2, 5, 2), np.array([2, 4])])
+def test_every_kind_of_list_is_an_axis(values):
+    data = bo.SignalNoise(samples=values, tokens=2, dim=4, snr=1.0, noise_std=1.0)
+    assert data.samples == Axis((2, 4))
+    assert all(type(value) is int for value in data.samples.values)
+
+
+def test_without_axes_there_is_one_cell():
+    spec = tiny("data.samples=2", "data.snr=1.0")
+    assert where(spec) == [{}]
+    assert next(cells(spec))[1] == spec
+
+
+def test_axes_of_the_same_field_name_are_told_by_their_path():
+    spec = tiny(
+        "attack={kind: pgd, ball: {radius: [0.1, 0.2]}}",
+        "evaluation.attack={kind: pgd, ball: {radius: 0.3}}",
+        "network.init={kind: gaussian_init, score_std: [0.1, 0.2], value_std: 0.1}",
+        "network.output_norm=[1.0, 2.0]",
+    )
+    assert [dim.name for dim in dimensions(spec)] == [
+        "samples",
+        "snr",
+        "score_std",
+        "output_norm",
+        "radius",
+    ]
+    both = tiny(
+        "attack={kind: pgd, ball: {radius: [0.1, 0.2]}}",
+        "evaluation.attack={kind: pgd, ball: {radius: [0.3, 0.4]}}",
+    )
+    assert [dim.name for dim in dimensions(both)][2:] == [
+        "attack.ball.radius",
+        "evaluation.attack.ball.radius",
+    ]
+
+
+def test_zipped_axes_move_together():
+    spec = tiny(
+        "data.samples={zipped: size, values: [2, 4, 6]}",
+        "data.dim={zipped: size, values: [8, 16, 32]}",
+        "data.snr=[1.0, 2.0]",
+    )
+    assert [dim.name for dim in dimensions(spec)] == ["size", "snr"]
+    pairs = [(cell.data.samples, cell.data.dim, cell.data.snr) for _, cell in cells(spec)]
+    assert pairs == [(n, d, r) for n, d in ((2, 8), (4, 16), (6, 32)) for r in (1.0, 2.0)]
+    assert where(spec)[0] == {"size": 2, "snr": 1.0}
+    assert zipped("size", [2, 4, 6]) == spec.data.samples
+
+
+def test_only_a_zipped_axis_may_repeat_a_value():
+    spec = tiny(
+        "data.samples={zipped: pair, values: [2, 2]}", "data.snr={zipped: pair, values: [1, 2]}"
+    )
+    assert len(where(spec)) == 2
+    with pytest.raises(SpecError, match=r"data\.samples: the axis repeats a value"):
+        tiny("data.samples=[2, 2]")
+
+
+def test_a_list_of_components_is_an_axis_of_labels():
+    attacks = [bo.PGD(ball=bo.Ball(radius=r), steps=2) for r in (0.1, 0.2)]
+    fields = dict(FIELDS, attack=[each.as_dict() for each in attacks])
+    spec = bo.Experiment.from_dict(fields)
+    name, labels = [(dim.name, dim.values) for dim in dimensions(spec)][-1]
+    assert name == "attack"
+    assert labels == tuple(each.label() for each in attacks)
+    assert len(set(labels)) == 2
+    assert [cell.attack for _, cell in cells(spec)][:2] == attacks
+    with pytest.raises(SpecError, match="a component inside a list cannot have axes itself"):
+        tiny("attack=[{kind: pgd, ball: {radius: [1, 2]}}]")
+
+
+def test_stacking_gives_tensors_for_numbers_and_selecting_keeps_some():
+    spec = tiny("data.samples=2", "data.snr=[0.5, 1.0, 2.0]")
+    stacked = stack([cell for _, cell in cells(spec)], np.array)
+    assert stacked.data.snr.tolist() == [0.5, 1.0, 2.0]
+    assert stacked.training.rate.tolist() == [0.5] * 3
+    assert stacked.data.samples == 2  # a shape
+    assert stacked.data.signal is None
+    assert select(stacked, [2, 0]).data.snr.tolist() == [2.0, 0.5]
+
+
+def test_spaced_values_are_round_and_end_where_told():
+    assert linspace(0, 1, 5) == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert logspace(0.01, 100, 5) == [0.01, 0.1, 1.0, 10.0, 100.0]
+    assert linspace(0, 1, 4) == [0.0, 0.333333, 0.666667, 1.0]
+
+
+# Every entry: changes of a sound experiment, the field complained about, words of the message.
+REFUSED = [
+    (["data.dim=-4"], "data.dim", "must be greater than or equal to 1, got -4"),
+    (["data.dim=0"], "data.dim", "greater than or equal to 1"),
+    (["data.dim=2.5"], "data.dim", "got 2.5"),
+    (["data.dim=true"], "data.dim", "must be a number, not true or false"),
+    (["data.dim=many"], "data.dim", "got 'many'"),
+    (["data.dim=1"], "data", "`dim` must be at least 2"),
+    (["data.dim=[8, -8]"], "data.dim", "value 1 of the axis: must be greater than"),
+    (["data.signal=1.0"], "data", "give exactly one of them, got both"),
+    (["data.snr=null"], "data", "give exactly one of them, got neither"),
+    (["data.balanced=true", "data.samples=[2, 3]"], "data", "must be even with `balanced: true`"),
+    (["data.samples=[]"], "data.samples", "the axis is empty"),
+    (["data.samples=[2, null]"], "data.samples", "an axis cannot hold an empty value"),
+    (["data.samples=[2, [4]]"], "data.samples", "value 1 of the axis"),
+    (["data.sample=2"], "data.sample", "did you mean `samples`?"),
+    (["data.colour=2"], "data.colour", "is not a field here; fields: samples"),
+    (["sedes=2"], "sedes", "did you mean `seeds`?"),
+    (["data.kind=mixture_of_all"], "data", "`kind` must be one of"),
+    (["data=3"], "data", "got 3"),
+    (["training=null"], "training", "got None"),
+    (["training.rate=0"], "training.rate", "must be greater than 0, got 0"),
+    (["training.rate=1e999"], "training.rate", "finite"),
+    (["training.rate=.nan"], "training.rate", "got '.nan'"),
+    (["training.stop_on=[attacked]"], "training.stop_on", "'attacked' or 'clean'"),
+    (["precision=[float32, float64]"], "precision", "'float32' or 'float64'"),
+    (["attack={kind: pgd, ball: {radius: -1}}"], "attack.ball.radius", "got -1"),
+    (["attack={kind: pgd}"], "attack.ball", "is required"),
+    (["data.directions=[[1, 0], [0, 1]]"], "data", "two vectors of length dim=8"),
+    (["seeds=0"], "seeds", "greater than or equal to 1"),
+    (["seeds=1000000"], "", "the experiment has 4,000,000 runs, more than 1,000,000"),
+    (["data.dim=1" + "0" * 400], "data.dim", "must be less than or equal to"),
+    (["training.max_steps=1" + "0" * 400], "training.max_steps", "must be less than or equal"),
+    (["data.samples={zipped: a, values: 3}"], "data.samples", "zipped axes are written"),
+    (["data.samples={zipped: '', values: [2, 4]}"], "data.samples", "zipped axes are written"),
+    (["data.samples={zipped: snr, values: [2, 4]}"], "data", "`snr` has the name of an axis"),
+    (["data.samples={zipped: seed, values: [2, 4]}"], "", "`seed` needs another name"),
+    (["data.samples={zipped: test_loss, values: [2, 4]}"], "", "`test_loss` needs another"),
+    (
+        ["data.samples={zipped: a, values: [2, 4]}", "data.snr={zipped: a, values: [1, 2, 3]}"],
+        "data",
+        "must have equal lengths, got 2 and 3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "field", "words"), REFUSED, ids=lambda value: str(value)[:40])
+def test_a_bad_field_is_refused_by_name(changes, field, words):
+    with pytest.raises(SpecError) as refused:
+        tiny(*changes)
+    [(path, message)] = refused.value.problems
+    assert path == field
+    assert words in message
+    assert len(message) < 300
+
+
+def test_all_problems_are_told_at_once():
+    with pytest.raises(SpecError) as refused:
+        tiny("data.dim=-1", "training.rate=-1", "seeds=0")
+    assert [path for path, _ in refused.value.problems] == ["data.dim", "training.rate", "seeds"]
+    assert str(refused.value).count("\n") == 2
+
+
+def test_a_rule_across_fields_names_the_cell_that_breaks_it():
+    with pytest.raises(SpecError, match=r"got 3: use 4 .*\(at samples=3, snr=0\.5\)"):
+        tiny("data.samples=[2, 3]", "data.balanced=true")
+
+
+def test_classes_and_files_give_the_same_errors():
+    with pytest.raises(SpecError) as direct:
+        bo.SignalNoise(samples=2, tokens=2, dim=-4, snr=1.0, noise_std=1.0)
+    assert str(direct.value) == "dim: must be greater than or equal to 1, got -4"
+    assert isinstance(direct.value, ValueError)
+
+
+def test_a_specification_cannot_be_changed():
+    with pytest.raises(ValidationError, match="frozen"):
+        tiny().seeds = 3
+
+
+def test_defining_a_component_registers_it_under_its_name():
+    try:
+
+        class TwoMoons(DataModel):
+            """A data model of a user."""
+
+            gap: float = 1.0
+
+        assert TwoMoons.kind == "two_moons"
+        assert DataModel.choices()["two_moons"] is TwoMoons
+        assert "two_moons" not in Init.choices()
+        fields = {"kind": "two_moons", "samples": 2, "tokens": 1, "dim": 2}
+        found = bo.Experiment.model_fields["data"].annotation
+        assert found is DataModel
+        assert DataModel.from_dict(fields) == TwoMoons(samples=2, tokens=1, dim=2)
+        assert DataModel.from_dict(fields).as_dict() == {**fields, "gap": 1.0}
+    finally:
+        Component.families[DataModel].pop("two_moons", None)
+
+
+def test_a_component_of_another_family_is_refused():
+    with pytest.raises(SpecError, match="`kind` must be one of signal_noise, got 'attention'"):
+        tiny("data.kind=attention")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("SignalNoise", "signal_noise"),
+        ("PGD", "pgd"),
+        ("PatchCNN", "patch_cnn"),
+        ("TwoLayer", "two_layer"),
+    ],
+)
+def test_kinds_are_snake_case(name, kind):
+    assert snake_case(name) == kind
+
+
+def test_a_digest_knows_values_and_not_their_order():
+    assert digest({"a": 1, "b": [1.5]}) == digest({"b": [1.5], "a": 1})
+    assert digest({"a": 1}) != digest({"a": 2})
+    assert len(digest({})) == 32
+    with pytest.raises(ValueError, match="JSON"):
+        canonical({"a": float("nan")})
+
+
+positive = st.floats(1e-6, 1e6, allow_nan=False)
+
+
+def axis(one, group=None):
+    """One value, a list of different ones, or with a group a zipped axis of two."""
+    lists = st.lists(one, min_size=1, max_size=3, unique=True)
+    if group is None:
+        return one | lists
+    pairs = st.lists(one, min_size=2, max_size=2)
+    return one | lists | pairs.map(lambda values: {"zipped": group, "values": values})
+
+
+balls = st.fixed_dictionaries(
+    {"radius": axis(positive, "a")},
+    optional={"per": st.sampled_from(["token", "sample"]), "relative_to": st.just("signal")},
+)
+attacks = st.fixed_dictionaries(
+    {"kind": st.just("pgd"), "ball": balls},
+    optional={"steps": st.integers(1, 50), "keep": st.sampled_from(["last", "best"])},
+)
+inits = st.fixed_dictionaries(
+    {"kind": st.just("torch_default")}, optional={"divide_by": axis(positive)}
+) | st.fixed_dictionaries(
+    {"kind": st.just("gaussian_init"), "score_std": positive, "value_std": axis(positive)}
+)
+experiments = st.fixed_dictionaries(
+    {
+        "data": st.fixed_dictionaries(
+            {
+                "kind": st.just("signal_noise"),
+                "samples": axis(st.integers(1, 9), "a"),
+                "tokens": st.integers(2, 4),
+                "dim": axis(st.integers(2, 9)),
+                "snr": axis(positive, "b"),
+                "noise_std": positive,
+            },
+            optional={"flip": st.sampled_from([0, 0.25]), "projected": st.booleans()},
+        ),
+        "network": st.fixed_dictionaries(
+            {"kind": st.just("attention"), "hidden": st.integers(1, 9), "init": inits}
+        ),
+        "training": st.fixed_dictionaries({"rate": axis(positive, "b")}),
+    },
+    optional={"attack": attacks, "seeds": st.integers(1, 3), "root_seed": st.integers(0, 10**15)},
+)
+
+
+@settings(max_examples=60)
+@given(experiments)
+def test_plain_data_and_specification_are_the_same_thing(fields):
+    spec = bo.Experiment.from_dict(fields)
+    plain = spec.as_dict()
+    again = bo.Experiment.from_dict(plain)
+    assert again == spec
+    assert again.as_dict() == plain
+    assert canonical(plain) == canonical(again.as_dict())
+    assert [digest(cell.as_dict()) for _, cell in cells(again)] == [
+        digest(cell.as_dict()) for _, cell in cells(spec)
+    ]
