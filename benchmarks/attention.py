@@ -1,8 +1,8 @@
-"""jiang/fig1 by the plain PyTorch loop and by benign, side by side on the same cores: seconds a run, as a ratio, and memory.
+"""jiang/fig1 by the plain PyTorch loop and by benign on the same cores: seconds a run and memory.
 
-    python benchmarks/attention.py                  # paper scale, one seed: about five minutes on two cores
-    python benchmarks/attention.py --scale quick
-    python benchmarks/attention.py --device cuda
+python benchmarks/attention.py                  # paper scale, one seed: about five minutes on two cores
+python benchmarks/attention.py --scale quick
+python benchmarks/attention.py --device cuda
 """
 
 import argparse
@@ -24,7 +24,9 @@ GIB = 2**30
 
 def main() -> None:
     options = parse()
-    experiment = recipe("jiang/fig1").experiment(options.scale).model_copy(update={"seeds": options.seeds})
+    experiment = (
+        recipe("jiang/fig1").experiment(options.scale).model_copy(update={"seeds": options.seeds})
+    )
     ours = time_benign(experiment, options.device)
     loop = time_loop(experiment, options.device)
     report = {
@@ -49,7 +51,9 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--scale", default="paper")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--device", default="cpu")
@@ -76,7 +80,11 @@ def time_loop(experiment, device: str) -> dict:
     runs = list(runs_of(experiment))
     begin = time.perf_counter()
     steps = [plain_loop.train(run.cell, device)[0] for run in runs]
-    return {"seconds": time.perf_counter() - begin, "runs": len(runs), "steps": sum(steps) / len(steps)}
+    return {
+        "seconds": time.perf_counter() - begin,
+        "runs": len(runs),
+        "steps": sum(steps) / len(steps),
+    }
 
 
 def peak_memory(device: str) -> float:

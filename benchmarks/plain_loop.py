@@ -4,6 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benign.attacks.pgd import PGD
+from benign.data.signal_noise import SignalNoise
+from benign.networks.attention import Attention
 from benign.training.setup import Setup
 
 
@@ -25,6 +28,7 @@ class PlainAttention(nn.Module):
 def draw(cell: Setup, count: int, device: str) -> tuple[Tensor, Tensor]:
     """Points of `SignalNoise` with isotropic noise, by torch's own generator."""
     data = cell.data
+    assert isinstance(data, SignalNoise)
     y = torch.ones(count, device=device)
     y[1::2] = -1
     x = torch.randn(count, data.tokens, data.dim, device=device) * data.noise_std
@@ -36,7 +40,9 @@ def draw(cell: Setup, count: int, device: str) -> tuple[Tensor, Tensor]:
     return x, y
 
 
-def attack(model: nn.Module, x: Tensor, y: Tensor, radius: float, steps: int, step: float) -> Tensor:
+def attack(
+    model: nn.Module, x: Tensor, y: Tensor, radius: float, steps: int, step: float
+) -> Tensor:
     """PGD on the margin, every token in its own l2 ball, from zero."""
     delta = torch.zeros_like(x, requires_grad=True)
     for _ in range(steps):
@@ -49,6 +55,7 @@ def attack(model: nn.Module, x: Tensor, y: Tensor, radius: float, steps: int, st
 
 def train(cell: Setup, device: str) -> tuple[int, float]:
     """Train and test one run; gives its steps and test loss."""
+    assert isinstance(cell.network, Attention)
     model = PlainAttention(cell.data.dim, cell.network.hidden).to(device)
     x, y = draw(cell, cell.data.samples, device)
     weights = [p for p in model.parameters() if p.requires_grad]
@@ -56,8 +63,10 @@ def train(cell: Setup, device: str) -> tuple[int, float]:
     number = 0
     while True:
         points = x
-        if cell.attack is not None:
-            points = attack(model, x, y, cell.attack.ball.size(cell.data), cell.attack.steps, cell.attack.step)
+        if isinstance(cell.attack, PGD):
+            points = attack(
+                model, x, y, cell.attack.ball.size(cell.data), cell.attack.steps, cell.attack.step
+            )
         loss = functional.softplus(-y * model(points)).mean()
         if loss.item() <= cell.training.stop_loss or number >= cell.training.max_steps:
             break

@@ -207,12 +207,13 @@ def test_defining_a_component_registers_it_under_its_name():
 
             gap: float = 1.0
 
+            def sample(self, streams, split, count, dtype):
+                raise NotImplementedError
+
         assert TwoMoons.kind == "two_moons"
         assert DataModel.choices()["two_moons"] is TwoMoons
         assert "two_moons" not in Init.choices()
         fields = {"kind": "two_moons", "samples": 2, "tokens": 1, "dim": 2}
-        found = bo.Experiment.model_fields["data"].annotation
-        assert found is DataModel
         assert DataModel.from_dict(fields) == TwoMoons(samples=2, tokens=1, dim=2)
         assert DataModel.from_dict(fields).as_dict() == {**fields, "gap": 1.0}
     finally:
@@ -292,7 +293,7 @@ experiments = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(experiments)
 def test_plain_data_and_specification_are_the_same_thing(fields):
     spec = bo.Experiment.from_dict(fields)

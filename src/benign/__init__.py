@@ -1,10 +1,34 @@
 """benign: a laboratory for the theory of benign overfitting and feature learning under attack.
 
-Names are imported when first used, so `import benign` is quick and loads neither torch nor matplotlib.
+Names are imported when first used, so `import benign` is quick and loads neither torch nor
+matplotlib.
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from benign.attacks.balls import Ball as Ball
+    from benign.attacks.pgd import PGD as PGD
+    from benign.axes import linspace as linspace
+    from benign.axes import logspace as logspace
+    from benign.axes import zipped as zipped
+    from benign.data.signal_noise import SignalNoise as SignalNoise
+    from benign.experiment import Experiment as Experiment
+    from benign.experiment import merge as merge
+    from benign.experiment import open_experiment as open_experiment
+    from benign.experiment import open_result as open_result
+    from benign.experiment import pack as pack
+    from benign.networks.attention import Attention as Attention
+    from benign.networks.initial import GaussianInit as GaussianInit
+    from benign.networks.initial import TorchDefault as TorchDefault
+    from benign.papers.recipes import recipe as recipe
+    from benign.spec import SpecError as SpecError
+    from benign.theory.boundary import boundary as boundary
+    from benign.training.probes import snapshot as snapshot
+    from benign.training.probes import tally as tally
+    from benign.training.setup import Evaluation as Evaluation
+    from benign.training.setup import GradientDescent as GradientDescent
 
 __version__ = "0.1.0"
 
@@ -31,7 +55,6 @@ _HOME = {
     "tally": "training.probes",
     "zipped": "axes",
 }
-__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
@@ -41,4 +64,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(["__version__", *_HOME])

@@ -1,9 +1,10 @@
 """Fields that may become axes of a grid.
 
-A field declared `PerRun[...]` or `Shape[...]` takes one value or a list of values. A list is an axis: the grid of an
-experiment is the product of its axes. The two marks differ in what the compute core does with the values: `PerRun` values of
-many runs are stacked into one tensor [runs]; a `Shape` value decides tensor sizes, so runs are grouped by it. `OneOf` marks
-a component, of which a list is an axis of labels.
+A field declared `PerRun[...]` or `Shape[...]` takes one value or a list of values. A list is an
+axis: the grid of an experiment is the product of its axes. The two marks differ in what the
+compute core does with the values: `PerRun` values of many runs are stacked into one tensor [runs];
+a `Shape` value decides tensor sizes, so runs are grouped by it. `OneOf` marks a component, of
+which a list is an axis of labels.
 """
 
 import itertools
@@ -165,7 +166,8 @@ class Dimension:
 def dimensions(spec: BaseModel) -> list[Dimension]:
     """The dimensions of the grid, in the order of the fields.
 
-    A dimension is named by its field, by the dotted path where two fields collide, or by the group of a zipped axis.
+    A dimension is named by its field, by the dotted path where two fields collide, or by the group
+    of a zipped axis.
     """
     axes = axes_of(spec)
     last_names = [path[-1] for path, axis in axes.items() if axis.group is None]
@@ -188,7 +190,11 @@ def dimensions(spec: BaseModel) -> list[Dimension]:
 
 def coordinates(values: tuple) -> tuple:
     """Axis values as coordinates: numbers and words as they are, components by a label."""
-    return tuple(value.label() if isinstance(value, BaseModel) else value for value in values)
+    return tuple(_label(value) if isinstance(value, BaseModel) else value for value in values)
+
+
+def _label(component: Any) -> str:
+    return component.label()
 
 
 def cells(spec: BaseModel) -> Iterator[tuple[dict[str, Any], Any]]:

@@ -76,9 +76,10 @@ class Experiment(Setup):
     ) -> xr.Dataset:
         """Compute what is not yet in the folder and return the whole result.
 
-        A second call resumes, or returns at once. More seeds or longer axes add to what is there; any other change of the
-        experiment is refused with the difference. On the CPU `workers` units are computed at a time, each by a process with
-        one thread; a script that asks for more than one needs the usual `if __name__ == "__main__":`.
+        A second call resumes, or returns at once. More seeds or longer axes add to what is there;
+        any other change of the experiment is refused with the difference. On the CPU `workers`
+        units are computed at a time, each by a process with one thread; a script that asks for
+        more than one needs the usual `if __name__ == "__main__":`.
         """
         store, units = self.prepare(folder, device, workers)
         run_units(units, store, device, watcher or Watcher(), workers)
@@ -137,7 +138,7 @@ class Replay:
         return self.setup.data.sample(self.streams, "test/0", count, self.setup.dtype)
 
     def steps(self) -> Iterator[Step]:
-        """Every step before its update: weights, attacked points, attention. The weights change in place: copy to keep."""
+        """Every step before its update. The weights change in place: copy what you keep."""
         for step, _ in descend(Batch.start(self.setup, self.streams)):
             yield step
 

@@ -1,7 +1,7 @@
 """The base of every specification: validated once, immutable, the same in Python and in YAML.
 
-A *component* (a data model, a network, an attack) registers itself by being defined: its `kind` in a file is its class name in
-snake case. Components come from Python code only, never from a file.
+A *component* (a data model, a network, an attack) registers itself by being defined: its `kind` in
+a file is its class name in snake case. Components come from Python code only, never from a file.
 """
 
 import difflib

@@ -1,6 +1,6 @@
 """The set an adversary may move in."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -12,7 +12,7 @@ from benign.spec import NonNegative, Spec
 
 
 class Ball(Spec):
-    """All perturbations of l2 norm at most the radius, of every token or of the whole point (Zhang 1.3: every token)."""
+    """Perturbations of l2 norm at most the radius, of every token (Zhang) or of the whole point."""
 
     p: Literal[2] = 2
     """norm of the ball"""
@@ -23,7 +23,7 @@ class Ball(Spec):
     per: Literal["token", "sample"] = "token"
     """every token has its own ball, or all tokens of a point share one"""
 
-    def size(self, data: DataModel):
+    def size(self, data: DataModel) -> Any:
         """The radius in the units of the data, a number or a tensor [runs]."""
         return self.radius * data.signal_norm() if self.relative_to == "signal" else self.radius
 

@@ -15,9 +15,11 @@ from benign.spec import Count, Positive
 
 
 class PGD(Attack):
-    """Steps along the steepest direction, each followed by a projection (Zhang section 6: 20 steps of 0.2 tau).
+    """Steps along the steepest direction, each followed by a projection (Zhang section 6: 20 steps
+    of 0.2 tau).
 
-    It ascends -y f by default: at interpolation the gradient of the cross-entropy underflows to zero and fakes robustness.
+    It ascends -y f by default: at interpolation the gradient of the cross-entropy underflows to
+    zero and fakes robustness.
     """
 
     ball: Ball
@@ -65,7 +67,8 @@ class PGD(Attack):
     def check_against(self, data: DataModel) -> None:
         if self.ball.relative_to == "signal" and data.signal_norm() is None:
             raise ValueError(
-                f"`ball.relative_to` is 'signal', but `{data.kind}` has no signal norm: give `radius` in the data's units"
+                f"`ball.relative_to` is 'signal', but `{data.kind}` has no signal norm: "
+                "leave it out and give `radius` in the data's units"
             )
 
     def passes(self) -> int:

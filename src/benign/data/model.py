@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -44,6 +45,6 @@ class DataModel(Component):
     def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
         """Draw `count` points a run from the streams of `split` ("train", "test/0", ...)."""
 
-    def signal_norm(self):
+    def signal_norm(self) -> Any:
         """Length of the signal, by which a radius may be measured; None where the model has no such length."""
         return None

@@ -1,7 +1,7 @@
 """One signal token among noise tokens: Zhang et al. Definition 1, Jiang et al. Definition 3.1."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -18,9 +18,10 @@ Vector = tuple[float, ...]
 class SignalNoise(DataModel):
     """Token 1 is the signal mu_y, the others are Gaussian noise.
 
-    A label y = +-1 chooses one of two orthogonal signals of equal norm, SNR = |mu| / (noise_std sqrt(dim)). Zhang's
-    Definition 1 has noise of one size; Jiang's Definition 3.1 makes token 2 a strong noise token. Both project the noise
-    off the two signals; the experiments of both papers do not (`projected=False`).
+    A label y = +-1 chooses one of two orthogonal signals of equal norm, SNR = |mu| / (noise_std
+    sqrt(dim)). Zhang's Definition 1 has noise of one size; Jiang's Definition 3.1 makes token 2 a
+    strong noise token. Both project the noise off the two signals; the experiments of both papers
+    do not (`projected=False`).
     """
 
     snr: PerRun[Positive | None] = None
@@ -59,8 +60,8 @@ class SignalNoise(DataModel):
         if not isinstance(self.directions, str):
             _check_pair(self.directions, self.dim)
 
-    def signal_norm(self):
-        if self.signal is not None:
+    def signal_norm(self) -> Any:
+        if self.snr is None:
             return self.signal
         return self.snr * self.noise_std * math.sqrt(self.dim)
 

@@ -13,13 +13,16 @@ from benign.streams import Streams
 
 
 class Attention(Network):
-    """f(X) = (1/M) sum_l softmax(x_l^T W_Q W_K^T X^T) X W_V w_O, summed over heads; w_O is fixed and shared.
+    """f(X) = (1/M) sum_l softmax(x_l^T W_Q W_K^T X^T) X W_V w_O, summed over heads; w_O is fixed
+    and shared.
 
-    No bias, no 1/sqrt(hidden), no positions, no residual. Only u = W_V w_O of W_V is ever seen, and it moves by
-    |w_O|^2 times its gradient (papers/zhang.md S2), so u is the parameter; `value_matrix` gives W_V back exactly.
+    No bias, no 1/sqrt(hidden), no positions, no residual. Only u = W_V w_O of W_V is ever seen,
+    and it moves by |w_O|^2 times its gradient (papers/zhang.md S2), so u is the parameter;
+    `value_matrix` gives W_V back exactly.
 
-    Parameters: `weights` [runs, dim, heads * (2 hidden + 1)], whose columns are W_Q of every head, W_K of every head, then
-    the u of every head: one matrix product computes all queries, keys and values. `output` [runs, value_dim] is w_O, frozen.
+    Parameters: `weights` [runs, dim, heads * (2 hidden + 1)], whose columns are W_Q of every head,
+    W_K of every head, then the u of every head: one matrix product computes all queries, keys and
+    values. `output` [runs, value_dim] is w_O, frozen.
     """
 
     hidden: Shape[Count]
@@ -108,8 +111,9 @@ class Attention(Network):
 class AttentionPass(Pass):
     """A forward pass with the gradients of papers/zhang.md 2.1 (Jiang Lemma B.1).
 
-    With A the attention, z the values, G_lj = A_lj (z_j - (A z)_l) / M and s = column sums of A / M, both gradients are one
-    product with the coefficients [G K, G^T Q, s]: d f/d X = coefficients W^T and d f/d W = X^T coefficients.
+    With A the attention, z the values, G_lj = A_lj (z_j - (A z)_l) / M and s = column sums of A /
+    M, both gradients are one product with the coefficients [G K, G^T Q, s]: d f/d X = coefficients
+    W^T and d f/d W = X^T coefficients.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """What every network offers: initial parameters and a forward pass over a batch of runs.
 
-A network needs `initial_params` and `forward` only; `run` then differentiates by autograd. A network with closed-form gradients
-overrides `run`.
+A network needs `initial_params` and `forward` only; `run` then differentiates by autograd. A
+network with closed-form gradients overrides `run`.
 """
 
 from abc import abstractmethod

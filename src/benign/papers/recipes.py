@@ -13,6 +13,8 @@ import benign.papers
 from benign.attacks.attack import Attack
 from benign.attacks.pgd import PGD
 from benign.experiment import Experiment
+from benign.networks.attention import Attention
+from benign.networks.network import Network
 
 SCALES = ("smoke", "quick", "paper")
 """seconds; about a minute on two cores; the size of the paper"""
@@ -97,7 +99,7 @@ class Recipe:
         data, network = experiment.data, experiment.network
         answers = ", ".join(f"{name}: {answer}" for name, answer in reading.items())
         return (
-            f"{self.name} at {scale} scale. d = {data.dim}, M = {data.tokens}, d_h = {network.hidden}, "
+            f"{self.name} at {scale} scale. d = {data.dim}, M = {data.tokens}, {describe_network(network)}, "
             f"{plural(experiment.seeds, 'seed')}, {plural(experiment.evaluation.samples, 'test point')} a run. "
             f"Training attack: {describe_attack(experiment.attack)}. "
             f"Test attack: {describe_attack(experiment.final_attack)}. Reading: {answers}."
@@ -125,6 +127,11 @@ def recipe(name: str) -> Recipe:
     if name not in known:
         raise RecipeError(f"no recipe {name!r}: choose one of {', '.join(sorted(known))}")
     return known[name]
+
+
+def describe_network(network: Network) -> str:
+    """The width of a network, as the papers write it."""
+    return f"d_h = {network.hidden}" if isinstance(network, Attention) else network.label()
 
 
 def describe_attack(attack: Attack | None) -> str:

@@ -1,8 +1,9 @@
 """From a specification to runs, and from runs to units of work.
 
-A *run* is one cell of the grid with one seed. A *unit* is a list of runs of one shape, computed together and kept as one
-record. Units are fixed by the specification (and the smaller ones it grew from) alone, never by memory, device or what is
-already done, so a resumed sweep batches its runs as an uninterrupted one does.
+A *run* is one cell of the grid with one seed. A *unit* is a list of runs of one shape, computed
+together and kept as one record. Units are fixed by the specification (and the smaller ones it grew
+from) alone, never by memory, device or what is already done, so a resumed sweep batches its runs
+as an uninterrupted one does.
 """
 
 from collections.abc import Iterator, Sequence

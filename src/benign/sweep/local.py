@@ -1,7 +1,8 @@
 """Runs the units of an experiment on this machine and records each as it ends.
 
-On the CPU a unit is computed by one thread: results are then bitwise the same whatever the number of cores, and two threads
-on a busy two-core machine were seen to take 50 times as long as one. Several cores are used by computing several units at a time.
+On the CPU a unit is computed by one thread: results are then bitwise the same whatever the number
+of cores, and two threads on a busy two-core machine were seen to take 50 times as long as one.
+Several cores are used by computing several units at a time.
 """
 
 import os

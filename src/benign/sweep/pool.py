@@ -21,8 +21,9 @@ _slot: Any = None  # in a worker: the two shared numbers it tells its step and i
 def run_in_pool(units: list[Unit], store: Store, workers: int, watcher: Watcher) -> None:
     """Compute and record units in `workers` processes.
 
-    A process that is killed (most likely for memory) breaks the pool: what was under way is tried again, each unit alone, and
-    a unit that kills its process a second time is recorded as out of memory.
+    A process that is killed (most likely for memory) breaks the pool: what was under way is tried
+    again, each unit alone, and a unit that kills its process a second time is recorded as out of
+    memory.
     """
     survivors = _pool(units, store, workers, watcher)
     for unit in survivors:

@@ -17,7 +17,7 @@ MEANINGS: dict[str, tuple[str, str]] = {
     "test_accuracy": ("share of fresh clean points with y f > 0, against clean labels", "1"),
     "test_margin_mean": ("mean of y f over fresh clean points", "1"),
     "test_margin_std": ("standard deviation of y f over fresh clean points", "1"),
-    "test_attention_on_signal": ("attention on the first (signal) token of fresh clean points, mean over rows and heads", "1"),
+    "test_attention_on_signal": ("attention on token 1 (the signal) of fresh clean points, mean over rows", "1"),
     "robust_loss": ("logistic loss of fresh points under the evaluation attack", "nats"),
     "robust_accuracy": ("share of fresh points with y f > 0 under the evaluation attack: an upper end", "1"),
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """What is measured while a run trains. A probe is one small function of a step.
 
-A *snapshot* is measured at common log-spaced steps and at the end. A *tally* sees every step and keeps one number a run.
+A *snapshot* is measured at common log-spaced steps and at the end. A *tally* sees every step and
+keeps one number a run.
 """
 
 from collections.abc import Callable
@@ -35,8 +36,8 @@ class Snapshot:
 class Tally:
     """A number of every run over all its steps.
 
-    `update` takes the state so far (None at the first step) and gives the next, a tensor with a leading runs axis;
-    `finish` turns the last state into the number.
+    `update` takes the state so far (None at the first step) and gives the next, a tensor with a
+    leading runs axis; `finish` turns the last state into the number.
     """
 
     name: str
@@ -63,7 +64,12 @@ def attention_on_signal_noise(setup: Setup) -> bool:
 
 
 def strong_token(setup: Setup) -> bool:
-    return attention_on_signal_noise(setup) and setup.data.strong_noise_std is not None
+    data = setup.data
+    return (
+        isinstance(data, SignalNoise)
+        and isinstance(setup.network, Attention)
+        and data.strong_noise_std is not None
+    )
 
 
 def flips(setup: Setup) -> bool:
@@ -218,7 +224,9 @@ def _attention(seen: Pass) -> Float[Tensor, "runs samples heads tokens tokens"]:
 
 
 def _network(step: Step) -> Attention:
-    return step.batch.setup.network
+    network = step.batch.setup.network
+    assert isinstance(network, Attention)
+    return network
 
 
 def _signal_values(step: Step) -> Float[Tensor, "runs 2"]:

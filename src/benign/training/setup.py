@@ -15,7 +15,7 @@ SNAPSHOTS_PER_OCTAVE = 4
 
 
 class GradientDescent(Spec):
-    """Full-batch gradient descent on the logistic loss of the attacked points (Zhang Algorithm 1; Jiang without attack)."""
+    """Full-batch gradient descent on the logistic loss of the attacked points (Zhang Algorithm 1)."""
 
     rate: PerRun[Positive]
     """step size eta"""

@@ -76,7 +76,10 @@ def _build(scale: str, reading: Reading) -> Experiment:
         network=network(size.hidden, reading["w_O"]),
         attack=PGD(ball=ball, steps=20, step=0.2),
         training=GradientDescent(
-            rate=0.1, stop_loss=0.01, stop_on=reading["stop"], max_steps=size.max_steps
+            rate=0.1,
+            stop_loss=0.01,
+            stop_on="clean" if reading["stop"] == "clean" else "attacked",
+            max_steps=size.max_steps,
         ),
         evaluation=Evaluation(
             samples=size.test, attack=PGD(ball=ball, steps=50, step=0.1, keep="best")

@@ -1,0 +1,132 @@
+"""Runs, their keys and draws, units, and how an experiment grows."""
+
+import pytest
+
+from benign.plan.growth import agreed, differences, extends, grown
+from benign.plan.runs import MAX_RUNS, runs_of, units_of
+from tests.tiny import tiny
+
+
+def keys(experiment) -> list[str]:
+    return [run.key for run in runs_of(experiment)]
+
+
+def test_every_cell_is_run_with_every_seed():
+    runs = list(runs_of(tiny("seeds=3")))
+    assert [run.where for run in runs] == [
+        {"samples": n, "snr": r, "seed": s} for n in (2, 4) for r in (0.5, 2.0) for s in range(3)
+    ]
+    assert all(run.cell.data.samples == run.where["samples"] for run in runs)
+
+
+def test_a_key_tells_what_is_computed_and_nothing_else():
+    assert len(set(keys(tiny()))) == 8
+    assert keys(tiny()) == keys(tiny())
+    assert keys(tiny("seeds=1")) == keys(tiny())[::2]
+    for change in ("training.rate=0.25", "root_seed=1", "precision=float64", "data.flip=0.1"):
+        assert set(keys(tiny(change))).isdisjoint(keys(tiny()))
+
+
+def test_a_key_does_not_depend_on_what_else_is_in_the_grid():
+    alone = tiny("data.samples=4", "data.snr=2.0", "seeds=1")
+    assert keys(alone)[0] in keys(tiny())
+
+
+def test_draws_are_independent_between_cells_or_common_to_them():
+    independent = [run.id for run in runs_of(tiny())]
+    assert len(set(independent)) == len(independent)
+    common = [run.id for run in runs_of(tiny("pairing=common"))]
+    assert len(set(common)) == 2  # one a seed
+
+
+def test_draws_depend_on_every_number_that_may_be_an_axis_and_on_nothing_else():
+    ids = {run.id for run in runs_of(tiny())}
+    assert ids == {run.id for run in runs_of(tiny("evaluation.samples=50"))}
+    assert ids.isdisjoint(run.id for run in runs_of(tiny("training.rate=0.25")))
+
+
+def test_a_unit_holds_runs_of_one_shape():
+    units = units_of([tiny("data.tokens=[2, 3]")])
+    assert len(units) == 4
+    for unit in units:
+        assert len({(run.cell.data.samples, run.cell.data.tokens) for run in unit.runs}) == 1
+        assert len({run.shape for run in unit.runs}) == 1
+        assert len(unit.runs) == 4
+
+
+def test_units_are_cut_and_cover_every_run_once():
+    experiment = tiny(f"seeds={MAX_RUNS}", "data.samples=2")
+    units = units_of([experiment])
+    assert [len(unit.runs) for unit in units] == [MAX_RUNS, MAX_RUNS]
+    assert sorted(run.key for unit in units for run in unit.runs) == sorted(keys(experiment))
+    assert len({unit.key for unit in units}) == len(units)
+
+
+def test_units_of_a_grown_experiment_keep_the_old_ones_in_front():
+    old, more_seeds = tiny(), tiny("seeds=3")
+    longer = tiny("seeds=3", "data.snr=[0.25, 0.5, 1.0, 2.0]")
+    before = [unit.key for unit in units_of([old])]
+    after = units_of([old, more_seeds, longer])
+    assert [unit.key for unit in after][: len(before)] == before
+    found = [run.key for unit in after for run in unit.runs]
+    assert sorted(found) == sorted(keys(longer))
+    assert units_of([old, old]) == units_of([old])
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["seeds=5", "data.samples=[2, 4, 6]", "data.snr=[0.1, 0.5, 1.0, 2.0]", "data.samples=[4, 2]"],
+)
+def test_an_experiment_may_grow(change):
+    old, new = tiny(), tiny(change)
+    assert extends(new, old)
+    assert grown([old], new) == [old, new]
+
+
+def test_a_scalar_may_become_an_axis_that_holds_it():
+    old, new = tiny(), tiny("training.rate=[0.5, 1.0]")
+    assert grown([old], new) == [old, new]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ("seeds=1", "seeds: 2 in the folder, 1 here"),
+        ("training.rate=0.25", "training.rate: 0.5 in the folder, 0.25 here"),
+        ("data.samples=[2, 6]", "data.samples: [2, 4] in the folder, [2, 6] here"),
+        ("data.snr=2.0", "data.snr: [0.5, 2.0] in the folder, 2.0 here"),
+        ("precision=float64", "precision: float32 in the folder, float64 here"),
+        (
+            "attack={kind: pgd, ball: {radius: 0.1}}",
+            "attack: None in the folder, {'kind': 'pgd'",
+        ),
+    ],
+)
+def test_any_other_change_is_refused_with_the_difference(change, line):
+    with pytest.raises(ValueError, match="holds another experiment") as refused:
+        grown([tiny()], tiny(change))
+    assert f"\n  {line}" in str(refused.value)
+    assert "choose another folder" in str(refused.value)
+
+
+def test_the_same_experiment_leaves_the_history_alone():
+    assert grown([tiny()], tiny()) == [tiny()]
+    assert grown([], tiny()) == [tiny()]
+
+
+def test_two_stores_agree_if_one_extends_the_other():
+    small, large = tiny(), tiny("seeds=4")
+    assert agreed([small], [large]) == [small, large]
+    assert agreed([large], [small]) == [large]
+    with pytest.raises(ValueError, match=r"training\.rate: 0\.5 in the folder, 0\.25 here"):
+        agreed([small], [tiny("training.rate=0.25")])
+
+
+def test_differences_name_every_leaf_that_differs():
+    old, new = {"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 5}, "e": 4}
+    assert differences(old, new) == [
+        "a.c: 2 in the folder, 5 here",
+        "d: 3 in the folder, None here",
+        "e: None in the folder, 4 here",
+    ]
+    assert differences(old, old) == []

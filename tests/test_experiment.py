@@ -1,0 +1,281 @@
+"""An experiment through its front door: run, resume, grow, refuse, replay, pack, merge, export."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import benign as bo
+from benign.experiment import check_device, check_memory
+from benign.sweep.store import Store, StoreError
+from benign.training import engine
+from benign.training.descent import Status
+from tests.tiny import tiny, tiny_file
+
+
+def records(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Time and bytes of every record: an untouched one keeps both."""
+    return {
+        path.name: (path.stat().st_mtime_ns, path.read_bytes())
+        for path in (folder / "records").glob("*.npz")
+    }
+
+
+def damage(folder: Path) -> Path:
+    """Cut the first record in half."""
+    path = min((folder / "records").glob("*.npz"))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Path, xr.Dataset]:
+    """A finished folder, not to be changed, and its result."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    return folder, tiny().run(folder)
+
+
+def copy_of(finished: tuple[Path, xr.Dataset], folder: Path) -> Path:
+    return shutil.copytree(finished[0], folder / "run")
+
+
+def test_the_result_is_labelled_and_documented(finished):
+    _, result = finished
+    assert dict(result.sizes) == {"samples": 2, "snr": 2, "seed": 2, "step": 22}
+    assert result.status.dims == ("samples", "snr", "seed")
+    assert result.train_loss_curve.dims == ("samples", "snr", "seed", "step")
+    assert set(np.unique(result.status)) <= {Status.CONVERGED, Status.STEP_CAP}
+    for name, variable in result.variables.items():
+        assert variable.attrs.get("long_name"), name
+    for name in result.data_vars:
+        assert "units" in result[name].attrs, name
+    assert result.attrs["runs"] == 8
+    assert result.attrs["runs_converged"] + result.attrs["runs_step_cap"] == 8
+    assert bo.Experiment.from_dict(__import__("json").loads(result.attrs["experiment"])) == tiny()
+
+
+def test_a_second_call_computes_nothing(finished):
+    folder, result = finished
+    before = records(folder)
+    assert tiny().run(folder).identical(result)
+    assert bo.open_result(folder).identical(result)
+    assert bo.open_experiment(folder) == tiny()
+    assert records(folder) == before
+
+
+def test_the_same_experiment_gives_the_same_bits(finished, tmp_path):
+    assert tiny().run(tmp_path / "again").identical(finished[1])
+
+
+def test_a_yaml_file_is_the_same_experiment(tmp_path):
+    assert bo.Experiment.from_file(tiny_file(tmp_path)) == tiny()
+
+
+def test_missing_and_truncated_records_are_computed_again(finished, tmp_path):
+    folder = copy_of(finished, tmp_path)
+    cut, gone = sorted((folder / "records").glob("*.npz"))
+    damage(folder)
+    partial = bo.open_result(folder)
+    assert partial.attrs["runs_missing"] == 4
+    assert np.isnan(partial.test_loss.values[partial.status == Status.MISSING]).all()
+    gone.unlink()
+    assert bo.open_result(folder).attrs["runs_missing"] == 8
+    assert tiny().run(folder).identical(finished[1])
+    assert cut.exists()
+    assert not Store.open(folder).damaged
+
+
+def test_growing_keeps_what_is_there(finished, tmp_path):
+    folder = copy_of(finished, tmp_path)
+    before = records(folder)
+    more = tiny("seeds=3", "data.samples=[2, 4, 6]", "data.snr=[0.5, 1.0, 2.0]")
+    result = more.run(folder)
+    after = records(folder)
+    assert before.items() <= after.items()  # neither rewritten nor renamed
+    old = result.sel(samples=[2, 4], snr=[0.5, 2.0], seed=[0, 1])
+    for name, values in finished[1].data_vars.items():
+        np.testing.assert_array_equal(old[name], values, err_msg=str(name))
+    assert result.attrs["runs"] == 27
+    assert (result.status != Status.MISSING).all()
+    assert len(Store.open(folder).history) == 2
+    assert more.run(folder).identical(result)
+    assert records(folder) == after
+
+
+def test_draws_do_not_depend_on_the_batch(finished, tmp_path):
+    """One cell alone, in float64 to rounding: initial losses are draws only."""
+    alone = tiny("data.samples=4", "data.snr=2.0").run(tmp_path / "alone")
+    together = finished[1].sel(samples=4, snr=2.0)
+    np.testing.assert_allclose(
+        alone.train_loss_curve.isel(step=0), together.train_loss_curve.isel(step=0), rtol=1e-6
+    )
+    np.testing.assert_allclose(alone.test_loss, together.test_loss, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ("seeds=1", "seeds: 2"),
+        ("data.snr=0.5", "data.snr:"),
+        ("training.rate=0.1", "training.rate"),
+    ],
+)
+def test_another_experiment_is_refused_and_leaves_the_folder_alone(finished, change, difference):
+    folder, result = finished
+    before = records(folder)
+    with pytest.raises(ValueError, match="holds another experiment") as refused:
+        tiny(change).run(folder)
+    assert difference in str(refused.value)
+    assert records(folder) == before
+    assert bo.open_result(folder).identical(result)
+
+
+def test_pack_and_merge_carry_a_result(finished, tmp_path):
+    folder, result = finished
+    assert bo.pack(folder, tmp_path / "one.pack") == 2
+    merged = bo.merge(tmp_path / "one.pack", tmp_path / "new")
+    assert (merged.added, merged.present, merged.damaged) == (2, 0, 0)
+    assert bo.open_result(tmp_path / "new").identical(result)
+    again = bo.merge(tmp_path / "one.pack", tmp_path / "new")
+    assert (again.added, again.present) == (0, 2)
+    assert tiny().run(tmp_path / "new").identical(result)
+
+
+def test_halves_made_apart_merge_into_the_whole(finished, tmp_path):
+    tiny("data.samples=2").run(tmp_path / "here")
+    tiny().run(tmp_path / "there")
+    bo.pack(tmp_path / "there", tmp_path / "there.pack")
+    bo.merge(tmp_path / "there.pack", tmp_path / "here")
+    assert bo.open_experiment(tmp_path / "here") == tiny()
+    assert bo.open_result(tmp_path / "here").identical(finished[1])
+
+
+def test_a_merge_of_another_experiment_is_refused(finished, tmp_path):
+    folder = copy_of(finished, tmp_path)
+    tiny("training.rate=0.1").run(tmp_path / "other")
+    with pytest.raises(StoreError, match=r"training\.rate: 0\.5 in the folder, 0\.1 here"):
+        bo.merge(tmp_path / "other", folder)
+    assert bo.open_result(folder).identical(finished[1])
+
+
+@pytest.mark.parametrize("kind", ["netcdf", "zarr"])
+def test_exports_keep_values_and_meanings(finished, tmp_path, kind):
+    result = finished[1]
+    if kind == "netcdf":
+        pytest.importorskip("h5netcdf", reason="benign[export] is not installed")
+        pytest.importorskip("h5py", reason="benign[export] is not installed")
+        result.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+        with xr.open_dataset(tmp_path / "a.nc", engine="h5netcdf") as back:
+            back.load()
+    else:
+        pytest.importorskip("zarr", reason="benign[export] is not installed")
+        result.to_zarr(tmp_path / "a.zarr", zarr_format=3, consolidated=False)
+        back = xr.open_zarr(tmp_path / "a.zarr", zarr_format=3, consolidated=False).load()
+    xr.testing.assert_equal(back, result)
+    assert back.attrs == result.attrs
+    for name in result.variables:
+        kept = {key: np.asarray(value).tolist() for key, value in back[name].attrs.items()}
+        told = {key: np.asarray(value).tolist() for key, value in result[name].attrs.items()}
+        assert kept == told
+
+
+def test_a_diverging_cell_is_an_outcome_and_the_sweep_goes_on(tmp_path):
+    result = tiny("training.rate=[0.5, 1e30]", "data.samples=4").run(tmp_path / "run")
+    assert (result.status.sel(rate=1e30) == Status.DIVERGED).all()
+    assert (result.status.sel(rate=0.5) != Status.DIVERGED).all()
+    assert result.attrs["runs_diverged"] == 4
+    assert np.isnan(result.test_loss.sel(rate=1e30)).all()
+    assert np.isfinite(result.test_loss.sel(rate=0.5)).all()
+    alone = tiny("data.samples=4").run(tmp_path / "alone")
+    np.testing.assert_allclose(result.test_loss.sel(rate=0.5), alone.test_loss, rtol=1e-3)
+
+
+def test_a_unit_that_fails_is_recorded_and_tried_again(finished, tmp_path, monkeypatch):
+    folder, train = tmp_path / "run", engine._train_batch
+
+    def fail_at_four(cells, *arguments):
+        if cells[0].data.samples == 4:
+            raise ArithmeticError("the fan is broken")
+        return train(cells, *arguments)
+
+    monkeypatch.setattr(engine, "_train_batch", fail_at_four)
+    result = tiny().run(folder)
+    assert (result.status.sel(samples=4) == Status.FAILED).all()
+    assert (result.steps.sel(samples=4) == -1).all()
+    assert result.sel(samples=2).equals(finished[1].sel(samples=2))
+    told = [record.meta["error"] for _, record in Store.open(folder).records()]
+    assert any("the fan is broken" in (text or "") for text in told)
+    monkeypatch.undo()
+    assert tiny().run(folder).identical(finished[1])
+
+
+def test_a_run_that_does_not_fit_alone_is_out_of_memory(tmp_path, monkeypatch):
+    def full(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(engine, "_train_batch", full)
+    result = tiny().run(tmp_path / "run")
+    assert (result.status == Status.OUT_OF_MEMORY).all()
+
+
+def test_two_workers_give_the_same_bits_as_one(finished, tmp_path):
+    assert tiny().run(tmp_path / "run", workers=2).identical(finished[1])
+
+
+def test_a_replay_is_the_run(finished):
+    one = tiny().replay(samples=4, snr=2, seed=1)
+    told = finished[1].sel(samples=4, snr=2.0, seed=1)
+    assert one.last.number == int(told.steps)
+    assert float(one.last.loss) == pytest.approx(float(told.train_loss), rel=1e-4)
+    trace = one.trace()
+    assert trace.sizes["step"] == int(told.steps) + 1
+    curve = told.train_loss_curve.dropna("step")
+    np.testing.assert_allclose(trace.train_loss.sel(step=curve.step), curve, rtol=1e-4)
+    assert one.train.x.shape == (1, 4, 3, 8)
+    assert one.test(5).x.shape == (1, 5, 3, 8)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ({"samples": 4}, "replay needs one value for each of"),
+        ({"samples": 3, "snr": 2.0}, "`samples` must be one of 2, 4, got 3"),
+        ({"samples": 4, "snr": 2.0, "seed": 2}, "`seed` must be between 0 and 1, got 2"),
+    ],
+)
+def test_a_replay_of_no_run_says_which_there_are(where, message):
+    with pytest.raises(ValueError, match=message):
+        tiny().replay(**where)
+
+
+def test_what_cannot_work_is_refused_before_a_folder_is_made(tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(ValueError, match=r"`device` must be one of cpu.*, got 'cuda:99'"):
+        tiny().run(folder, device="cuda:99")
+    with pytest.raises(ValueError, match="`dim` 1000000000000, `samples` 4 .* GiB"):
+        tiny("data.dim=1000000000000").run(folder)
+    with pytest.raises(ValueError, match="`workers` must be at least 1, got 0"):
+        tiny().run(folder, workers=0)
+    assert not folder.exists()
+
+
+def test_memory_is_that_of_the_largest_cell():
+    check_memory(tiny(), "cpu")
+    with pytest.raises(ValueError, match="`tokens` 1000000000 needs about"):
+        check_memory(tiny("data.tokens=[2, 1000000000]"), "cpu")
+
+
+@pytest.mark.parametrize("device", ["", "gpu", "cuda:-1", "cpu:1", "cuda:x"])
+def test_a_device_that_is_not_there_is_named(device):
+    with pytest.raises(ValueError, match="`device` must be one of cpu"):
+        check_device(device)
+
+
+def test_a_folder_that_cannot_be_used_is_named(tmp_path):
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    for folder in (tmp_path, tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(StoreError, match=str(folder)):
+            tiny().run(folder)
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
