@@ -36,4 +36,4 @@ def test_a_name_is_what_its_module_defines(name: str):
 
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Atention'"):
-        _ = benign.Atention  # pyright: ignore[reportAttributeAccessIssue]
+        _ = benign.Atention

@@ -8,11 +8,12 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import Self, TextIO
+from typing import Any
 
 import numpy as np
 
 from benign.plan.runs import Unit
+from benign.sweep.local import Watcher
 from benign.training.descent import Status
 
 WORDS = {
@@ -44,13 +45,13 @@ def duration(seconds: float) -> str:
     return f"{seconds / 86400:.0f} days"
 
 
-def watching(stream: TextIO) -> "Watching":
+def watching(stream: Any) -> "Watching":
     """The watcher that suits a stream; use it in a `with` block."""
     terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
     return Bar(stream) if terminal else Lines(stream)
 
 
-class Watching:
+class Watching(Watcher):
     """Keeps count of a sweep; a subclass shows it, every few seconds and as each unit ends."""
 
     every = 5.0
@@ -109,7 +110,7 @@ class Watching:
     def close(self) -> None:
         """Leave the terminal as it was; called at the end and when interrupted."""
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Watching":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -119,7 +120,7 @@ class Watching:
 class Lines(Watching):
     """Plain lines, for pipes and log files."""
 
-    def __init__(self, stream: TextIO):
+    def __init__(self, stream: Any):
         self.stream = stream
 
     def open(self, message: str) -> None:
@@ -135,7 +136,7 @@ class Bar(Watching):
 
     every = 0.2
 
-    def __init__(self, stream: TextIO):
+    def __init__(self, stream: Any):
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 

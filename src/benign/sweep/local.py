@@ -56,10 +56,10 @@ def run_units(
     left = unfinished(units, store)
     total, missing = (sum(len(unit.runs) for unit in each) for each in (units, left))
     watcher.begin(len(left), total, total - missing)
-    if workers > 1 and len(left) > 1 and device == "cpu":
+    if workers > 1 and len(left) > 1:
         from benign.sweep.pool import run_in_pool
 
-        run_in_pool(left, store, min(workers, len(left)), watcher)
+        run_in_pool(left, store, device, min(workers, len(left)), watcher)
     else:
         for unit in left:
             watcher.unit_begins(unit)

@@ -18,24 +18,28 @@ POLL_SECONDS = 0.5
 _slot: Any = None  # in a worker: the two shared numbers it tells its step and its training runs by
 
 
-def run_in_pool(units: list[Unit], store: Store, workers: int, watcher: Watcher) -> None:
+def run_in_pool(
+    units: list[Unit], store: Store, device: str, workers: int, watcher: Watcher
+) -> None:
     """Compute and record units in `workers` processes.
 
     A process that is killed (most likely for memory) breaks the pool: what was under way is tried
     again, each unit alone, and a unit that kills its process a second time is recorded as out of
     memory.
     """
-    survivors = _pool(units, store, workers, watcher)
-    for unit in survivors:
-        if _pool([unit], store, 1, watcher):
+    lost = _pool(units, store, device, workers, watcher)
+    for unit in lost:
+        if _pool([unit], store, device, 1, watcher):
             arrays = without_result(unit, Status.OUT_OF_MEMORY)
             record_unit(
-                unit, store, arrays, "cpu", 0.0, "the process that computed it was killed twice"
+                unit, store, arrays, device, 0.0, "the process that computed it was killed twice"
             )
             watcher.unit_ends(unit, arrays, 0.0)
 
 
-def _pool(units: list[Unit], store: Store, workers: int, watcher: Watcher) -> list[Unit]:
+def _pool(
+    units: list[Unit], store: Store, device: str, workers: int, watcher: Watcher
+) -> list[Unit]:
     """Compute units; returns those that were lost with a killed process."""
     context = multiprocessing.get_context("spawn")  # a forked torch can hang in its thread pool
     slots, taken = context.Array("q", 2 * workers), context.Value("i", 0)
@@ -45,7 +49,7 @@ def _pool(units: list[Unit], store: Store, workers: int, watcher: Watcher) -> li
         try:
             for unit in units:
                 watcher.unit_begins(unit)
-                under_way[pool.submit(_work, unit, store.folder)] = unit
+                under_way[pool.submit(_work, unit, store.folder, device)] = unit
             while under_way:
                 done, _ = wait(under_way, POLL_SECONDS, FIRST_COMPLETED)
                 watcher.step(max(slots[0::2]), sum(slots[1::2]))
@@ -71,9 +75,9 @@ def _begin(slots: Any, taken: Any) -> None:
     _slot = (slots, 2 * place)
 
 
-def _work(unit: Unit, folder: Path) -> tuple[dict[str, np.ndarray], float]:
+def _work(unit: Unit, folder: Path, device: str) -> tuple[dict[str, np.ndarray], float]:
     try:
-        return compute_unit(unit, Store(folder), "cpu", _tell)
+        return compute_unit(unit, Store(folder), device, _tell)
     finally:
         _tell(0, 0)
 

@@ -95,19 +95,23 @@ def _paper_law(edge: Boundary) -> str | None:
     return f"samples * snr**2 = {edge.constant_for(2.0).value:.3g}"
 
 
+def _maps(result: xr.Dataset) -> list[xr.DataArray]:
+    return [
+        result.test_accuracy.assign_attrs(long_name="clean accuracy"),
+        result.robust_accuracy.assign_attrs(long_name="robust accuracy"),
+    ]
+
+
 def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     panels = []
-    for values, label in (
-        (result.test_accuracy, "clean accuracy"),
-        (result.robust_accuracy, "robust accuracy"),
-    ):
+    for values in _maps(result):
         edge = boundary(values, LEVEL)
         panels.append(
             Panel(
                 values,
                 "samples",
                 "snr",
-                label,
+                values.long_name,
                 limits=(0.0, 1.0),
                 printed=_paper_law(edge),
                 printed_by="paper's exponent",
@@ -123,7 +127,7 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
 
 def _summarise(result: xr.Dataset) -> str:
     lines = []
-    for values in (result.test_accuracy, result.robust_accuracy):
+    for values in _maps(result):
         edge = boundary(values, LEVEL)
         lines.append(str(edge))
         if edge.critical.notnull().any():

@@ -1,0 +1,517 @@
+"""The command line as a person types it: what it prints where, exit codes, bad input, crashes."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+import benign
+from benign import cli
+from benign.experiment import open_experiment, open_result
+from benign.papers.recipes import recipe
+from benign.sweep.store import Store
+from benign.training import engine
+from tests.tiny import tiny, tiny_file
+
+ANSI = "\x1b"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch) -> None:
+    """Default folders lie under the current one."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def run(capsys):
+    """The command line in this process: exit code, stdout, stderr."""
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = cli.main([str(each) for each in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "benign", *(str(each) for each in arguments)]
+
+
+def typed(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own."""
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=100)
+
+
+# What is quick
+
+
+@pytest.mark.parametrize("module", ["benign", "benign.cli"])
+def test_the_version_is_printed_quickly(module):
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", module, "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"benign {benign.__version__}\n"
+    loaded = set(re.findall(r"\|\s+(\w+)\s*$", done.stderr, re.MULTILINE))
+    assert loaded.isdisjoint({"torch", "numpy", "xarray", "matplotlib", "yaml"})
+
+
+@pytest.mark.parametrize("name", ["", "papers", "run", "show", "pack", "merge"])
+def test_help_has_examples_that_name_real_commands(run, name):
+    code, out, err = run(*filter(None, (name, "--help")))
+    assert (code, err) == (0, "")
+    assert "Usage: benign" in out
+    examples = out.partition("Examples:")[2].strip().splitlines()
+    assert examples
+    assert all(re.match(r"\s*benign (papers|run|show|pack|merge)\b", line) for line in examples)
+    assert ANSI not in out
+
+
+def test_the_program_alone_shows_its_help(run):
+    code, out, _ = run()
+    assert code == 0
+    assert "Commands:" in out
+
+
+def test_papers_lists_recipes_and_readings(run):
+    code, out, err = run("papers")
+    assert (code, err) == (0, "")
+    for words in ("jiang/fig1", "zhang/fig1", "w_O: undivided*", "smoke, quick, paper"):
+        assert words in out
+    assert max(len(line) for line in out.splitlines()) <= 100
+    assert "zhang/fig1" not in run("papers", "jiang")[1]
+
+
+def test_papers_tells_everything_about_one_recipe(run):
+    code, out, _ = run("papers", "jiang/fig1")
+    assert code == 0
+    flat = " ".join(out.split())
+    for question in recipe("jiang/fig1").questions:
+        for words in (question.asks, question.reason, *question.answers.values()):
+            assert words in flat
+    for scale in ("smoke", "quick", "paper"):
+        assert f"{scale} " in out
+
+
+# Running
+
+
+def test_running_a_file_prints_results_on_stdout_and_progress_on_stderr(tmp_path):
+    tiny_file(tmp_path)
+    done = typed("run", "tiny.yaml")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0] == "tiny.yaml"
+    assert "means over 2 seeds" in lines
+    assert lines[-2].startswith("runs: ")
+    assert lines[-2].endswith("at the step cap")
+    assert lines[-1] == f"data: {Path('runs') / 'tiny'}"
+    assert done.stderr.splitlines()[0] == "8 runs to do in 2 units"
+    assert "8 of 8 runs done" in done.stderr
+    assert ANSI not in done.stdout + done.stderr
+    assert open_result("runs/tiny").identical(tiny().run(tmp_path / "python"))
+
+
+def test_a_second_call_returns_at_once_and_more_seeds_add(run, tmp_path):
+    path = tiny_file(tmp_path)
+    first = run("run", path)
+    code, out, err = run("run", path)
+    assert (code, out) == (0, first[1])
+    assert err == "0 runs to do in 0 units; 8 of 8 are done already\n"
+    code, _, err = run("run", path, "--seeds", "3")
+    assert code == 0
+    assert err.startswith("4 runs to do in 2 units; 8 of 12 are done already\n")
+    assert open_experiment("runs/tiny").seeds == 3
+
+
+def test_the_table_has_the_means_of_the_result(run, tmp_path):
+    code, out, _ = run("run", tiny_file(tmp_path), "--set", "data.samples=2")
+    result = open_result("runs/tiny")
+    header, *rows = [line.split() for line in out.splitlines()[2:5]]
+    assert code == 0
+    assert header[:2] == ["snr", "steps"]
+    for row in rows:
+        cell = result.sel(snr=float(row[0])).mean("seed")
+        for name, number in zip(header[1:], row[1:], strict=True):
+            assert float(number) == pytest.approx(float(cell[name]), rel=1e-3)
+
+
+def test_a_large_grid_has_no_table(run, tmp_path):
+    many = f"data.snr={[0.1 * i for i in range(1, 26)]}"
+    code, out, _ = run("run", tiny_file(tmp_path), "--set", many, "--set", "training.max_steps=1")
+    assert code == 0
+    assert "means over" not in out
+
+
+def test_a_recipe_draws_summarises_and_says_where(run):
+    code, out, _ = run("run", "jiang/fig1", "--scale", "smoke", "--reading", "w_O=unit")
+    folder = Path("runs/jiang/fig1/smoke/w_O=unit")
+    assert code == 0
+    assert "jiang/fig1, smoke scale, reading w_O=unit" in out
+    assert "samples * snr**p" in out
+    pictures = [folder / "fig1.png", folder / "fig1.svg"]
+    assert f"pictures: {pictures[0]}, {pictures[1]}" in out
+    assert out.splitlines()[-1] == f"data: {folder}"
+    assert all(picture.stat().st_size > 1000 for picture in pictures)
+    drawn = " ".join(re.sub("<[^>]*>", " ", pictures[1].read_text(encoding="utf-8")).split())
+    for words in ("jiang/fig1", "smoke scale", "1 seed", "w_O=unit", "trained without attack"):
+        assert words in drawn
+    built = recipe("jiang/fig1").experiment("smoke", recipe("jiang/fig1").reading({"w_O": "unit"}))
+    assert open_experiment(folder) == built
+
+
+def test_several_readings_have_folders_under_out(run):
+    small = ["--set", "training.max_steps=2", "--set", "data.dim=16"]
+    code, out, _ = run(
+        "run", "jiang/fig1", "--scale", "smoke", "--readings", "all", "--out", "all", *small
+    )
+    chosen = recipe("jiang/fig1")
+    labels = {chosen.label(reading) for reading in chosen.readings("all")}
+    assert code == 0
+    assert {path.name for path in Path("all").iterdir()} == labels
+    assert out.count("data: ") == len(labels) == 6
+    for reading in chosen.readings("all"):
+        found = open_experiment(Path("all") / chosen.label(reading))
+        fields = chosen.experiment("smoke", reading).as_dict()
+        fields["training"]["max_steps"], fields["data"]["dim"] = 2, 16
+        assert found.as_dict() == fields
+
+
+def test_none_of_several_readings_runs_if_one_is_refused(run):
+    small = ["--set", "training.max_steps=2", "--set", "data.dim=16", "--scale", "smoke"]
+    tiny().run(Path("all") / "w_O=unit")
+    code, _, err = run("run", "jiang/fig1", "--readings", "all", "--out", "all", *small)
+    assert code == 2
+    assert "holds another experiment" in err
+    assert not any(Path("all/default/records").iterdir())
+
+
+def test_a_figure_that_cannot_be_drawn_does_not_lose_the_data(run):
+    code, out, err = run(
+        "run", "jiang/fig1", "--scale", "smoke", "--set", "data.samples=4", "--out", "a"
+    )
+    assert code == 1
+    assert "benign: the data is kept, but the figure of jiang/fig1 cannot be drawn" in err
+    assert "Traceback" not in err
+    assert out.splitlines()[-1] == "data: a"
+
+
+def test_a_diverged_run_is_an_outcome(run, tmp_path):
+    code, out, _ = run("run", tiny_file(tmp_path), "--set", "training.rate=1e30")
+    assert code == 0
+    assert "runs: 8 diverged" in out
+
+
+def test_failed_runs_are_counted_and_told(run, tmp_path, monkeypatch):
+    def fail(*_):
+        raise ArithmeticError("the fan is broken")
+
+    monkeypatch.setattr(engine, "_train_batch", fail)
+    path = tiny_file(tmp_path)
+    code, out, _ = run("run", path)
+    assert code == 1
+    assert "runs: 8 failed" in out
+    assert "8 runs: ArithmeticError: the fan is broken" in out
+    assert "the same command tries them again" in out
+    assert "Traceback" not in out
+    assert "Traceback" in run("run", path, "-v")[1]
+    assert "the fan is broken" in run("show", "runs/tiny")[1]
+    monkeypatch.undo()
+    assert run("run", path)[0] == 0
+
+
+def test_an_interrupted_run_says_how_to_go_on(run, tmp_path, monkeypatch):
+    train, path = engine._train_batch, tiny_file(tmp_path)
+
+    def interrupt_at_four(cells, *arguments):
+        if cells[0].data.samples == 4:
+            raise KeyboardInterrupt
+        return train(cells, *arguments)
+
+    monkeypatch.setattr(engine, "_train_batch", interrupt_at_four)
+    code, _, err = run("run", path)
+    assert code == 130
+    assert err.splitlines()[-1].startswith("benign: interrupted")
+    assert "the same command resumes" in err
+    monkeypatch.undo()
+    code, _, err = run("run", path)
+    assert code == 0
+    assert err.startswith("4 runs to do in 1 unit; 4 of 8 are done already")
+
+
+# Showing, packing, merging
+
+
+def test_show_tells_the_plan_and_writes_nothing(run, tmp_path):
+    path = tiny_file(tmp_path)
+    for arguments in (("show", path), ("run", path, "--dry-run")):
+        code, out, err = run(*arguments)
+        assert (code, err) == (0, "")
+        for words in ("samples  2:  2, 4", "8 runs: 4 cells, each with 2 seeds", "4 samples x 3"):
+            assert words in out
+        assert re.search(r"memory +about [\d.]+ [KM]iB", out)
+        assert re.search(r"time +between [\d.e-]+ s \(no run needs a step\) and ", out)
+        assert "runs/tiny: nothing there yet" in out
+        assert not Path("runs").exists()
+
+
+def test_show_counts_what_is_done(run, tmp_path):
+    path = tiny_file(tmp_path)
+    run("run", path)
+    assert "8 of 8 runs are done" in run("show", path)[1]
+    assert "nothing is left to compute" in run("show", path)[1]
+    assert "8 of 12 runs are done" in run("show", path, "--seeds", "3")[1]
+    code, _, err = run("show", path, "--set", "training.rate=1")
+    assert code == 2
+    assert "training.rate: 0.5 in the folder, 1.0 here" in err
+
+
+def test_show_abbreviates_long_axes(run):
+    _, out, _ = run("show", "jiang/fig1", "--scale", "paper")
+    assert re.search(r"snr +10: +0\.15625, .*, \.\.\., 15\.625", out)
+    assert "500 runs: 100 cells, each with 5 seeds" in out
+
+
+def test_the_specification_that_show_prints_can_be_run(run, tmp_path):
+    _, out, _ = run("show", "zhang/fig1", "--scale", "smoke", "-v")
+    text = out[out.index("data:\n") :]
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    assert yaml.safe_load(text)["seeds"] == 1
+    assert run("show", "mine.yaml")[0] == 0
+    assert benign.Experiment.from_file("mine.yaml") == recipe("zhang/fig1").experiment("smoke")
+
+
+def test_show_of_a_folder_tells_statuses_and_damage(run, tmp_path):
+    run("run", tiny_file(tmp_path))
+    code, out, err = run("show", "runs/tiny")
+    assert (code, err) == (0, "")
+    assert re.search(r"status +\d converged, \d at the step cap", out)
+    assert "2 intact, 0 damaged" in out
+    assert "kind: signal_noise" in run("show", "runs/tiny", "-v")[1]
+    path = min(Path("runs/tiny/records").glob("*.npz"))
+    path.write_bytes(path.read_bytes()[:100])
+    out = run("show", "runs/tiny")[1]
+    assert "4 missing" in out
+    assert "1 intact, 1 damaged" in out
+    assert path.name in out.replace("\n", "").replace(" ", "")
+
+
+def test_pack_and_merge_print_counts(run, tmp_path):
+    run("run", tiny_file(tmp_path))
+    assert run("pack", "runs/tiny", "a.pack")[:2] == (
+        0,
+        "2 records of runs/tiny packed into a.pack\n",
+    )
+    assert run("merge", "a.pack", "new")[:2] == (
+        0,
+        "2 records added to new, 0 were there, 0 damaged\n",
+    )
+    assert "0 records added to new, 2 were there" in run("merge", "a.pack", "new")[1]
+    assert open_result("new").identical(open_result("runs/tiny"))
+
+
+# Bad input: each fails before work starts, in one message, with exit code 2 and no traceback.
+
+BAD = {
+    "negative dim": (["run", "tiny.yaml", "--set", "data.dim=-4"], "data.dim: must be greater"),
+    "snr and signal": (["run", "tiny.yaml", "--set", "data.signal=1"], "got both (snr=0.5"),
+    "odd balanced": (
+        ["run", "tiny.yaml", "--set", "data.balanced=true", "--set", "data.samples=3"],
+        "`samples` must be even with `balanced: true`, got 3: use 4",
+    ),
+    "empty axis": (["run", "tiny.yaml", "--set", "data.snr=[]"], "data.snr: the axis is empty"),
+    "unknown field": (["run", "tiny.yaml", "--set", "data.size=3"], "data.size: is not a field"),
+    "unknown part": (["run", "tiny.yaml", "--set", "dat.dim=3"], "no field `dat`; fields here"),
+    "no value": (["run", "tiny.yaml", "--set", "data.dim"], "write field=value"),
+    "seeds 0": (["run", "tiny.yaml", "--seeds", "0"], "seeds: must be greater than or equal to 1"),
+    "seeds x": (["run", "tiny.yaml", "--seeds", "x"], "must be a whole number, got 'x'"),
+    "too many runs": (["run", "tiny.yaml", "--seeds", "1000000"], "lower `seeds` (1,000,000)"),
+    "too large": (
+        ["run", "tiny.yaml", "--set", "data.dim=100000000000"],
+        "one run with `dim` 100000000000, `samples` 2 and `tokens` 3 needs about",
+    ),
+    "beyond floats": (["run", "tiny.yaml", "--set", "data.dim=1" + "0" * 400], "data.dim: must be"),
+    "no device": (["run", "tiny.yaml", "--device", "cuda:99"], "must be one of cpu"),
+    "no workers": (["run", "tiny.yaml", "--workers", "0"], "`workers` must be at least 1, got 0"),
+    "unwritable": (["run", "tiny.yaml", "--out", "tiny.yaml/x"], "tiny.yaml/x cannot be written"),
+    "a file as folder": (["run", "tiny.yaml", "--out", "tiny.yaml"], "tiny.yaml is a file"),
+    "a folder in use": (["run", "tiny.yaml", "--out", "."], "holds other things"),
+    "no such file": (["run", "none.yaml"], "none.yaml cannot be read (No such file"),
+    "no such recipe": (["run", "jiang/fig9"], "no recipe or file 'jiang/fig9'; the recipes are"),
+    "very long name": (["run", "x" * 5000], "no recipe or file"),
+    "unknown scale": (
+        ["run", "jiang/fig1", "--scale", "huge"],
+        "`scale` must be one of smoke, quick, paper, got 'huge'",
+    ),
+    "unknown question": (["run", "jiang/fig1", "--reading", "x=y"], "reading `x`: jiang/fig1 asks"),
+    "unknown answer": (
+        ["run", "jiang/fig1", "--reading", "w_O=x"],
+        "reading `w_O` must be one of undivided, divided, unit, got 'x'",
+    ),
+    "no answer": (["run", "jiang/fig1", "--reading", "w_O"], "write question=answer"),
+    "unknown readings": (["run", "jiang/fig1", "--readings", "x"], "default, all, product"),
+    "both readings": (
+        ["run", "jiang/fig1", "--readings", "all", "--reading", "w_O=unit"],
+        "give one of them",
+    ),
+    "a scale for a file": (["run", "tiny.yaml", "--scale", "smoke"], "--scale is for recipes"),
+    "a reading for a file": (["run", "tiny.yaml", "--reading", "a=b"], "--reading is for recipes"),
+    "python tag": (["run", "tag.yaml"], "tag.yaml is not plain YAML"),
+    "alias bomb": (["run", "bomb.yaml"], "aliases are not allowed (line 2)"),
+    "deep nesting": (["run", "deep.yaml"], "nested deeper than 20 levels"),
+    "binary": (["run", "binary.yaml"], "is not text in UTF-8"),
+    "huge file": (["run", "huge.yaml"], "larger than a specification may be"),
+    "many unknown fields": (["run", "fields.yaml"], "... and "),
+    "terminal codes": (["run", "codes.yaml"], "?[2J: is not a field"),
+    "show of nothing": (["show", "nothing"], "no recipe or file 'nothing'"),
+    "show of a device": (["show", "tiny.yaml", "--device", "tpu"], "must be one of cpu"),
+    "papers of nobody": (["papers", "nobody"], "choose one of jiang"),
+    "pack of nothing": (["pack", "nothing", "a.pack"], "nothing does not exist"),
+    "pack over a file": (["pack", "nothing", "tiny.yaml"], "nothing does not exist"),
+    "merge of nothing": (["merge", "nothing", "a"], "nothing does not exist"),
+    "merge of a file": (["merge", "tiny.yaml", "a"], "tiny.yaml is not an intact pack"),
+    "no target": (["run"], "Missing argument"),
+    "unknown option": (["run", "tiny.yaml", "--colour"], "No such option: --colour"),
+    "unknown command": (["fly"], "No such command 'fly'"),
+}
+FILES = {
+    "tag.yaml": b"data: !!python/object/apply:os.mkdir ['pwned']\n",
+    "bomb.yaml": b"a: &a [1, 1]\nb: [*a, *a]\n",
+    "deep.yaml": b"a: " + b"[" * 10_000,
+    "binary.yaml": b"\x89PNG\xff\xfe\x00",
+    "huge.yaml": b"a: " + b"1" * 200_000,
+    "fields.yaml": "\n".join(f"field{i}: 1" for i in range(200)).encode(),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_short_message(run, tmp_path, case):
+    tiny_file(tmp_path)
+    tiny_file(tmp_path, name="codes.yaml")
+    with open("codes.yaml", "a", encoding="utf-8") as file:
+        file.write('"\\e[2J": 1\n')
+    for name, content in FILES.items():
+        Path(name).write_bytes(content)
+    before = sorted(tmp_path.rglob("*"))
+    arguments, words = BAD[case]
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("benign: ")
+    assert words in err
+    assert len(err.splitlines()) <= 8
+    assert max(len(line) for line in err.splitlines()) <= 320
+    assert "Traceback" not in err
+    assert ANSI not in err
+    assert sorted(tmp_path.rglob("*")) == before  # nothing was begun
+
+
+def test_bad_input_typed_in_a_shell(tmp_path):
+    tiny_file(tmp_path)
+    done = typed("run", "tiny.yaml", "--set", "data.dim=-4")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "benign: data.dim: must be greater than or equal to 1, got -4\n"
+
+
+def test_verbose_shows_where_bad_input_was_noticed(run, tmp_path):
+    code, _, err = run("run", tiny_file(tmp_path), "--set", "data.dim=-4", "-v")
+    assert code == 2
+    assert "Traceback" in err
+    assert err.splitlines()[-1] == "benign: data.dim: must be greater than or equal to 1, got -4"
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_refused(run, tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    code, _, err = run("run", tiny_file(tmp_path), "--out", "locked/run")
+    assert code == 2
+    assert "locked/run cannot be written (Permission denied)" in err
+
+
+def test_a_full_disk_is_no_traceback(run, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device", "runs/tiny/records/x.npz")
+
+    monkeypatch.setattr(Store, "write", full)
+    code, _, err = run("run", tiny_file(tmp_path))
+    assert code == 1
+    assert err.splitlines()[-1] == "benign: runs/tiny/records/x.npz: No space left on device"
+
+
+# Crashes
+
+SLOW = [
+    "data.samples=[2, 4, 6, 8, 10, 12]",
+    "data.dim=32",
+    "training.stop_loss=0",
+    "training.rate=0.01",
+    "training.max_steps=800",
+]
+
+
+def records(folder: Path) -> list[Path]:
+    return list((folder / "records").glob("*.npz"))
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_sweep_is_finished_by_the_same_command(tmp_path, workers):
+    tiny_file(tmp_path, *SLOW)
+    again = ["run", "tiny.yaml", "--out", "killed", "--workers", workers]
+    killed = tmp_path / "killed"
+    begun = time.monotonic()
+    with subprocess.Popen(
+        command(*again), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not records(killed):
+            assert process.poll() is None
+            assert time.monotonic() - begun < 60
+            time.sleep(0.005)
+        process.kill()
+        # Returns when nobody holds the pipes any longer: no worker outlives its parent.
+        process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGKILL
+    kept = {path: path.stat().st_mtime_ns for path in records(killed)}
+    assert 1 <= len(kept) < 6
+    if workers == 1:
+        done = typed(*again)
+        assert done.returncode == 0
+        assert f"{4 * len(kept)} of 24 are done already" in done.stderr
+    else:
+        assert cli.main([str(each) for each in again[:-2]]) == 0
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    whole = tiny(*SLOW).run(tmp_path / "whole")
+    assert open_result(killed).identical(whole)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs signals")
+def test_ctrl_c_ends_at_once_with_130(tmp_path):
+    tiny_file(tmp_path, *SLOW, "training.max_steps=100000")
+    with subprocess.Popen(
+        command("run", "tiny.yaml", "--workers", "2"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # a shell that starts a job in the background makes it deaf to interrupts
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "24 runs to do in 6 units\n"
+        time.sleep(0.5)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers as well
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert out == "tiny.yaml\n"
+    assert err == "benign: interrupted: what is finished is kept, the same command resumes\n"

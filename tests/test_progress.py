@@ -1,0 +1,180 @@
+"""What a sweep tells while it runs: how often, in which words, and that it costs nothing."""
+
+import io
+import re
+import time
+
+import numpy as np
+import pytest
+
+from benign import progress
+from benign.progress import Bar, Lines, duration, statuses, watching
+from benign.training.descent import Status
+from tests.tiny import tiny
+
+UNITS = tiny().units()
+ANSI = "\x1b["
+
+
+class Clock:
+    """Time that passes when told."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    return clock
+
+
+def arrays(*codes: Status) -> dict[str, np.ndarray]:
+    return {"status": np.array(codes, np.int8)}
+
+
+def test_lines_tell_what_there_is_to_do_and_how_it_went(clock):
+    stream = io.StringIO()
+    lines = Lines(stream)
+    with lines:
+        lines.begin(2, 12, 4)
+        lines.unit_begins(UNITS[0])
+        clock.now += 6
+        lines.step(40, 3)
+        clock.now += 4
+        four = (Status.CONVERGED, Status.CONVERGED, Status.STEP_CAP, Status.DIVERGED)
+        lines.unit_ends(UNITS[0], arrays(*four), 10.0)
+        lines.unit_begins(UNITS[1])
+        clock.now += 10
+        lines.unit_ends(UNITS[1], arrays(*[Status.FAILED] * 4), 10.0)
+        lines.end()
+    assert stream.getvalue().splitlines() == [
+        "8 runs to do in 2 units; 4 of 12 are done already",
+        "4 of 12 runs done | 2 x 3 x 8, step 40, 3 training | 6 s",
+        "8 of 12 runs done | unit 1 of 2: 2 converged, 1 at the step cap, 1 diverged"
+        " | 10 s, 10 s left",
+        "12 of 12 runs done | unit 2 of 2: 4 failed | 20 s",
+    ]
+
+
+def test_a_finished_sweep_says_so():
+    stream = io.StringIO()
+    lines = Lines(stream)
+    with lines:
+        lines.begin(0, 12, 12)
+        lines.end()
+    assert stream.getvalue() == "0 runs to do in 0 units; 12 of 12 are done already\n"
+
+
+def test_lines_are_seldom(clock):
+    """Ten thousand steps of 10 ms: a line every 5 seconds."""
+    stream = io.StringIO()
+    lines = Lines(stream)
+    lines.begin(1, 4, 0)
+    lines.unit_begins(UNITS[0])
+    for number in range(10_000):
+        clock.now += 0.01
+        lines.step(number, 4)
+    assert 18 <= len(stream.getvalue().splitlines()) - 1 <= 20
+
+
+def test_units_that_run_side_by_side_have_no_one_shape(clock):
+    stream = io.StringIO()
+    lines = Lines(stream)
+    lines.begin(2, 8, 0)
+    for unit in UNITS:
+        lines.unit_begins(unit)
+    clock.now += 6
+    lines.step(17, 7)
+    assert stream.getvalue().splitlines()[-1] == "0 of 8 runs done | step 17, 7 training | 6 s"
+
+
+def test_a_terminal_gets_a_bar_and_a_pipe_gets_lines(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    assert isinstance(watching(Terminal()), Bar)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert isinstance(watching(io.StringIO()), Lines)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(watching(Terminal()), Lines)
+
+
+def test_the_bar_shows_runs_step_and_time_and_restores_the_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    stream = Terminal()
+    bar = Bar(stream)
+    bar.every = 0.0
+    with bar:
+        bar.begin(2, 8, 0)
+        bar.unit_begins(UNITS[0])
+        bar.step(7, 4)
+        bar.progress.refresh()
+        bar.unit_ends(UNITS[0], arrays(*[Status.STEP_CAP] * 4), 1.0)
+        bar.progress.refresh()
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
+    assert "8 runs to do in 2 units" in shown
+    assert "0/8 runs" in shown
+    assert "2 x 3 x 8, step 7, 4 training" in shown
+    assert "4/8 runs" in shown
+    assert "4 at the step cap" in shown
+    assert stream.getvalue().rstrip().endswith(f"{ANSI}?25h")  # the cursor is back
+
+
+def test_an_interrupted_bar_restores_the_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+
+    def interrupted() -> None:
+        with watching(stream) as bar:
+            bar.begin(2, 8, 0)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert f"{ANSI}?25l" in stream.getvalue()
+    assert stream.getvalue().rstrip().endswith(f"{ANSI}?25h")
+
+
+def test_a_step_that_shows_nothing_costs_nothing():
+    """Well below a thousandth of the fastest step, which takes about a millisecond."""
+    lines = Lines(io.StringIO())
+    lines.begin(1, 4, 0)
+    begin = time.perf_counter()
+    for number in range(10_000):
+        lines.step(number, 4)
+    assert (time.perf_counter() - begin) / 10_000 < 100e-6  # takes 0.3e-6, more under type checks
+
+
+def test_a_sweep_can_be_watched(tmp_path):
+    stream = io.StringIO()
+    with watching(stream) as watcher:
+        tiny().run(tmp_path / "run", watcher=watcher)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "8 runs to do in 2 units"
+    assert lines[-1].startswith("8 of 8 runs done | unit 2 of 2: ")
+    assert ANSI not in stream.getvalue()
+
+
+def test_statuses_in_words():
+    assert statuses({}) == "none"
+    counts = {status: number for number, status in enumerate(Status, 1)}
+    assert statuses(counts) == (
+        "2 converged, 3 at the step cap, 4 diverged, 5 failed, 6 out of memory, 1 missing"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.0, "0 s"), (0.5, "0.5 s"), (59.6, "60 s"), (150, "2 min"), (8000, "2 h"), (1e6, "12 days")],
+)
+def test_durations_are_in_the_unit_a_person_would_choose(seconds, words):
+    assert duration(seconds) == words
