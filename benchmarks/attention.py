@@ -65,7 +65,9 @@ def time_benign(experiment, device: str) -> dict:
     """The whole sweep, sampling, evaluation, start of the workers and records included."""
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
-        result = experiment.run(f"{folder}/store", device, workers=cores())
+        result = experiment.run(
+            f"{folder}/store", device, workers=cores() if device == "cpu" else 1
+        )
         seconds = time.perf_counter() - begin
     return {
         "seconds": seconds,

@@ -94,8 +94,11 @@ def test_units_that_run_side_by_side_have_no_one_shape(clock):
     for unit in UNITS:
         lines.unit_begins(unit)
     clock.now += 6
+    lines.step(0, 0)  # the processes are not yet up
+    assert stream.getvalue().splitlines()[-1] == "0 of 8 runs done | starting | 6 s"
+    clock.now += 6
     lines.step(17, 7)
-    assert stream.getvalue().splitlines()[-1] == "0 of 8 runs done | step 17, 7 training | 6 s"
+    assert stream.getvalue().splitlines()[-1] == "0 of 8 runs done | step 17, 7 training | 12 s"
 
 
 def test_a_terminal_gets_a_bar_and_a_pipe_gets_lines(monkeypatch):

@@ -33,9 +33,10 @@ def test_a_list_is_an_axis_and_the_grid_is_their_product():
 
 @pytest.mark.parametrize("values", [[2, 4], (2, 4), range(2, 5, 2), np.array([2, 4])])
 def test_every_kind_of_list_is_an_axis(values):
-    data = bo.SignalNoise(samples=values, tokens=2, dim=4, snr=1.0, noise_std=1.0)
-    assert data.samples == Axis((2, 4))
-    assert all(type(value) is int for value in data.samples.values)
+    fields = {"kind": "signal_noise", "tokens": 2, "dim": 4, "snr": 1.0, "noise_std": 1.0}
+    samples = DataModel.from_dict({**fields, "samples": values}).samples
+    assert samples == Axis((2, 4))
+    assert all(type(value) is int for value in samples.values)
 
 
 def test_without_axes_there_is_one_cell():

@@ -97,8 +97,14 @@ Verbose = Annotated[
 ]
 
 
+def _print_version(wanted: bool) -> bool:
+    if wanted:
+        _say(f"benign {__version__}")
+        raise typer.Exit(OK)
+    return wanted
+
+
 @app.callback(
-    invoke_without_command=True,
     epilog=_examples(
         "benign papers                     what there is",
         "benign show jiang/fig1            what it would do, and for how long",
@@ -107,13 +113,14 @@ Verbose = Annotated[
     ),
 )
 def benign(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
 ) -> None:
-    if version:
-        typer.echo(f"benign {__version__}")
-    elif context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    pass
 
 
 @app.command(epilog=_examples("benign papers", "benign papers jiang", "benign papers jiang/fig1"))
@@ -244,13 +251,12 @@ def _plans(
 
 def _show_plans(plans: "list[Plan]", device: str, workers: int | None, verbose: bool) -> None:
     from benign.describe import plan_text, yaml_text
-    from benign.experiment import check_device, check_memory
+    from benign.experiment import check_machine
     from benign.sweep.local import cores
 
-    check_device(device)
+    at_once = (cores() if device == "cpu" else 1) if workers is None else workers
     for plan in plans:
-        check_memory(plan.experiment, device)
-        at_once = (cores() if device == "cpu" else 1) if workers is None else workers
+        check_machine(plan.experiment, device, at_once)
         _say(f"{plan.title}\n{plan_text(plan.experiment, plan.folder, device, at_once)}")
         if verbose:
             _say(yaml_text(plan.experiment))
@@ -340,7 +346,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return app(arguments, prog_name="benign", standalone_mode=False) or OK
+        return app(arguments or ["--help"], prog_name="benign", standalone_mode=False) or OK
     except (UsageError, ValueError, OSError) as error:
         if not {"-v", "--verbose"}.isdisjoint(arguments):
             traceback.print_exc()

@@ -65,26 +65,28 @@ def recipe_text(recipe: Recipe) -> str:
 def plan_text(experiment: Experiment, folder: Path, device: str, workers: int) -> str:
     """What running an experiment in a folder would do; ValueError if it would be refused."""
     units, left, state = _state(experiment, folder)
-    cost = estimate(left, device)
-    at_once = max(1, min(workers, len(left)))
+    rows = [
+        *_grid(experiment),
+        ("units", [f"{len(units)}, each of runs of one shape", *_shapes(units)]),
+        *_cost(left, device, workers),
+        ("folder", [f"{folder}: {state}"]),
+    ]
+    return _labelled(rows)
+
+
+def _cost(left: list[Unit], device: str, workers: int) -> list[tuple[str, list[str]]]:
+    """Memory and time of the units left to compute."""
+    if not left:
+        return [("time", ["nothing is left to compute"])]
+    cost, at_once = estimate(left, device), min(workers, len(left))
     memory = f"about {_bytes(cost.bytes)} for the largest batch"
     if at_once > 1:
         memory += f", {at_once} at a time"
     if there := memory_of(device):
         memory += f"; {device} has {_bytes(there)}"
-    if left:
-        times = [duration(t / at_once) for t in (cost.least_seconds, cost.most_seconds)]
-        time = f"between {times[0]} (no run needs a step) and {times[1]} (all run to the step cap)"
-    else:
-        time = "nothing is left to compute"
-    rows = [
-        *_grid(experiment),
-        ("units", [f"{len(units)}, each of runs of one shape", *_shapes(units)]),
-        ("memory", [memory]),
-        ("time", [time]),
-        ("folder", [f"{folder}: {state}"]),
-    ]
-    return _labelled(rows)
+    least, most = (duration(t / at_once) for t in (cost.least_seconds, cost.most_seconds))
+    time = f"between {least} (no run needs a step) and {most} (all run to the step cap)"
+    return [("memory", [memory]), ("time", [time])]
 
 
 def folder_text(folder: Path) -> str:

@@ -89,10 +89,7 @@ class Experiment(Setup):
         self, folder: Folder, device: str = "cpu", workers: int = 1
     ) -> tuple[Store, list[Unit]]:
         """Refuse what cannot be run, before any work; the store to run in and all its units."""
-        check_device(device)
-        check_memory(self, device)
-        if workers < 1:
-            raise ValueError(f"`workers` must be at least 1, got {workers}")
+        check_machine(self, device, workers)
         store = Store.open(folder, create=True)
         history = grown(_history(store), self)
         if len(history) != len(store.history):
@@ -193,6 +190,14 @@ def check_device(device: str) -> None:
     available = ["cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
     if device not in available and not (device == "cuda" and len(available) > 1):
         raise ValueError(f"`device` must be one of {', '.join(available)}, got {device!r}")
+
+
+def check_machine(experiment: Experiment, device: str, workers: int) -> None:
+    """Refuse what this machine cannot compute."""
+    check_device(device)
+    check_memory(experiment, device)
+    if workers < 1:
+        raise ValueError(f"`workers` must be at least 1, got {workers}")
 
 
 def check_memory(experiment: Experiment, device: str) -> None:

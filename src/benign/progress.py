@@ -71,7 +71,8 @@ class Watching(Watcher):
         now = time.monotonic()
         if now - self.shown >= self.every:
             self.shown = now
-            self.show(f"{self._shape()}step {number}, {training} training")
+            doing = f"{self._shape()}step {number}, {training} training"
+            self.show(doing if training else "starting")
 
     def unit_ends(self, unit: Unit, arrays: dict[str, np.ndarray], seconds: float) -> None:
         self.under_way.pop(unit.key, None)

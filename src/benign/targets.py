@@ -70,10 +70,8 @@ def _is_file(target: str) -> bool:
 def _of_recipe(chosen: Recipe, choices: Choices) -> list[Plan]:
     if choices.answers and choices.readings:
         raise ValueError("--reading and --readings: give one of them")
-    if choices.readings:
-        readings = chosen.readings(choices.readings)
-    else:
-        readings = [chosen.reading(_parsed(choices.answers))]
+    asked = choices.readings
+    readings = chosen.readings(asked) if asked else [chosen.reading(_parsed(choices.answers))]
     return [_of_reading(chosen, choices, reading, len(readings) > 1) for reading in readings]
 
 

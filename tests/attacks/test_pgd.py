@@ -230,7 +230,9 @@ def no_signal() -> Iterator[DataModel]:
 
 
 def test_a_relative_radius_needs_data_with_a_signal(no_signal):
-    with pytest.raises(SpecError, match=r"relative_to.*`no_signal` has no signal norm: give"):
+    with pytest.raises(
+        SpecError, match=r"relative_to.*`no_signal` has no signal norm: .*give `radius`"
+    ):
         Setup(
             data=no_signal,
             network=small_network(),

@@ -17,7 +17,15 @@ from benign.data.model import Sample
 from benign.data.signal_noise import SignalNoise
 from benign.spec import SpecError
 from benign.streams import Streams
-from tests.reference import close, doubles, run_ids, small_data, small_setup, start
+from tests.reference import (
+    NotedStreams,
+    close,
+    doubles,
+    run_ids,
+    small_data,
+    small_setup,
+    start,
+)
 
 FALSE_ALARM = 1e-6
 """chance that a correct law fails one test of this file"""
@@ -185,6 +193,15 @@ def test_test_labels_are_never_flipped():
     assert torch.equal(sample.x[:, :, 0, 0] > 0, sample.y > 0)
 
 
+@pytest.mark.parametrize("split", ["train", "test/0"])
+def test_labels_noise_flips_and_directions_have_streams_of_their_own(split):
+    streams = NotedStreams(run_ids(1))
+    small_data(flip=0.2, directions="random").sample(streams, split, 4, FLOAT64)
+    assert len(set(streams.purposes)) == len(streams.purposes) >= 3
+    shared = [purpose for purpose in streams.purposes if not purpose.startswith(f"{split}/")]
+    assert shared == ["signal/directions"]
+
+
 def test_splits_and_seeds_draw_different_points():
     data = small_data(samples=30)
     drawn = [draw(data, runs=2, split=split) for split in ("train", "test/0", "test/1")]
@@ -208,11 +225,11 @@ def test_draws_do_not_depend_on_the_batch(directions):
         {"signal": 5.0, "noise_std": 1.0, "strong_noise_std": 2.0, "flip": 0.4},
         {"signal": 0.0, "noise_std": 0.7, "strong_noise_std": 0.1, "flip": 0.2},
     ]
-    models = [small_data(samples=8, directions=directions, **each) for each in fields]
+    models = [small_data(samples=30, directions=directions, **each) for each in fields]
     ids = run_ids(3)
     together = start([small_setup(data) for data in models], ids).sample
     for run, data in enumerate(models):
-        alone = data.sample(Streams(ids[run : run + 1]), "train", 8, FLOAT64)
+        alone = data.sample(Streams(ids[run : run + 1]), "train", 30, FLOAT64)
         picked = together.select(torch.tensor([run]))
         assert torch.equal(picked.x, alone.x)
         assert torch.equal(picked.y, alone.y)

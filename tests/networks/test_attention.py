@@ -11,6 +11,7 @@ from benign.networks.initial import GaussianInit, TorchDefault
 from benign.networks.network import Pass
 from benign.streams import Streams
 from tests.reference import (
+    NotedStreams,
     by_head,
     close,
     full_weights,
@@ -142,6 +143,14 @@ def test_values_are_the_initial_value_matrix_times_the_output_weights(heads):
         u = torch.einsum("rdv,rv->rd", matrix, case.params["output"])
         close(case.network.values(case.params)[:, :, head], u)
         close(case.network.value_matrix(case.params, case.data, case.streams, head), matrix)
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_every_matrix_has_a_stream_of_its_own(heads):
+    streams = NotedStreams(run_ids(1))
+    small_network(heads=heads).initial_params(small_data(), streams, torch.float64)
+    assert len(set(streams.purposes)) == len(streams.purposes) == 3 * heads + 1
+    assert all(purpose.startswith("init/") for purpose in streams.purposes)
 
 
 def test_heads_queries_and_keys_are_drawn_independently():

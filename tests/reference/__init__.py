@@ -14,7 +14,7 @@ from benign.data.signal_noise import SignalNoise
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.networks.network import Network, Params
-from benign.streams import RunId, Streams
+from benign.streams import RunId, Stream, Streams
 from benign.training.descent import Batch, Step, descend
 from benign.training.setup import Evaluation, GradientDescent, Setup, stack
 from tests.reference.attention import Attack as SlowAttack
@@ -76,6 +76,18 @@ def slow_attack(pgd: Any, data: DataModel) -> SlowAttack:
 def run_ids(count: int, seed: int = 0) -> list[RunId]:
     """Runs that differ in their draws."""
     return [RunId(seed, index, "") for index in range(count)]
+
+
+class NotedStreams(Streams):
+    """Streams that note for which purposes they were asked."""
+
+    def __init__(self, runs: Sequence[RunId]):
+        super().__init__(runs)
+        self.purposes: list[str] = []
+
+    def __call__(self, purpose: str) -> Stream:
+        self.purposes.append(purpose)
+        return super().__call__(purpose)
 
 
 def start(cells: Sequence[Setup], ids: Sequence[RunId] | None = None) -> Batch:

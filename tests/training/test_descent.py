@@ -1,6 +1,9 @@
 """Gradient descent of the engine is that of the slow reference, step by step; how runs end."""
 
 from collections.abc import Iterator
+from itertools import pairwise
+from math import inf, nan
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +19,7 @@ from benign.training.setup import Setup
 from tests.reference import (
     Frame,
     close,
+    doubles,
     film,
     run_ids,
     slow_attack,
@@ -102,17 +106,22 @@ def test_float32_follows_float64():
 
 
 @pytest.fixture
-def averaging() -> Iterator[Network]:
-    """f(X) = <mean token, u>, without closed forms; registered for one test only."""
+def averaging() -> Iterator[Any]:
+    """f(X) = <mean token, u>, perhaps with a bias, without closed forms; for one test only."""
 
     class Averaging(Network):
+        biases: int = 0
+
         def initial_params(self, data: DataModel, streams: Streams, dtype: torch.dtype) -> Params:
-            return {"u": torch.zeros(len(streams), data.dim, dtype=dtype)}
+            sizes = {"u": data.dim, "b": self.biases}
+            return {
+                name: torch.zeros(len(streams), size, dtype=dtype) for name, size in sizes.items()
+            }
 
         def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples"]:
-            return torch.einsum("rnmd,rd->rn", x, params["u"]) / x.shape[2]
+            return torch.einsum("rnd,rd->rn", x.mean(2), params["u"]) + params["b"].sum(1, True)
 
-    yield Averaging()
+    yield Averaging
     Component.families[Network].pop("averaging")
 
 
@@ -122,13 +131,21 @@ def test_a_network_without_closed_forms_is_trained_by_autograd(averaging, attack
     attention = small_network(0.0, 0.0, output_norm=1.0)
     closed, traced = (
         film(start([small_setup(network=network, attack=attack)]))
-        for network in (attention, averaging)
+        for network in (attention, averaging())
     )
     for a, b in zip(closed, traced, strict=True):
         close(b.loss, a.loss)
         close(b.attacked, a.attacked)
         assert torch.allclose(b.params["u"], a.params["weights"][:, :, -1], rtol=1e-10, atol=1e-14)
     assert traced[-1].params["u"].norm() > 0.1
+
+
+def test_parameters_that_only_add_up_are_trained_too(averaging):
+    """Autograd gives their gradient as one number seen many times, which cannot be written to."""
+    frames = film(start([small_setup(network=averaging(biases=2), rate=0.5)]))
+    for now, after in pairwise(frames):
+        pull = 0.5 * (now.y * torch.sigmoid(-now.y * now.outputs)).mean()
+        close(after.params["b"], now.params["b"] + pull)
 
 
 def statuses(*cells: Setup) -> Iterator[tuple[int, int, Status]]:
@@ -167,13 +184,17 @@ def test_a_cap_of_zero_measures_the_initial_weights():
     assert list(statuses(small_setup(max_steps=0))) == [(0, 0, Status.STEP_CAP)]
 
 
-@pytest.mark.parametrize("size", [float("inf"), float("nan")])
-@pytest.mark.parametrize("sign", [1, -1])
-def test_outputs_that_are_not_finite_are_divergence_whatever_the_loss(size, sign):
+@pytest.mark.parametrize(("size", "loss"), [(1e308, 0.0), (-1e308, inf), (nan, nan)])
+def test_outputs_that_are_not_finite_are_divergence_whatever_the_loss(size, loss):
     """An infinite margin of the right sign has loss zero."""
-    batch = start([small_setup(stop_loss=1.0)])
-    batch.params["weights"][:, :, -1] = sign * size  # u
-    assert film(batch)[0].status.tolist() == [Status.DIVERGED]
+    batch = start(
+        [small_setup(small_data(projected=True, signal=6.0), small_network(0.0), stop_loss=1.0)]
+    )
+    batch.params["weights"][0, :2, -1] = doubles(size, -size)  # u along mu_+ - mu_-
+    batch.params["weights"][0, 2:, -1] = 0
+    frame = film(batch)[0]
+    assert frame.status.tolist() == [Status.DIVERGED]
+    assert frame.loss.tolist() == pytest.approx([loss], nan_ok=True)
 
 
 def test_clean_loss_may_stop_an_attacked_run():

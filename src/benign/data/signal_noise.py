@@ -66,7 +66,9 @@ class SignalNoise(DataModel):
         return self.snr * self.noise_std * math.sqrt(self.dim)
 
     def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
-        signal = self.signals(streams, dtype)
+        pair = self._directions(streams, dtype)
+        norm = torch.as_tensor(self.signal_norm(), dtype=dtype, device=streams.device)
+        signal = pair * norm.reshape(-1, 1, 1)
         training = split == "train"
         clean = self._labels(streams, split, count, dtype, balanced=self.balanced and training)
         x = torch.empty(
@@ -77,12 +79,12 @@ class SignalNoise(DataModel):
         if self.tokens > 1:
             x[:, :, 1:] = self._noise(streams, split, count, dtype)
         if self.projected:
-            _project_off(x[:, :, 1:], signal)
+            _project_off(x[:, :, 1:], pair)
         y = clean * self._flips(streams, split, count, dtype) if training else clean
         return Sample(x, y, clean, {"signal": signal})
 
-    def signals(self, streams: Streams, dtype: torch.dtype) -> Float[Tensor, "runs 2 dim"]:
-        """The vectors mu_+ and mu_- of each run."""
+    def _directions(self, streams: Streams, dtype: torch.dtype) -> Float[Tensor, "runs 2 dim"]:
+        """mu_+ / |mu| and mu_- / |mu| of each run."""
         if self.directions == "axes":
             pair = torch.eye(2, self.dim, dtype=dtype, device=streams.device)
         elif self.directions == "random":
@@ -92,9 +94,8 @@ class SignalNoise(DataModel):
             pair = (basis * signs[:, None, :]).transpose(1, 2)
         else:
             given = torch.tensor(self.directions, dtype=dtype, device=streams.device)
-            pair = torch.nn.functional.normalize(given, dim=1)
-        norm = torch.as_tensor(self.signal_norm(), dtype=dtype, device=streams.device)
-        return pair.expand(len(streams), 2, self.dim) * norm.reshape(-1, 1, 1)
+            pair = given / torch.linalg.vector_norm(given, dim=1, keepdim=True)
+        return pair.expand(len(streams), 2, self.dim)
 
     def _labels(
         self, streams: Streams, split: str, count: int, dtype: torch.dtype, *, balanced: bool
@@ -119,11 +120,10 @@ class SignalNoise(DataModel):
         return torch.where(draw < rate.reshape(-1, 1), -1.0, 1.0).to(dtype)
 
 
-def _project_off(noise: Tensor, signal: Float[Tensor, "runs 2 dim"]) -> None:
+def _project_off(noise: Tensor, pair: Float[Tensor, "runs 2 dim"]) -> None:
     """Remove the two signals' directions from the noise, in place."""
-    unit = torch.nn.functional.normalize(signal, dim=2)
-    along = torch.einsum("rnmd,rsd->rnms", noise, unit)
-    noise -= torch.einsum("rnms,rsd->rnmd", along, unit)
+    along = torch.einsum("rnmd,rsd->rnms", noise, pair)
+    noise -= torch.einsum("rnms,rsd->rnmd", along, pair)
 
 
 def _check_pair(pair: tuple[Vector, Vector], dim: int) -> None:

@@ -40,7 +40,8 @@ class Pass:
     def params_gradient(self, c: Float[Tensor, "runs samples"]) -> Params:
         leaves = list(self._params.values())
         grads = torch.autograd.grad(self._traced, leaves, c, retain_graph=True)
-        return dict(zip(self._params, grads, strict=True))
+        # contiguous: the gradient of a sum is one number seen many times, and steps are in place
+        return {name: part.contiguous() for name, part in zip(self._params, grads, strict=True)}
 
     def inputs_gradient(self, c: Float[Tensor, "runs samples"]) -> Tensor:
         return torch.autograd.grad(self._traced, self._x, c, retain_graph=True)[0]
