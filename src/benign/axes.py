@@ -74,7 +74,7 @@ class Mark:
 
     def _validate(self, value: Any, one: Any) -> Any:
         if isinstance(value, Mapping) and set(value) == {"zipped", "values"}:
-            value = Axis(tuple(value["values"]), str(value["zipped"]))
+            value = _read_zipped(value["zipped"], value["values"])
         if isinstance(value, (list, tuple, range, np.ndarray)):
             value = Axis(tuple(value.tolist() if isinstance(value, np.ndarray) else value))
         if not isinstance(value, Axis):
@@ -102,6 +102,14 @@ class Mark:
         if isinstance(checked, BaseModel) and axes_of(checked):
             raise PydanticCustomError("axis", "a component inside a list cannot have axes itself")
         return checked
+
+
+def _read_zipped(group: Any, values: Any) -> Axis:
+    if not (isinstance(group, str) and group and isinstance(values, list)):
+        raise PydanticCustomError(
+            "axis", "zipped axes are written {form}", {"form": "{zipped: name, values: [1, 2]}"}
+        )
+    return Axis(tuple(values), group)
 
 
 if TYPE_CHECKING:
@@ -175,6 +183,8 @@ def dimensions(spec: BaseModel) -> list[Dimension]:
     for path, axis in axes.items():
         unique = last_names.count(path[-1]) == 1
         name = axis.group or (path[-1] if unique else ".".join(path))
+        if axis.group in last_names:
+            raise ValueError(f"the group `{name}` has the name of an axis: give it another name")
         if name not in dims:
             dims[name] = Dimension(name, coordinates(axis.values), {path: axis.values})
             continue

@@ -36,8 +36,9 @@ def _no_bool(value: Any) -> Any:
     return value
 
 
-Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1)]
-Whole = Annotated[int, BeforeValidator(_no_bool), Field(ge=0)]
+LARGEST = 10**30  # beyond every theorem, and still a float
+Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=LARGEST)]
+Whole = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=LARGEST)]
 Positive = Annotated[float, BeforeValidator(_no_bool), Field(gt=0)]
 NonNegative = Annotated[float, BeforeValidator(_no_bool), Field(ge=0)]
 FlipRate = Annotated[float, BeforeValidator(_no_bool), Field(ge=0, lt=0.5)]

@@ -1,5 +1,6 @@
 """What an experiment would cost, before it is run."""
 
+import math
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -7,11 +8,13 @@ from functools import cache
 import torch
 
 from benign.plan.runs import Unit
-from benign.training.engine import batch_size, run_bytes
+from benign.training.engine import batch_size, one_thread, run_bytes
 from benign.training.setup import Setup
 
 SECONDS_PER_DRAW = 3e-8
 """one normal draw on one CPU core; measured by benchmarks/attention.py"""
+SECONDS_PER_PASS = 3e-4
+"""one pass of a batch however small: a few dozen calls of torch"""
 
 
 @dataclass(frozen=True)
@@ -32,15 +35,22 @@ def estimate(units: list[Unit], device: str) -> Estimate:
         setup, runs = unit.runs[0].cell, len(unit.runs)
         rate = _products_per_second(device, setup.precision)
         fixed += runs * _fixed_seconds(setup, rate)
-        stepwise += runs * setup.training.max_steps * _step_products(setup) / rate
-        memory = max(memory, min(runs, batch_size(setup, device)) * run_bytes(setup))
+        together = min(runs, batch_size(setup, device))
+        calls = math.ceil(runs / together) * _step_passes(setup)
+        products = runs * setup.data.samples * _step_passes(setup) * _multiplies(setup)
+        stepwise += setup.training.max_steps * (calls * SECONDS_PER_PASS + products / rate)
+        memory = max(memory, together * run_bytes(setup))
     total = sum(len(unit.runs) for unit in units)
     return Estimate(total, len(units), int(memory), fixed, fixed + stepwise)
 
 
-def _step_products(setup: Setup) -> int:
-    passes = 2 + (setup.attack.passes() if setup.attack else 0)
-    return passes * setup.data.samples * setup.network.cost(setup.data).multiplies
+def _step_passes(setup: Setup) -> int:
+    """Forward and backward, for the step and for its attack."""
+    return 2 + (setup.attack.passes() if setup.attack else 0)
+
+
+def _multiplies(setup: Setup) -> int:
+    return setup.network.cost(setup.data).multiplies
 
 
 def _fixed_seconds(setup: Setup, rate: float) -> float:
@@ -54,12 +64,13 @@ def _fixed_seconds(setup: Setup, rate: float) -> float:
 
 @cache
 def _products_per_second(device: str, precision: str) -> float:
-    """Multiplications per second of a matrix product of a usual size."""
+    """Multiplications per second of a matrix product of a usual size, on one thread as in a run."""
     left = torch.ones(512, 1024, dtype=getattr(torch, precision), device=device)
     right = torch.ones(1024, 512, dtype=left.dtype, device=device)
     float((left @ right)[0, 0])
     begin, count = time.perf_counter(), 0
-    while time.perf_counter() - begin < 0.1:
-        float((left @ right)[0, 0])
-        count += 1
+    with one_thread():
+        while time.perf_counter() - begin < 0.1:
+            float((left @ right)[0, 0])
+            count += 1
     return count * 512 * 1024 * 512 / (time.perf_counter() - begin)

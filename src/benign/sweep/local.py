@@ -9,8 +9,7 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ import torch
 from benign.plan.runs import Unit
 from benign.sweep.store import Store
 from benign.training.descent import Status
-from benign.training.engine import Progress, train_runs
+from benign.training.engine import Progress, one_thread, train_runs
 
 RETRIED = (Status.FAILED, Status.OUT_OF_MEMORY)
 """runs that ended so are computed again when the sweep is run again"""
@@ -117,14 +116,3 @@ def record_unit(
 def cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch on one thread for the length of a block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -1,8 +1,13 @@
 """Several units at a time, each in a process of its own."""
 
 import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +52,10 @@ def _pool(
     with ProcessPoolExecutor(workers, context, _begin, (slots, taken)) as pool:
         under_way: dict[Future, Unit] = {}
         try:
-            for unit in units:
-                watcher.unit_begins(unit)
-                under_way[pool.submit(_work, unit, store.folder, device)] = unit
+            with _children_ignore_interrupts():
+                for unit in units:
+                    watcher.unit_begins(unit)
+                    under_way[pool.submit(_work, unit, store.folder, device)] = unit
             while under_way:
                 done, _ = wait(under_way, POLL_SECONDS, FIRST_COMPLETED)
                 watcher.step(max(slots[0::2]), sum(slots[1::2]))
@@ -60,19 +66,42 @@ def _pool(
                     except BrokenProcessPool:
                         lost.append(unit)
         except BaseException:
+            processes = list((pool._processes or {}).values())  # shutdown forgets them
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in list((pool._processes or {}).values()):
+            for process in processes:
                 process.terminate()
             raise
     return lost
 
 
+@contextmanager
+def _children_ignore_interrupts() -> Iterator[None]:
+    """Ctrl-c reaches all processes of a terminal: the parent decides, its workers keep still."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _begin(slots: Any, taken: Any) -> None:
     global _slot
+    threading.Thread(target=_follow_parent, daemon=True).start()
     with taken.get_lock():
         place = taken.value
         taken.value += 1
     _slot = (slots, 2 * place)
+
+
+def _follow_parent() -> None:
+    """End with the parent, however it ended: a worker of a killed one would wait for ever."""
+    parent = multiprocessing.parent_process()
+    if parent:
+        parent.join()
+        os._exit(1)
 
 
 def _work(unit: Unit, folder: Path, device: str) -> tuple[dict[str, np.ndarray], float]:

@@ -1,6 +1,7 @@
 """Trains and measures a list of runs of one shape, in as few batches as the memory allows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -161,3 +162,14 @@ class _Results:
 
 def _numbers(value: Tensor) -> np.ndarray:
     return value.double().cpu().numpy()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch on one thread for the length of a block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
