@@ -162,17 +162,6 @@ def yaml_text(experiment: Experiment) -> str:
     )
 
 
-def caption(recipe: Recipe, scale: str, reading: dict[str, str], experiment: Experiment) -> str:
-    """What stands under a figure: scale, reading, seeds and attacks."""
-    answers = ", ".join(f"{question}={answer}" for question, answer in reading.items())
-    trained, tested = experiment.attack, experiment.final_attack
-    attack = f"trained under {_label(trained)}" if trained else "trained without attack"
-    if tested:
-        attack += ", tested under " + ("the same" if tested == trained else _label(tested))
-    seeds = "1 seed" if experiment.seeds == 1 else f"{experiment.seeds} seeds"
-    return f"{recipe.name}, {scale} scale, {seeds}; {attack}; reading {answers}."
-
-
 def _state(experiment: Experiment, folder: Path) -> tuple[list[Unit], list[Unit], str]:
     """All units of an experiment in a folder, those left to compute, and what is there in words."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
@@ -224,10 +213,6 @@ def _abbreviated(words: list[str]) -> list[str]:
 
 def _answers(question: Any) -> list[str]:
     return [answer + "*" * (answer == question.default) for answer in question.answers]
-
-
-def _label(attack: Any) -> str:
-    return attack.label() if hasattr(attack, "label") else "several attacks"
 
 
 def _bytes(number: float) -> str:

@@ -6,6 +6,7 @@ only reads the clock.
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -51,7 +52,7 @@ def watching(stream: Any) -> "Watching":
     return Bar(stream) if terminal else Lines(stream)
 
 
-class Watching(Watcher):
+class Watching(Watcher, ABC):
     """Keeps count of a sweep; a subclass shows it, every few seconds and as each unit ends."""
 
     every = 5.0
@@ -100,13 +101,13 @@ class Watching(Watcher):
         data = next(iter(self.under_way.values())).runs[0].cell.data
         return f"{data.samples} x {data.tokens} x {data.dim}, "
 
+    @abstractmethod
     def open(self, message: str) -> None:
         """Say what there is to do."""
-        raise NotImplementedError
 
+    @abstractmethod
     def show(self, doing: str) -> None:
         """Say how far it is."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Leave the terminal as it was; called at the end and when interrupted."""

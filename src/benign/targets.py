@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benign.describe import caption
 from benign.experiment import Experiment
 from benign.files import read_yaml, with_overrides
 from benign.papers.recipes import Reading, Recipe, recipes
@@ -81,7 +80,7 @@ def _of_reading(chosen: Recipe, choices: Choices, reading: Reading, one_of_sever
     folder = choices.out or Path("runs") / chosen.name / scale
     if one_of_several or choices.out is None:
         folder = folder / label
-    under = caption(chosen, scale, reading, experiment)
+    under = chosen.caption(experiment, scale, reading)
     if choices.changes:
         under += f" Changed: {', '.join(choices.changes)}."
     return Plan(f"{chosen.name}, {scale} scale, reading {label}", experiment, folder, chosen, under)

@@ -6,12 +6,15 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import xarray as xr
 
 import benign.papers
 from benign.attacks.attack import Attack
 from benign.attacks.pgd import PGD
+from benign.axes import Axis
+from benign.data.model import DataModel
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.network import Network
@@ -95,12 +98,13 @@ class Recipe:
         return ",".join(told) or "default"
 
     def caption(self, experiment: Experiment, scale: str, reading: Reading) -> str:
-        """What a figure must say beside its picture: sizes, seeds, attack, reading."""
-        data, network = experiment.data, experiment.network
+        """What a figure must say beside its picture: sizes, seeds, attacks, reading."""
+        data = experiment.data
+        sizes = f"{describe_data(data)}, {describe_network(experiment.network)}"
         answers = ", ".join(f"{name}: {answer}" for name, answer in reading.items())
         return (
-            f"{self.name} at {scale} scale. d = {data.dim}, M = {data.tokens}, {describe_network(network)}, "
-            f"{plural(experiment.seeds, 'seed')}, {plural(experiment.evaluation.samples, 'test point')} a run. "
+            f"{self.name} at {scale} scale. {sizes}, {plural(experiment.seeds, 'seed')}, "
+            f"{plural(experiment.evaluation.samples, 'test point')} a run. "
             f"Training attack: {describe_attack(experiment.attack)}. "
             f"Test attack: {describe_attack(experiment.final_attack)}. Reading: {answers}."
         )
@@ -129,20 +133,41 @@ def recipe(name: str) -> Recipe:
     return known[name]
 
 
-def describe_network(network: Network) -> str:
+def describe_data(data: DataModel | Axis) -> str:
+    """The sizes of a data model, as the papers write them."""
+    if isinstance(data, Axis):
+        return "several data models"
+    return f"d = {_told(data.dim)}, M = {_told(data.tokens)}"
+
+
+def describe_network(network: Network | Axis) -> str:
     """The width of a network, as the papers write it."""
-    return f"d_h = {network.hidden}" if isinstance(network, Attention) else network.label()
+    if isinstance(network, Axis):
+        return "several networks"
+    if not isinstance(network, Attention):
+        return network.label()
+    return f"d_h = {_told(network.hidden)}"
 
 
-def describe_attack(attack: Attack | None) -> str:
+def describe_attack(attack: Attack | Axis | None) -> str:
     """An attack in a few words."""
+    if isinstance(attack, Axis):
+        return "several"
     if not isinstance(attack, PGD):
         return "none" if attack is None else attack.label()
     ball = attack.ball
-    radius = f"{ball.radius} |mu|" if ball.relative_to == "signal" else f"{ball.radius}"
+    unit = " |mu|" if ball.relative_to == "signal" else ""
     return (
-        f"{attack.steps}-step PGD, l{ball.p} radius {radius} per {ball.per}, {attack.keep} iterate"
+        f"{attack.steps}-step PGD, l{ball.p} radius {_told(ball.radius)}{unit} per {ball.per}, "
+        f"{attack.keep} iterate"
     )
+
+
+def _told(value: Any) -> str:
+    """A number, or the range of an axis."""
+    if isinstance(value, Axis):
+        return f"{min(value.values)} to {max(value.values)}"
+    return str(value)
 
 
 def plural(count: int, word: str) -> str:
