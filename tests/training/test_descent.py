@@ -136,7 +136,8 @@ def test_a_network_without_closed_forms_is_trained_by_autograd(averaging, attack
     for a, b in zip(closed, traced, strict=True):
         close(b.loss, a.loss)
         close(b.attacked, a.attacked)
-        assert torch.allclose(b.params["u"], a.params["weights"][:, :, -1], rtol=1e-10, atol=1e-14)
+        u = attention.values(a.params)[:, :, 0]
+        assert torch.allclose(b.params["u"], u, rtol=1e-10, atol=1e-14)
     assert traced[-1].params["u"].norm() > 0.1
 
 
@@ -190,8 +191,9 @@ def test_outputs_that_are_not_finite_are_divergence_whatever_the_loss(size, loss
     batch = start(
         [small_setup(small_data(projected=True, signal=6.0), small_network(0.0), stop_loss=1.0)]
     )
-    batch.params["weights"][0, :2, -1] = doubles(size, -size)  # u along mu_+ - mu_-
-    batch.params["weights"][0, 2:, -1] = 0
+    u = batch.setup.network.values(batch.params)[0, :, 0]
+    u[:2] = doubles(size, -size)  # along mu_+ - mu_-
+    u[2:] = 0
     frame = film(batch)[0]
     assert frame.status.tolist() == [Status.DIVERGED]
     assert frame.loss.tolist() == pytest.approx([loss], nan_ok=True)

@@ -101,7 +101,7 @@ class Recipe:
         """What a figure must say beside its picture: sizes, seeds, attacks, reading."""
         data = experiment.data
         sizes = f"{describe_data(data)}, {describe_network(experiment.network)}"
-        answers = ", ".join(f"{name}: {answer}" for name, answer in reading.items())
+        answers = ", ".join(f"{name}={answer}" for name, answer in reading.items())
         return (
             f"{self.name} at {scale} scale. {sizes}, {plural(experiment.seeds, 'seed')}, "
             f"{plural(experiment.evaluation.samples, 'test point')} a run. "
