@@ -167,7 +167,7 @@ def test_a_recipe_draws_summarises_and_says_where(run):
     assert out.splitlines()[-1] == f"data: {folder}"
     assert all(picture.stat().st_size > 1000 for picture in pictures)
     drawn = " ".join(re.sub("<[^>]*>", " ", pictures[1].read_text(encoding="utf-8")).split())
-    for words in ("jiang/fig1", "smoke scale", "1 seed", "w_O=unit", "trained without attack"):
+    for words in ("jiang/fig1", "smoke scale", "1 seed", "w_O=unit", "Training attack: none"):
         assert words in drawn
     built = recipe("jiang/fig1").experiment("smoke", recipe("jiang/fig1").reading({"w_O": "unit"}))
     assert open_experiment(folder) == built

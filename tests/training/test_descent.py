@@ -188,10 +188,9 @@ def test_a_cap_of_zero_measures_the_initial_weights():
 @pytest.mark.parametrize(("size", "loss"), [(1e308, 0.0), (-1e308, inf), (nan, nan)])
 def test_outputs_that_are_not_finite_are_divergence_whatever_the_loss(size, loss):
     """An infinite margin of the right sign has loss zero."""
-    batch = start(
-        [small_setup(small_data(projected=True, signal=6.0), small_network(0.0), stop_loss=1.0)]
-    )
-    u = batch.setup.network.values(batch.params)[0, :, 0]
+    network = small_network(0.0)
+    batch = start([small_setup(small_data(projected=True, signal=6.0), network, stop_loss=1.0)])
+    u = network.values(batch.params)[0, :, 0]
     u[:2] = doubles(size, -size)  # along mu_+ - mu_-
     u[2:] = 0
     frame = film(batch)[0]
