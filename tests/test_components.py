@@ -1,0 +1,118 @@
+"""What every component must do. A new one adds a row to its table and inherits these tests."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from benign.attacks.attack import Attack
+from benign.attacks.balls import Ball
+from benign.attacks.pgd import PGD
+from benign.data.model import DataModel
+from benign.data.signal_noise import SignalNoise
+from benign.networks.attention import Attention
+from benign.networks.initial import GaussianInit, TorchDefault
+from benign.networks.network import Network, Pass
+from benign.spec import Component
+from benign.streams import RunId, Streams
+from tests.reference import close
+
+SIZES: dict[str, Any] = {"samples": 6, "tokens": 3, "dim": 5}
+DATA: list[DataModel] = [
+    SignalNoise(**SIZES, snr=2.0, noise_std=0.5),
+    SignalNoise(**SIZES, signal=3.0, noise_std=0.5, strong_noise_std=2.0, projected=True),
+    SignalNoise(**SIZES, snr=1.0, noise_std=1.0, balanced=True, flip=0.3, directions="random"),
+]
+GAUSSIAN = GaussianInit(score_std=0.5, value_std=0.5)
+NETWORKS: list[Network] = [
+    Attention(hidden=4, init=GAUSSIAN),
+    Attention(hidden=2, heads=3, value_dim=7, init=GAUSSIAN, output_norm=1.0),
+    Attention(hidden=4, init=TorchDefault(divide_by=2.0, divide_output=True), output_norm=1.0),
+]
+ATTACKS: list[Attack] = [
+    PGD(ball=Ball(radius=0.3)),
+    PGD(ball=Ball(radius=0.2, relative_to="signal", per="sample"), keep="best", steps=5),
+    PGD(ball=Ball(radius=0.3), loss="cross_entropy", step=0.7),
+]
+RUNS = [RunId(7, index, "") for index in range(3)]
+
+
+def name(component: Component) -> str:
+    return component.label()
+
+
+def start(network: Network):
+    """A batch of points, the network's first weights, and any weights on its outputs."""
+    streams = Streams(RUNS)
+    sample = DATA[0].sample(streams, "train", 6, torch.float64)
+    params = network.initial_params(DATA[0], streams, torch.float64)
+    return sample, params, streams("test weights").normal(6)
+
+
+@pytest.mark.parametrize("component", [*DATA, *NETWORKS, *ATTACKS], ids=name)
+def test_a_component_is_what_its_fields_say(component: Component):
+    again = component.family().from_dict(component.as_dict())
+    assert again == component
+    assert type(again) is type(component)
+    assert component.as_dict()["kind"] == component.kind
+
+
+@pytest.mark.parametrize("family", list(Component.families), ids=lambda family: family.__name__)
+def test_every_component_of_the_package_has_a_row(family: type):
+    used = {type(each) for each in (*DATA, *NETWORKS, *ATTACKS)}
+    used |= {type(each.init) for each in NETWORKS if isinstance(each, Attention)}
+    ours = {each for each in Component.families[family].values() if "benign." in each.__module__}
+    assert ours <= used
+
+
+@pytest.mark.parametrize("data", DATA, ids=name)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_data_depends_on_the_run_alone(data: DataModel, dtype: torch.dtype):
+    together = data.sample(Streams(RUNS), "train", 6, dtype)
+    assert together.x.shape == (3, 6, 3, 5)
+    assert together.x.dtype == together.y.dtype == dtype
+    assert set(together.y.unique().tolist()) <= {-1.0, 1.0}
+    for run in range(3):
+        alone = data.sample(Streams([RUNS[run]]), "train", 6, dtype)
+        for part in ("x", "y", "clean_y"):
+            assert torch.equal(getattr(together, part)[run], getattr(alone, part)[0])
+    fresh = data.sample(Streams(RUNS), "test/0", 6, dtype)
+    assert not torch.equal(fresh.x, together.x)
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=name)
+def test_gradients_of_a_network_are_those_of_autograd(network: Network):
+    sample, params, c = start(network)
+    seen, traced = network.run(params, sample.x), Pass(network, params, sample.x)
+    close(seen.outputs, network.forward(params, sample.x))
+    close(seen.inputs_gradient(c), traced.inputs_gradient(c))
+    assert set(seen.params_gradient(c)) == set(network.trained(params))
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=name)
+def test_a_run_of_a_network_does_not_see_the_others(network: Network):
+    sample, params, c = start(network)
+    alone = {key: value[1:2] for key, value in params.items()}
+    drawn = network.initial_params(DATA[0], Streams(RUNS[1:2]), torch.float64)
+    together, single = network.run(params, sample.x), network.run(alone, sample.x[1:2])
+    close(together.outputs[1:2], single.outputs)
+    close(together.inputs_gradient(c)[1:2], single.inputs_gradient(c[1:2]))
+    for key, part in together.params_gradient(c).items():
+        close(part[1:2], single.params_gradient(c[1:2])[key])
+        assert torch.equal(drawn[key], alone[key])
+    assert network.cost(DATA[0]).weights > 0
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=name)
+@pytest.mark.parametrize("network", NETWORKS, ids=name)
+def test_an_attack_hurts_inside_its_ball(attack: Attack, network: Network):
+    sample, params, _ = start(network)
+    before = torch.get_rng_state()
+    points = attack.perturb(network, params, DATA[0], sample.x, sample.y)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert isinstance(attack, PGD)
+    radius = torch.as_tensor(attack.ball.size(DATA[0]))
+    assert (attack.ball.norm(points - sample.x) <= radius * (1 + 1e-10)).all()
+    clean = sample.y * network.forward(params, sample.x)
+    assert (sample.y * network.forward(params, points) < clean).all()
+    assert attack.passes() > 0
