@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import benign as bo
-from benign.experiment import check_device, check_memory
+from benign.machine import check_device
 from benign.sweep.store import Store, StoreError
 from benign.training import engine
 from benign.training.descent import Status
@@ -264,9 +264,9 @@ def test_what_cannot_work_is_refused_before_a_folder_is_made(tmp_path):
 
 
 def test_memory_is_that_of_the_largest_cell():
-    check_memory(tiny(), "cpu")
+    tiny().check_machine("cpu")
     with pytest.raises(ValueError, match="`tokens` 1000000000 needs about"):
-        check_memory(tiny("data.tokens=[2, 1000000000]"), "cpu")
+        tiny("data.tokens=[2, 1000000000]").check_machine("cpu")
 
 
 @pytest.mark.parametrize("device", ["", "gpu", "cuda:-1", "cpu:1", "cuda:x"])

@@ -251,12 +251,11 @@ def _plans(
 
 def _show_plans(plans: "list[Plan]", device: str, workers: int | None, verbose: bool) -> None:
     from benign.describe import plan_text, yaml_text
-    from benign.experiment import check_machine
-    from benign.sweep.local import cores
+    from benign.machine import cores
 
     at_once = (cores() if device == "cpu" else 1) if workers is None else workers
     for plan in plans:
-        check_machine(plan.experiment, device, at_once)
+        plan.experiment.check_machine(device, at_once)
         _say(f"{plan.title}\n{plan_text(plan.experiment, plan.folder, device, at_once)}")
         if verbose:
             _say(yaml_text(plan.experiment))
@@ -304,8 +303,8 @@ def _draw(plan: "Plan", recipe: "Recipe", result: "xr.Dataset", verbose: bool) -
 
 def _workers(experiment: "Experiment", device: str) -> int:
     """One process a core, unless the work is too short to start them."""
+    from benign.machine import cores
     from benign.plan.estimate import estimate
-    from benign.sweep.local import cores
 
     if device != "cpu" or cores() == 1:
         return 1

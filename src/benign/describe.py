@@ -12,7 +12,8 @@ import xarray as xr
 import yaml
 
 from benign.axes import dimensions
-from benign.experiment import Experiment, memory_of
+from benign.experiment import Experiment
+from benign.machine import memory_of
 from benign.papers.recipes import SCALES, Recipe, recipes
 from benign.plan.estimate import estimate
 from benign.plan.growth import grown

@@ -1,15 +1,10 @@
 """The front door: an experiment is a specification that can be planned, run, opened and replayed."""
 
 import math
-import os
-from collections.abc import Iterator
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 import xarray as xr
 from pydantic import model_validator
 
@@ -17,21 +12,18 @@ import benign.attacks
 import benign.data
 import benign.networks
 from benign.axes import cells, dimensions
-from benign.data.model import Sample
 from benign.files import read_yaml
+from benign.machine import check_device, check_machine
 from benign.plan.growth import agreed, grown
 from benign.plan.runs import Run, Unit, runs_of, units_of
+from benign.replay import Replay
 from benign.spec import Count, load_components
-from benign.streams import Streams
 from benign.sweep import pack as packs
 from benign.sweep.dataset import assemble
 from benign.sweep.local import Watcher, run_units
 from benign.sweep.pack import Merged
 from benign.sweep.store import Store
-from benign.training.descent import Batch, Step, descend
-from benign.training.engine import run_bytes
-from benign.training.probes import snapshots_for
-from benign.training.setup import Setup, stack
+from benign.training.setup import Setup
 from benign.training.variables import variables
 
 Folder = str | PathLike[str]
@@ -85,18 +77,22 @@ class Experiment(Setup):
         run_units(units, store, device, watcher or Watcher(), workers)
         return assemble(self, (record for _, record in store.records()))
 
+    def check_machine(self, device: str = "cpu", workers: int = 1) -> None:
+        """Refuse what this machine cannot compute: a device, a size, a number of processes."""
+        check_machine((cell for _, cell in cells(self)), device, workers)
+
     def prepare(
         self, folder: Folder, device: str = "cpu", workers: int = 1
     ) -> tuple[Store, list[Unit]]:
         """Refuse what cannot be run, before any work; the store to run in and all its units."""
-        check_machine(self, device, workers)
+        self.check_machine(device, workers)
         store = Store.open(folder, create=True)
         history = grown(_history(store), self)
         if len(history) != len(store.history):
             store.set_history([each.as_dict() for each in history])
         return store, units_of(history)
 
-    def replay(self, seed: int = 0, device: str = "cpu", **where: Any) -> "Replay":
+    def replay(self, seed: int = 0, device: str = "cpu", **where: Any) -> Replay:
         """One run again, step by step: `sweep.replay(samples=22, snr=4, seed=3)`."""
         check_device(device)
         return Replay(self._find(where, seed), device)
@@ -115,46 +111,6 @@ class Experiment(Setup):
                 values = ", ".join(str(each) for each in sorted(known, key=str))
                 raise ValueError(f"`{name}` must be one of {values}, got {value}")
         return runs[0]
-
-
-class Replay:
-    """One run, trained again with everything in sight."""
-
-    def __init__(self, run: Run, device: str):
-        self.run = run
-        self.streams = Streams([run.id], device)
-        self.setup: Setup = stack([run.cell], device)
-
-    @cached_property
-    def train(self) -> Sample:
-        """The training points, with a runs axis of length one."""
-        return Batch.start(self.setup, self.streams).sample
-
-    def test(self, count: int = 250) -> Sample:
-        """The first fresh test points that the evaluation saw."""
-        return self.setup.data.sample(self.streams, "test/0", count, self.setup.dtype)
-
-    def steps(self) -> Iterator[Step]:
-        """Every step before its update. The weights change in place: copy what you keep."""
-        for step, _ in descend(Batch.start(self.setup, self.streams)):
-            yield step
-
-    @cached_property
-    def last(self) -> Step:
-        """The step at which the run ended."""
-        *_, last = self.steps()
-        return last
-
-    def trace(self) -> xr.Dataset:
-        """Every snapshot at every step."""
-        probes = snapshots_for(self.setup)
-        rows = [[float(probe.measure(step)[0]) for probe in probes] for step in self.steps()]
-        columns = np.array(rows).T
-        data = {
-            probe.name: ("step", column, {"long_name": probe.meaning, "units": probe.units})
-            for probe, column in zip(probes, columns, strict=True)
-        }
-        return xr.Dataset(data, {"step": np.arange(len(rows))})
 
 
 def open_result(folder: Folder) -> xr.Dataset:
@@ -183,43 +139,6 @@ def merge(source: Folder, folder: Folder) -> Merged:
         return [each.as_dict() for each in merged]
 
     return packs.merge(source, folder, agree)
-
-
-def check_device(device: str) -> None:
-    """Refuse a device that is not there."""
-    available = ["cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
-    if device not in available and not (device == "cuda" and len(available) > 1):
-        raise ValueError(f"`device` must be one of {', '.join(available)}, got {device!r}")
-
-
-def check_machine(experiment: Experiment, device: str, workers: int) -> None:
-    """Refuse what this machine cannot compute."""
-    check_device(device)
-    check_memory(experiment, device)
-    if workers < 1:
-        raise ValueError(f"`workers` must be at least 1, got {workers}")
-
-
-def check_memory(experiment: Experiment, device: str) -> None:
-    """Refuse a run that alone is larger than the memory of the machine or of the GPU."""
-    cell = max((cell for _, cell in cells(experiment)), key=run_bytes)
-    needed, there = run_bytes(cell), memory_of(device)
-    if there and needed > there:
-        data = cell.data
-        raise ValueError(
-            f"one run with `dim` {data.dim}, `samples` {data.samples} and `tokens` {data.tokens} "
-            f"needs about {needed // 2**30:,} GiB of memory, {device} has {there / 2**30:,.1f} GiB: "
-            "lower one of them"
-        )
-
-
-def memory_of(device: str) -> int | None:
-    """Bytes of memory a device has in all; None where the system does not tell."""
-    if device != "cpu":
-        return torch.cuda.get_device_properties(device).total_memory
-    if not hasattr(os, "sysconf"):
-        return None
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _history(store: Store) -> list[Experiment]:

@@ -5,7 +5,6 @@ of cores, and two threads on a busy two-core machine were seen to take 50 times 
 Several cores are used by computing several units at a time.
 """
 
-import os
 import platform
 import time
 import traceback
@@ -111,8 +110,3 @@ def record_unit(
         "error": error,
     }
     store.write(unit.key, {**arrays, "run": keys}, meta)
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

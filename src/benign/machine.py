@@ -1,0 +1,53 @@
+"""What this machine has, and what it cannot compute."""
+
+import os
+from collections.abc import Iterable
+
+import torch
+
+from benign.training.engine import run_bytes
+from benign.training.setup import Setup
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory_of(device: str) -> int | None:
+    """Bytes of memory a device has in all; None where the system does not tell."""
+    if device != "cpu":
+        return torch.cuda.get_device_properties(device).total_memory
+    if not hasattr(os, "sysconf"):
+        return None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def check_machine(cells: Iterable[Setup], device: str, workers: int) -> None:
+    """Refuse what this machine cannot compute."""
+    check_device(device)
+    check_memory(cells, device)
+    if workers < 1:
+        raise ValueError(f"`workers` must be at least 1, got {workers}")
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not there."""
+    available = ["cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+    if device not in available and not (device == "cuda" and len(available) > 1):
+        raise ValueError(f"`device` must be one of {', '.join(available)}, got {device!r}")
+
+
+def check_memory(cells: Iterable[Setup], device: str) -> None:
+    """Refuse a run that alone is larger than the memory of the machine or of the GPU."""
+    cell = max(cells, key=run_bytes)
+    needed, there = run_bytes(cell), memory_of(device)
+    if there and needed > there:
+        data = cell.data
+        raise ValueError(
+            f"one run with `dim` {data.dim}, `samples` {data.samples} and `tokens` {data.tokens} "
+            f"needs about {needed // 2**30:,} GiB of memory, {device} has {there / 2**30:,.1f} GiB: "
+            "lower one of them"
+        )
