@@ -223,7 +223,7 @@ def boundary(
     attrs = columns.attrs | {
         "level": level,
         "rising": rising,
-        "quantity": str(values.attrs.get("long_name", values.name or "the map")),
+        "quantity": str(values.name or "the map"),
     }
     critical = xr.DataArray(list(first), rows, parsed.row, parsed.column, attrs)
     rows_and_seeds = rows | {seed_dim: data[seed_dim]}

@@ -69,8 +69,7 @@ def _build(scale: str, reading: Reading) -> Experiment:
 
 def _maps(result: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray]:
     """Test loss, which the paper draws, and test error, which it does not."""
-    error = (1 - result.test_accuracy).assign_attrs(long_name="test error")
-    return result.test_loss.assign_attrs(long_name="test loss"), error
+    return result.test_loss.rename("test loss"), (1 - result.test_accuracy).rename("test error")
 
 
 def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:

@@ -97,8 +97,8 @@ def _paper_law(edge: Boundary) -> str | None:
 
 def _maps(result: xr.Dataset) -> list[xr.DataArray]:
     return [
-        result.test_accuracy.assign_attrs(long_name="clean accuracy"),
-        result.robust_accuracy.assign_attrs(long_name="robust accuracy"),
+        result.test_accuracy.rename("clean accuracy"),
+        result.robust_accuracy.rename("robust accuracy"),
     ]
 
 
@@ -111,7 +111,7 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
                 values,
                 "samples",
                 "snr",
-                values.long_name,
+                str(values.name),
                 limits=(0.0, 1.0),
                 printed=_paper_law(edge),
                 printed_by="paper's exponent",

@@ -1,0 +1,245 @@
+"""Two clusters around +mu and -mu with flipped labels: Wang et al. Definition 2.1."""
+
+import math
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float64
+from torch import Tensor
+
+from benign.axes import PerRun, Shape
+from benign.data.model import DataModel, Sample
+from benign.spec import Count, FlipRate, NonNegative, Positive
+from benign.streams import Streams
+
+Vector = tuple[float, ...]
+
+
+class Mixture(DataModel):
+    """x = y mu + xi with a fair label y; the coordinates of xi are independent, each of one law.
+
+    The law of a coordinate is `noise_std` times one of these, all symmetric and strongly
+    log-concave (Definition 2.1 wants a psi_2 norm of at most 1 as well):
+
+    - `gaussian`: N(0, 1). Its psi_2 norm is 1.63; Definition 2.1 holds for noise_std^2 <= 3/8.
+    - `truncated`: N(0, 1) conditioned on |z| <= `cut`. At 1.4: variance 0.500, psi_2 norm 0.98.
+    - `quartic`: density proportional to exp(-z^2 / 2 - z^4). Variance 0.279, psi_2 norm 0.76.
+
+    Only observed labels of training points are flipped; x and the clean label do not change.
+    `flip_mode` says which points are flipped:
+
+    - `independent`: each with probability `flip`, whatever its x.
+    - `half_space`: where <u, xi> exceeds its quantile 1 - `flip`, for the unit vector u of
+      `half_space`. The chance of a flip is `flip`, but it depends on x; pairs stay independent.
+    - `fixed_count`: exactly round(`flip` N) points (halves to even), all choices equally likely.
+    - `blocks`: of `block` consecutive points all or none, a block with probability `flip`.
+
+    A point is one vector, so `tokens` is 1. Latent parts: `signal` [runs, 1, dim] is mu, `flipped`
+    [runs, samples] marks flipped points, and `half_space` [runs, 1, dim], in its mode, is u. Fewer
+    points are the first of more points, but for the flips of `fixed_count`.
+    """
+
+    tokens: Shape[Count] = 1
+    """one: a point of the mixture is a vector"""
+    signal: PerRun[NonNegative]
+    """distance |mu| of a cluster's centre from the origin"""
+    cluster: Shape[Literal["gaussian", "truncated", "quartic"]] = "gaussian"
+    """law of a coordinate of xi"""
+    noise_std: PerRun[Positive] = 1.0
+    """factor of the law: the standard deviation of a coordinate for `gaussian`, more than it for the others"""
+    cut: PerRun[Positive] = 1.4
+    """where `truncated` ends, in units of `noise_std`; the other laws ignore it"""
+    flip: PerRun[FlipRate] = 0.0
+    """share beta of training labels that are flipped"""
+    flip_mode: Shape[Literal["independent", "half_space", "fixed_count", "blocks"]] = "independent"
+    """which labels are flipped"""
+    half_space: Shape[Literal["orthogonal", "signal"]] = "orthogonal"
+    """normal u of the half space: orthogonal to mu (then <u, xi> = <u, x>), or mu / |mu|"""
+    block: Shape[Count] = 10
+    """points of a block of `blocks`; the last one may be shorter"""
+    direction: Literal["axis", "random"] | Vector = "axis"
+    """direction of mu: the first coordinate axis, uniform on the sphere, or a given vector"""
+    balanced: bool = False
+    """as many training points of one class as of the other, instead of independent fair labels"""
+
+    def check(self) -> None:
+        if self.tokens != 1:
+            raise ValueError(
+                f"`tokens` must be 1 (a point of the mixture is one vector), got {self.tokens}: leave it out"
+            )
+        if self.balanced and self.samples % 2:
+            raise ValueError(
+                f"`samples` must be even with `balanced: true`, got {self.samples}: "
+                f"use {self.samples + 1} or `balanced: false`"
+            )
+        if not isinstance(self.direction, str):
+            _check_vector(self.direction, self.dim)
+        if self.flip_mode == "half_space":
+            self._check_half_space()
+
+    def _check_half_space(self) -> None:
+        if self.half_space == "orthogonal" and self.dim < 2:
+            raise ValueError(
+                f"`dim` must be at least 2 for a half space orthogonal to mu, got {self.dim}: "
+                "use `half_space: signal`"
+            )
+        # Only a coordinate of xi, or any direction of a Gaussian, has a quantile that is known.
+        if self.cluster != "gaussian" and self.direction != "axis":
+            raise ValueError(
+                f"`direction` must be axis for half-space flips of a {self.cluster} cluster, "
+                "got another: use `direction: axis` or `cluster: gaussian`"
+            )
+
+    def signal_norm(self) -> Any:
+        return self.signal
+
+    def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
+        training = split == "train"
+        direction = self._direction(streams)
+        signal = (direction * _column(self.signal, direction)).to(dtype)
+        clean = self._labels(streams, split, count, dtype, balanced=self.balanced and training)
+        noise = self._noise(streams, split, count, dtype)
+        latent = {"signal": signal[:, None]}
+        if self.flip_mode == "half_space":
+            normal = self._half_space_normal(streams, direction).to(dtype)
+            latent["half_space"] = normal[:, None]
+            flipped = self._in_half_space(noise, normal)
+        else:
+            flipped = self._drawn_flips(streams, split, count)
+        latent["flipped"] = flipped & training
+        x = noise.mul_(_column(self.noise_std, noise)).addcmul_(clean[..., None], signal[:, None])
+        return Sample(x[:, :, None], torch.where(latent["flipped"], -clean, clean), clean, latent)
+
+    def _direction(self, streams: Streams) -> Float64[Tensor, "runs dim"]:
+        """mu / |mu| of each run."""
+        if self.direction == "axis":
+            return _axis(0, self.dim, streams)
+        if self.direction == "random":
+            return _unit(streams("signal/direction").normal(self.dim))
+        given = torch.tensor(self.direction, dtype=torch.float64, device=streams.device)
+        return _unit(given.expand(len(streams), self.dim))
+
+    def _labels(
+        self, streams: Streams, split: str, count: int, dtype: torch.dtype, *, balanced: bool
+    ) -> Float[Tensor, "runs samples"]:
+        if not balanced:
+            return streams(f"{split}/labels").signs(count, dtype=dtype)
+        alternate = 1 - 2 * (torch.arange(count, device=streams.device) % 2)
+        return alternate.to(dtype).expand(len(streams), count)
+
+    def _noise(
+        self, streams: Streams, split: str, count: int, dtype: torch.dtype
+    ) -> Float[Tensor, "runs samples dim"]:
+        """Points of the law with `noise_std` 1."""
+        stream = streams(f"{split}/noise")
+        if self.cluster == "gaussian":
+            return stream.normal(count, self.dim, dtype=dtype)
+        return self._quantile(stream.uniform(count, self.dim)).to(dtype)
+
+    def _quantile(self, chance: Float64[Tensor, "runs *rest"]) -> Float64[Tensor, "runs *rest"]:
+        """Where a coordinate of the law with `noise_std` 1 has this distribution function; `chance` is overwritten."""
+        if self.cluster == "gaussian":
+            return torch.special.ndtri(chance)
+        if self.cluster == "quartic":
+            # Run by run: interpolation takes eight times the memory of what it is given.
+            for one_run in chance:
+                one_run.copy_(_quartic_quantile(one_run))
+            return chance
+        inside = torch.erf(_column(self.cut, chance) / math.sqrt(2))
+        return chance.mul_(2).sub_(1).mul_(inside).erfinv_().mul_(math.sqrt(2))
+
+    def _drawn_flips(
+        self, streams: Streams, split: str, count: int
+    ) -> Bool[Tensor, "runs samples"]:
+        """The flips that do not look at the point."""
+        stream = streams(f"{split}/flips")
+        blocks = self.flip_mode == "blocks"
+        draws = stream.uniform(math.ceil(count / self.block) if blocks else count)
+        rate = _column(self.flip, draws)
+        if blocks:
+            return (draws < rate).repeat_interleave(self.block, dim=1)[:, :count]
+        if self.flip_mode == "independent":
+            return draws < rate
+        rank = draws.argsort(dim=1, stable=True).argsort(dim=1)
+        return rank < (rate * count).round()
+
+    def _in_half_space(
+        self, noise: Float[Tensor, "runs samples dim"], normal: Float[Tensor, "runs dim"]
+    ) -> Bool[Tensor, "runs samples"]:
+        """Where <u, xi> exceeds its quantile 1 - `flip`; `noise` has `noise_std` 1."""
+        depth = torch.einsum("rnd,rd->rn", noise, normal)
+        # The laws are symmetric, and a small chance is more precise than one near 1.
+        rate = _column(self.flip, depth.double()).expand(len(depth), 1).clone()
+        return depth > -self._quantile(rate)
+
+    def _half_space_normal(
+        self, streams: Streams, direction: Float64[Tensor, "runs dim"]
+    ) -> Float64[Tensor, "runs dim"]:
+        """u of each run: mu / |mu|; or axis 2 beside axis 1, else random among what is orthogonal to mu."""
+        if self.half_space == "signal":
+            return direction
+        if self.direction == "axis":
+            return _axis(1, self.dim, streams)
+        draw = streams("signal/half_space").normal(self.dim)
+        return _unit(draw - (draw * direction).sum(1, keepdim=True) * direction)
+
+
+def _column(value: Any, like: Tensor) -> Tensor:
+    """A number of each run (or one for all) as a tensor that multiplies `like` [runs, ...]."""
+    value = torch.as_tensor(value, dtype=like.dtype, device=like.device)
+    return value.reshape(-1, *[1] * (like.ndim - 1))
+
+
+def _axis(index: int, dim: int, streams: Streams) -> Float64[Tensor, "runs dim"]:
+    axis = torch.zeros(dim, dtype=torch.float64, device=streams.device)
+    axis[index] = 1
+    return axis.expand(len(streams), dim)
+
+
+def _unit(vectors: Float64[Tensor, "runs dim"]) -> Float64[Tensor, "runs dim"]:
+    return vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+
+
+def _check_vector(vector: Vector, dim: int) -> None:
+    if len(vector) != dim:
+        raise ValueError(f"`direction` must have length dim={dim}, got {len(vector)} numbers")
+    if not any(vector):
+        raise ValueError("`direction` must be a non-zero vector, got zeros: give a direction")
+
+
+QUARTIC_END = 2.5  # |z| is larger with probability 1e-20, and no draw has a tail below 2**-32
+QUARTIC_CELLS = 4096
+
+
+def _quartic_density(z: Tensor) -> Tensor:
+    """Up to its constant."""
+    return torch.exp(-z.square() / 2 - z.pow(4))
+
+
+@cache
+def _quartic_table() -> tuple[Tensor, Tensor, Tensor]:
+    """P(|Z| > z), z and dz/dP at equal steps of z, from the far end to 0.
+
+    Cells are integrated by Gauss's rule of 5 points, exact to rounding at this width, and added
+    from the tail inwards, so that small chances keep their relative precision.
+    """
+    z = torch.linspace(QUARTIC_END, 0, QUARTIC_CELLS + 1, dtype=torch.float64, device="cpu")
+    node, weight = map(torch.from_numpy, np.polynomial.legendre.leggauss(5))
+    half = QUARTIC_END / QUARTIC_CELLS / 2
+    mass = half * (_quartic_density(z[1:, None] + half * (1 + node)) @ weight)
+    tail = torch.cat([mass.new_zeros(1), mass.cumsum(0)])
+    return tail / tail[-1], z, -tail[-1] / _quartic_density(z)
+
+
+def _quartic_quantile(chance: Float64[Tensor, "*shape"]) -> Float64[Tensor, "*shape"]:
+    """Inverse distribution function of `quartic`: cubic Hermite interpolation of the table, error below 1e-9."""
+    tails, places, slopes = (part.to(chance.device) for part in _quartic_table())
+    tail = 2 * torch.minimum(chance, 1 - chance)
+    right = torch.bucketize(tail, tails).clamp_(1, QUARTIC_CELLS)
+    left = right - 1
+    width, step = tails[right] - tails[left], places[right] - places[left]
+    t = (tail - tails[left]) / width
+    bend = (1 - t) * (width * slopes[left] - step) - t * (width * slopes[right] - step)
+    return (chance - 0.5).sign() * (places[left] + t * (step + (1 - t) * bend))

@@ -1,0 +1,213 @@
+"""The two-layer network of Wang et al. section 2, with closed-form gradients."""
+
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from benign.axes import PerRun, Shape
+from benign.data.model import DataModel
+from benign.networks.network import Cost, Network, Params, Pass
+from benign.spec import Count, NonNegative, Positive
+from benign.streams import Stream, Streams
+
+
+def smoothed_leaky_relu(z: Tensor, slope: float, smoothness: float) -> Tensor:
+    """Wang's smoothed leaky ReLU(gamma, H): a parabola on |z| <= 1/H, continued by its tangents.
+
+    (1-gamma)/4 H z^2 + (1+gamma)/2 z inside; z - (1-gamma)/(4H) above; gamma z - (1-gamma)/(4H)
+    below.
+    """
+    inside = z.clamp(-1 / smoothness, 1 / smoothness)
+    parabola = inside * ((1 - slope) / 4 * smoothness * inside + (1 + slope) / 2)
+    return parabola + smoothed_leaky_relu_derivative(z, slope, smoothness) * (z - inside)
+
+
+def smoothed_leaky_relu_derivative(z: Tensor, slope: float, smoothness: float) -> Tensor:
+    """From gamma below -1/H to 1 above 1/H, linear between; its Lipschitz constant is (1-gamma)H/2."""
+    return (1 + slope) / 2 + (1 - slope) / 2 * (smoothness * z).clamp(-1, 1)
+
+
+def leaky_relu(z: Tensor, slope: float) -> Tensor:
+    """z above 0 and `slope` z below; slope 0 is the ReLU."""
+    return functional.leaky_relu(z, slope)
+
+
+def leaky_relu_derivative(z: Tensor, slope: float) -> Tensor:
+    """1 above 0, `slope` below and, as in PyTorch, at 0."""
+    return torch.where(z > 0, z.new_ones(()), slope)
+
+
+class TwoLayer(Network):
+    """f(x) = sum_s a_s phi(<w_s, x>) (Wang section 2); x is a point with its tokens end to end.
+
+    `preset` is one of three readings of the paper (papers/wang.md 3.2):
+
+    - `theory`: a_s = +-1/sqrt(width), half of each sign, fixed; no biases. The rows w_s of the two
+      halves start as the same Gaussian draw, so that f = 0 at the start.
+    - `hybrid`: the same with the standard deviation of PyTorch's default, 1/sqrt(3 inputs).
+    - `torch_default`: f(x) = b + sum_s a_s phi(<w_s, x> + b_s), all trained, each layer drawn as
+      `nn.Linear` does.
+
+    While f = 0 its gradient in x is rounding noise, which an attack of normalised steps would make
+    a full-size perturbation: Wang's Algorithm 1 attacks from step 1 on.
+
+    Parameters: `inner` [runs, width, inputs], whose rows are w_s; `outer` [runs, width], the a_s;
+    with `torch_default` also `inner_bias` [runs, width] and `outer_bias` [runs].
+    """
+
+    width: Shape[Count]
+    """number of neurons m"""
+    activation: Literal["relu", "leaky_relu", "smoothed_leaky_relu"] = "relu"
+    """phi"""
+    slope: NonNegative | None = None
+    """gamma: the slope of a leaky ReLU below 0, the least slope of a smoothed one"""
+    smoothness: Positive | None = None
+    """H of the smoothed leaky ReLU, which bends on |z| <= 1/H"""
+    preset: Literal["theory", "hybrid", "torch_default"] = "theory"
+    """which weights are trained and how they start"""
+    init_std: PerRun[NonNegative | None] = None
+    """omega_init, standard deviation of an initial entry of w_s; for `preset: theory`"""
+
+    def check(self) -> None:
+        self._check_activation()
+        if self.preset == "theory" and self.init_std is None:
+            raise ValueError("`init_std` must be given with `preset: theory`, got None")
+        if self.preset != "theory" and self.init_std is not None:
+            raise ValueError(
+                f"`init_std` belongs to `preset: theory`, got {self.init_std} with `{self.preset}`: "
+                "leave it out"
+            )
+        if self.preset != "torch_default" and self.width % 2:
+            raise ValueError(
+                f"`width` must be even with `preset: {self.preset}`, whose neurons start in pairs, "
+                f"got {self.width}: use {self.width + 1} or `preset: torch_default`"
+            )
+
+    def _check_activation(self) -> None:
+        needed = {"relu": (), "leaky_relu": ("slope",)}.get(
+            self.activation, ("slope", "smoothness")
+        )
+        for name in ("slope", "smoothness"):
+            value = getattr(self, name)
+            if value is None and name in needed:
+                raise ValueError(
+                    f"`{name}` must be given with `activation: {self.activation}`, got None"
+                )
+            if value is not None and name not in needed:
+                raise ValueError(
+                    f"`{name}` has no meaning with `activation: {self.activation}`, got {value}: "
+                    "leave it out or choose another activation"
+                )
+        if self.slope is not None and self.slope > 1:
+            raise ValueError(f"`slope` must be at most 1, the slope above 0, got {self.slope}")
+        if self.activation == "smoothed_leaky_relu" and self.slope == 0:
+            raise ValueError(
+                "`slope` must be more than 0 with `activation: smoothed_leaky_relu`, got 0.0: "
+                "Wang's smooth class has phi' >= gamma > 0"
+            )
+
+    def initial_params(self, data: DataModel, streams: Streams, dtype: torch.dtype) -> Params:
+        inputs = data.tokens * data.dim
+        if self.preset == "torch_default":
+            return {
+                "inner": _uniform(streams("init/inner"), inputs, self.width, inputs, dtype=dtype),
+                "inner_bias": _uniform(streams("init/inner_bias"), inputs, self.width, dtype=dtype),
+                "outer": _uniform(streams("init/outer"), self.width, self.width, dtype=dtype),
+                "outer_bias": _uniform(streams("init/outer_bias"), self.width, dtype=dtype),
+            }
+        half = streams("init/inner").normal(self.width // 2, inputs, dtype=dtype)
+        std = 1 / math.sqrt(3 * inputs) if self.preset == "hybrid" else self.init_std
+        half *= torch.as_tensor(std, dtype=dtype, device=half.device).reshape(-1, 1, 1)
+        outer = half.new_full((len(half), self.width), 1 / math.sqrt(self.width))
+        outer[:, self.width // 2 :] *= -1
+        return {"inner": half.repeat(1, 2, 1), "outer": outer}
+
+    def trained(self, params: Params) -> tuple[str, ...]:
+        return tuple(params) if self.preset == "torch_default" else ("inner",)
+
+    def inner_weights(self, params: Params) -> Float[Tensor, "runs width inputs"]:
+        """Wang's W, one row w_s a neuron (appendix B); not a copy."""
+        return params["inner"]
+
+    def activate(self, z: Tensor) -> Tensor:
+        """phi(z), element by element."""
+        if self.activation == "smoothed_leaky_relu":
+            return smoothed_leaky_relu(z, *self._bend())
+        return leaky_relu(z, self.slope or 0.0)
+
+    def derivative(self, z: Tensor) -> Tensor:
+        """phi'(z), element by element."""
+        if self.activation == "smoothed_leaky_relu":
+            return smoothed_leaky_relu_derivative(z, *self._bend())
+        return leaky_relu_derivative(z, self.slope or 0.0)
+
+    def _bend(self) -> tuple[float, float]:
+        assert self.slope is not None
+        assert self.smoothness is not None
+        return self.slope, self.smoothness
+
+    def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples"]:
+        return TwoLayerPass(self, params, x).outputs
+
+    def run(self, params: Params, x: Tensor) -> "TwoLayerPass":
+        return TwoLayerPass(self, params, x)
+
+    def cost(self, data: DataModel) -> Cost:
+        inputs = data.tokens * data.dim
+        return Cost(
+            weights=3 * self.width * inputs,
+            point=inputs + 4 * self.width,
+            multiplies=self.width * inputs,
+        )
+
+
+class TwoLayerPass(Pass):
+    """A forward pass with its gradients.
+
+    With h_s = <w_s, x> + b_s and the coefficients k_s = a_s phi'(h_s), d f/d w_s = k_s x and
+    d f/d x = sum_s k_s w_s: one product each for all points and neurons.
+    """
+
+    def __init__(
+        self, network: TwoLayer, params: Params, x: Float[Tensor, "runs samples tokens dim"]
+    ):
+        self._network, self._params, self._x = network, params, x
+        self._points = x.flatten(2)
+        rows = network.inner_weights(params).transpose(1, 2)
+        self.preactivations: Float[Tensor, "runs samples width"] = torch.bmm(self._points, rows)
+        if "inner_bias" in params:
+            self.preactivations = self.preactivations + params["inner_bias"][:, None, :]
+        self._hidden = network.activate(self.preactivations)
+        self.outputs = torch.bmm(self._hidden, params["outer"][:, :, None])[:, :, 0]
+        if "outer_bias" in params:
+            self.outputs = self.outputs + params["outer_bias"][:, None]
+
+    def _coefficients(
+        self, c: Float[Tensor, "runs samples"]
+    ) -> Float[Tensor, "runs samples width"]:
+        slopes = self._network.derivative(self.preactivations)
+        return slopes * self._params["outer"][:, None, :] * c[:, :, None]
+
+    def params_gradient(self, c: Float[Tensor, "runs samples"]) -> Params:
+        coefficients = self._coefficients(c)
+        gradient = {"inner": torch.bmm(coefficients.transpose(1, 2), self._points)}
+        if self._network.preset == "torch_default":
+            gradient["inner_bias"] = coefficients.sum(1)
+            gradient["outer"] = torch.bmm(c[:, None, :], self._hidden)[:, 0]
+            gradient["outer_bias"] = c.sum(1)
+        return gradient
+
+    def inputs_gradient(
+        self, c: Float[Tensor, "runs samples"]
+    ) -> Float[Tensor, "runs samples tokens dim"]:
+        rows = self._network.inner_weights(self._params)
+        return torch.bmm(self._coefficients(c), rows).reshape(self._x.shape)
+
+
+def _uniform(stream: Stream, fan_in: int, *shape: int, dtype: torch.dtype) -> Tensor:
+    """The default of `nn.Linear` for weights and biases: uniform on +-1/sqrt(fan_in)."""
+    return stream.uniform(*shape, dtype=dtype).mul_(2).sub_(1).div_(math.sqrt(fan_in))

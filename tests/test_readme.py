@@ -1,0 +1,35 @@
+"""What the README shows works as it stands there."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benign.experiment import Experiment
+from benign.files import read_yaml
+
+ROOT = Path(__file__).parents[1]
+
+
+def block(language: str) -> str:
+    found = re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(found) == 1
+    return found[0]
+
+
+def test_the_file_is_an_experiment(tmp_path: Path):
+    path = tmp_path / "my.yaml"
+    path.write_text(block("yaml"))
+    assert len(Experiment.from_dict(read_yaml(path)).units()) == 3
+
+
+@pytest.mark.slow
+def test_the_example_runs(tmp_path: Path):
+    ran = subprocess.run(
+        [sys.executable, "-c", block("python")], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "test_accuracy rises through 0.75 along snr in 3 of 3 samples rows" in ran.stdout
+    assert (tmp_path / "runs" / "first" / "experiment.json").exists()
