@@ -8,11 +8,13 @@ import torch
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
+from benign.data.mixture import Mixture
 from benign.data.model import DataModel
 from benign.data.signal_noise import SignalNoise
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit, TorchDefault
 from benign.networks.network import Network, Pass
+from benign.networks.two_layer import TwoLayer
 from benign.spec import Component
 from benign.streams import RunId, Streams
 from tests.reference import close
@@ -22,12 +24,25 @@ DATA: list[DataModel] = [
     SignalNoise(**SIZES, snr=2.0, noise_std=0.5),
     SignalNoise(**SIZES, signal=3.0, noise_std=0.5, strong_noise_std=2.0, projected=True),
     SignalNoise(**SIZES, snr=1.0, noise_std=1.0, balanced=True, flip=0.3, directions="random"),
+    Mixture(samples=6, dim=5, signal=2.0, flip=0.3, balanced=True, direction="random"),
+    Mixture(samples=6, dim=5, signal=2.0, cluster="truncated", flip=0.3, flip_mode="half_space"),
+    Mixture(samples=6, dim=5, signal=2.0, cluster="quartic", flip=0.3, flip_mode="fixed_count"),
 ]
 GAUSSIAN = GaussianInit(score_std=0.5, value_std=0.5)
 NETWORKS: list[Network] = [
     Attention(hidden=4, init=GAUSSIAN),
     Attention(hidden=2, heads=3, value_dim=7, init=GAUSSIAN, output_norm=1.0),
     Attention(hidden=4, init=TorchDefault(divide_by=2.0, divide_output=True), output_norm=1.0),
+    # Not the symmetric presets, where f = 0 at the start: see tests/networks/test_two_layer.py.
+    TwoLayer(width=9, preset="torch_default"),
+    TwoLayer(width=8, activation="leaky_relu", slope=0.2, preset="torch_default"),
+    TwoLayer(
+        width=8,
+        activation="smoothed_leaky_relu",
+        slope=0.5,
+        smoothness=2.0,
+        preset="torch_default",
+    ),
 ]
 ATTACKS: list[Attack] = [
     PGD(ball=Ball(radius=0.3)),
@@ -69,7 +84,7 @@ def test_every_component_of_the_package_has_a_row(family: type):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_data_depends_on_the_run_alone(data: DataModel, dtype: torch.dtype):
     together = data.sample(Streams(RUNS), "train", 6, dtype)
-    assert together.x.shape == (3, 6, 3, 5)
+    assert together.x.shape == (3, 6, data.tokens, 5)
     assert together.x.dtype == together.y.dtype == dtype
     assert set(together.y.unique().tolist()) <= {-1.0, 1.0}
     for run in range(3):
@@ -111,7 +126,7 @@ def test_an_attack_hurts_inside_its_ball(attack: Attack, network: Network):
     points = attack.perturb(network, params, DATA[0], sample.x, sample.y)
     assert torch.equal(torch.get_rng_state(), before)
     assert isinstance(attack, PGD)
-    radius = torch.as_tensor(attack.ball.size(DATA[0]))
+    radius = torch.as_tensor(attack.ball.size(DATA[0]), dtype=torch.float64)
     assert (attack.ball.norm(points - sample.x) <= radius * (1 + 1e-10)).all()
     clean = sample.y * network.forward(params, sample.x)
     assert (sample.y * network.forward(params, points) < clean).all()

@@ -53,6 +53,7 @@ def small_setup(
     test_attack: Attack | None = None,
     test_at: Any = "end",
     precision: Any = "float64",
+    **training: Any,
 ) -> Setup:
     """One run of twelve steps in float64 that ends in well under a second."""
     return Setup(
@@ -60,7 +61,7 @@ def small_setup(
         network=network or small_network(),
         attack=attack,
         training=GradientDescent(
-            rate=rate, stop_loss=stop_loss, max_steps=max_steps, stop_on=stop_on
+            rate=rate, stop_loss=stop_loss, max_steps=max_steps, stop_on=stop_on, **training
         ),
         evaluation=Evaluation(samples=test_samples, attack=test_attack, at=test_at),
         precision=precision,

@@ -235,6 +235,27 @@ def test_each_run_moves_by_its_own_rate():
     assert torch.equal(before[0], before[1])
 
 
+def test_the_rate_drops_after_so_many_steps():
+    """Wang's experiments divide the rate by 10 after every 500 steps."""
+    rules = {"rate": 0.5, "max_steps": 5}
+    constant, dropped = (
+        [frame.params["weights"] for frame in film(start([small_setup(**rules, **drop)]))]
+        for drop in ({}, {"drop_every": 2, "drop_by": 10.0})
+    )
+    for step in range(3):
+        assert torch.equal(dropped[step], constant[step])
+    close(dropped[3] - dropped[2], (constant[3] - constant[2]) / 10)
+    late = small_setup(**rules, drop_every=2, drop_by=10.0).training
+    assert [late.rate_at(step) for step in range(6)] == [0.5, 0.5, 0.05, 0.05, 0.005, 0.005]
+
+
+def test_the_first_steps_may_be_clean():
+    """Wang's footnote 1: at step 0 the symmetric network has no gradient to attack along."""
+    frames = film(start([small_setup(attack=small_pgd(), first_attacked_step=2, max_steps=3)]))
+    for frame in frames:
+        assert torch.equal(frame.attacked, frame.x) == (frame.number < 2)
+
+
 def test_frozen_output_weights_do_not_move():
     frames = film(start([small_setup(attack=small_pgd())]))
     assert torch.equal(frames[0].params["output"], frames[-1].params["output"])

@@ -151,11 +151,11 @@ def scarce(limit: int, error: type[Exception], where: str, monkeypatch: pytest.M
 
     calls = {"steps": 0}
 
-    def update(batch, gradient):
+    def update(batch, gradient, number):
         calls["steps"] += 1
         if where == "third step" and len(batch) > limit and calls["steps"] >= 3:
             raise error("simulated")
-        change(batch, gradient)
+        change(batch, gradient, number)
 
     monkeypatch.setattr(Batch, "start", start)
     monkeypatch.setattr(descent, "update", update)

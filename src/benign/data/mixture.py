@@ -87,9 +87,10 @@ class Mixture(DataModel):
             )
         # Only a coordinate of xi, or any direction of a Gaussian, has a quantile that is known.
         if self.cluster != "gaussian" and self.direction != "axis":
+            given = self.direction if isinstance(self.direction, str) else "a vector"
             raise ValueError(
                 f"`direction` must be axis for half-space flips of a {self.cluster} cluster, "
-                "got another: use `direction: axis` or `cluster: gaussian`"
+                f"got {given}: use `direction: axis` or `cluster: gaussian`"
             )
 
     def signal_norm(self) -> Any:
@@ -183,7 +184,7 @@ class Mixture(DataModel):
         if self.direction == "axis":
             return _axis(1, self.dim, streams)
         draw = streams("signal/half_space").normal(self.dim)
-        return _unit(draw - (draw * direction).sum(1, keepdim=True) * direction)
+        return _unit(draw)
 
 
 def _column(value: Any, like: Tensor) -> Tensor:

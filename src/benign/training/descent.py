@@ -114,7 +114,7 @@ def look(batch: Batch, number: int) -> Step:
     """Attack the training points and run the network on them."""
     setup, sample = batch.setup, batch.sample
     points = sample.x
-    if setup.attack is not None:
+    if setup.attack is not None and number >= setup.training.first_attacked_step:
         points = setup.attack.perturb(setup.network, batch.params, setup.data, sample.x, sample.y)
     return Step(number, batch, points, setup.network.run(batch.params, points))
 
@@ -134,12 +134,13 @@ def descend(batch: Batch) -> Iterator[tuple[Step, Int[Tensor, " runs"]]]:
         if not stay.all():
             batch = batch.select(stay)
             gradient = {name: part[stay] for name, part in gradient.items()}
-        update(batch, gradient)
+        update(batch, gradient, number)
         number += 1
 
 
-def update(batch: Batch, gradient: Params) -> None:
-    """One step of gradient descent, in place."""
+def update(batch: Batch, gradient: Params, number: int = 0) -> None:
+    """Step `number` of gradient descent, in place."""
+    rate = batch.setup.training.rate_at(number)
     for name, part in gradient.items():
-        rate = torch.as_tensor(batch.setup.training.rate, dtype=part.dtype, device=part.device)
-        batch.params[name].sub_(part.mul_(rate.reshape(-1, *[1] * (part.ndim - 1))))
+        size = torch.as_tensor(rate, dtype=part.dtype, device=part.device)
+        batch.params[name].sub_(part.mul_(size.reshape(-1, *[1] * (part.ndim - 1))))

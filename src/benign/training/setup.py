@@ -1,6 +1,6 @@
 """What one run is made of: data, network, attack, training, evaluation."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -19,12 +19,23 @@ class GradientDescent(Spec):
 
     rate: PerRun[Positive]
     """step size eta"""
+    drop_every: Whole = 0
+    """divide the rate after every so many steps (500 in Wang's experiments); 0 is a constant rate"""
+    drop_by: Positive = 10.0
+    """what the rate is divided by then"""
+    first_attacked_step: Whole = 0
+    """training points are clean before this step (1 in Wang's theory, footnote 1)"""
     stop_loss: PerRun[NonNegative] = 0.01
     """a run has converged when its training loss is at most this"""
     stop_on: Literal["attacked", "clean"] = "attacked"
     """which training loss stops a run"""
     max_steps: Whole = 5000
     """a run that has not converged by then ends with status `step_cap`"""
+
+    def rate_at(self, number: int) -> Any:
+        """The step size of a step, a number or a tensor [runs]."""
+        drops = number // self.drop_every if self.drop_every else 0
+        return self.rate / self.drop_by**drops
 
 
 class Evaluation(Spec):
