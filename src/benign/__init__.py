@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from benign.axes import linspace as linspace
     from benign.axes import logspace as logspace
     from benign.axes import zipped as zipped
+    from benign.data.mixture import Mixture as Mixture
     from benign.data.signal_noise import SignalNoise as SignalNoise
     from benign.experiment import Experiment as Experiment
     from benign.experiment import merge as merge
@@ -39,6 +40,7 @@ _HOME = {
     "Experiment": "experiment",
     "GaussianInit": "networks.initial",
     "GradientDescent": "training.setup",
+    "Mixture": "data.mixture",
     "PGD": "attacks.pgd",
     "SignalNoise": "data.signal_noise",
     "SpecError": "spec",

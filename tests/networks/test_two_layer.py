@@ -185,17 +185,17 @@ def test_initial_rows_are_gaussian_of_the_given_size():
 
 def test_torch_default_is_that_of_two_linear_layers():
     """Every part uniform within +-1/sqrt(fan_in), as `nn.Linear` draws it."""
-    data, runs = small_data(tokens=2, dim=50), 40
-    params = network(preset="torch_default", width=64).initial_params(
+    data, runs = small_data(tokens=2, dim=50), 100
+    params = network(preset="torch_default", width=16).initial_params(
         data, Streams(run_ids(runs)), torch.float64
     )
-    layers = (torch.nn.Linear(100, 64), torch.nn.Linear(64, 1))
+    layers = (torch.nn.Linear(100, 16), torch.nn.Linear(16, 1))
     like = {"inner": layers[0].weight, "inner_bias": layers[0].bias}
     like |= {"outer": layers[1].weight[0], "outer_bias": layers[1].bias[0]}
     assert set(params) == set(like)
     for name, part in params.items():
         assert part.shape == (runs, *like[name].shape)
-        bound = 1 / math.sqrt(100 if name.startswith("inner") else 64)
+        bound = 1 / math.sqrt(100 if name.startswith("inner") else 16)
         assert part.abs().max() <= bound
         # (part/bound)^2 has mean 1/3, variance 4/45: five standard errors, false alarm 1e-6.
         error = abs(float((part / bound).square().mean()) - 1 / 3)

@@ -9,7 +9,7 @@ from torch import Tensor
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
 from benign.data.model import DataModel
-from benign.losses import logistic_slope
+from benign.losses import loss_slope, margin, margin_slope
 from benign.networks.network import Network, Params
 from benign.spec import Count, Positive
 
@@ -50,19 +50,21 @@ class PGD(Attack):
             point = x + delta
             here = network.run(params, point)
             if best:
-                best.offer(point, y * here.outputs)
+                best.offer(point, margin(here.outputs, y))
             rise = self.ball.steepest(here.inputs_gradient(self._slope(y, here.outputs)))
             delta += rise.mul_((self.step * radius)[:, None, None, None])
             self.ball.project(delta, radius)
         point = x + delta
         if best:
-            best.offer(point, y * network.run(params, point).outputs)
+            best.offer(point, margin(network.run(params, point).outputs, y))
             return best.point
         return point
 
     def _slope(self, y: Tensor, outputs: Tensor) -> Tensor:
         """Derivative of the ascended loss in the output."""
-        return -y if self.loss == "margin" else y * logistic_slope(y * outputs)
+        if self.loss == "margin":
+            return -margin_slope(outputs, y)
+        return loss_slope(outputs, y)
 
     def check_against(self, data: DataModel) -> None:
         if self.ball.relative_to == "signal" and data.signal_norm() is None:

@@ -184,7 +184,7 @@ class Mixture(DataModel):
         if self.direction == "axis":
             return _axis(1, self.dim, streams)
         draw = streams("signal/half_space").normal(self.dim)
-        return _unit(draw)
+        return _unit(draw - (draw * direction).sum(1, keepdim=True) * direction)
 
 
 def _column(value: Any, like: Tensor) -> Tensor:

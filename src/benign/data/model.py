@@ -19,7 +19,7 @@ class Sample:
 
     x: Float[Tensor, "runs samples tokens dim"]
     y: Float[Tensor, "runs samples"]
-    """observed labels, -1 or +1"""
+    """observed labels: -1 or +1, or 0 to k - 1 with k classes"""
     clean_y: Float[Tensor, "runs samples"]
     """labels before any flip"""
     latent: dict[str, Tensor] = field(default_factory=dict)

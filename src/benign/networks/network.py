@@ -26,7 +26,7 @@ class Pass:
     This base differentiates by autograd; it is the reference for every closed form.
     """
 
-    outputs: Float[Tensor, "runs samples"]
+    outputs: Float[Tensor, "runs samples *classes"]
 
     def __init__(self, network: "Network", params: Params, x: Tensor):
         self._params = {
@@ -37,25 +37,25 @@ class Pass:
             self._traced = network.forward({**params, **self._params}, self._x)
         self.outputs = self._traced.detach()
 
-    def params_gradient(self, c: Float[Tensor, "runs samples"]) -> Params:
+    def params_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Params:
         leaves = list(self._params.values())
         grads = torch.autograd.grad(self._traced, leaves, c, retain_graph=True)
         # contiguous: the gradient of a sum is one number seen many times, and steps are in place
         return {name: part.contiguous() for name, part in zip(self._params, grads, strict=True)}
 
-    def inputs_gradient(self, c: Float[Tensor, "runs samples"]) -> Tensor:
+    def inputs_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Tensor:
         return torch.autograd.grad(self._traced, self._x, c, retain_graph=True)[0]
 
 
 class Network(Component):
-    """A family of functions f(params, x), one output a point; the prediction is its sign."""
+    """A family of functions f(params, x): one output a point (its sign predicts), or one a class."""
 
     @abstractmethod
     def initial_params(self, data: DataModel, streams: Streams, dtype: torch.dtype) -> Params:
         """Initial parameters of every run."""
 
     @abstractmethod
-    def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples"]:
+    def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples *classes"]:
         """The outputs f(x)."""
 
     def run(self, params: Params, x: Tensor) -> Pass:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benign import axes
 from benign.data.model import Sample
-from benign.losses import logistic, logistic_slope
+from benign.losses import loss, loss_slope, margin
 from benign.networks.network import Params, Pass
 from benign.streams import Streams
 from benign.training.setup import Setup
@@ -72,13 +72,13 @@ class Step:
 
     @cached_property
     def margins(self) -> Float[Tensor, "runs samples"]:
-        """y f on the points trained on."""
-        return self.batch.sample.y * self.seen.outputs
+        """y f (or its like for several classes) on the points trained on."""
+        return margin(self.seen.outputs, self.batch.sample.y)
 
     @cached_property
     def loss(self) -> Float[Tensor, " runs"]:
         """The training loss that is descended."""
-        return logistic(self.margins).mean(1)
+        return loss(self.seen.outputs, self.batch.sample.y).mean(1)
 
     @cached_property
     def clean(self) -> Pass:
@@ -89,24 +89,27 @@ class Step:
 
     @cached_property
     def clean_margins(self) -> Float[Tensor, "runs samples"]:
-        return self.batch.sample.y * self.clean.outputs
+        return margin(self.clean.outputs, self.batch.sample.y)
+
+    @cached_property
+    def clean_loss(self) -> Float[Tensor, " runs"]:
+        return loss(self.clean.outputs, self.batch.sample.y).mean(1)
 
     def gradient(self) -> Params:
         """Gradient of the loss in the parameters, the attacked points held fixed (Zhang Algorithm 1)."""
-        samples = self.margins.shape[1]
-        return self.seen.params_gradient(
-            self.batch.sample.y * logistic_slope(self.margins) / samples
-        )
+        slope = loss_slope(self.seen.outputs, self.batch.sample.y)
+        return self.seen.params_gradient(slope / slope.shape[1])
 
     def status(self) -> Int[Tensor, " runs"]:
         """How each run ends here; MISSING for those that go on."""
         training = self.batch.setup.training
-        loss = self.loss if training.stop_on == "attacked" else logistic(self.clean_margins).mean(1)
+        stopping = self.loss if training.stop_on == "attacked" else self.clean_loss
         ended = torch.full_like(self.batch.index, Status.MISSING)
         if self.number >= training.max_steps:
             ended[:] = Status.STEP_CAP
-        ended[loss <= training.stop_loss] = Status.CONVERGED
-        ended[~(self.seen.outputs.isfinite().all(1) & loss.isfinite())] = Status.DIVERGED
+        ended[stopping <= training.stop_loss] = Status.CONVERGED
+        finite = self.seen.outputs.isfinite().flatten(1).all(1) & stopping.isfinite()
+        ended[~finite] = Status.DIVERGED
         return ended
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from benign.attacks.attack import Attack
-from benign.losses import correct, logistic
+from benign.losses import correct, loss, margin
 from benign.networks.attention import Attention, AttentionPass
 from benign.training.descent import Batch
 from benign.training.setup import Setup
@@ -13,12 +13,12 @@ from benign.training.setup import Setup
 BLOCK = 250
 
 MEANINGS: dict[str, tuple[str, str]] = {
-    "test_loss": ("logistic loss of fresh clean points", "nats"),
+    "test_loss": ("loss of fresh clean points", "nats"),
     "test_accuracy": ("share of fresh clean points with y f > 0, against clean labels", "1"),
-    "test_margin_mean": ("mean of y f over fresh clean points", "1"),
-    "test_margin_std": ("standard deviation of y f over fresh clean points", "1"),
+    "test_margin_mean": ("mean margin (y f) over fresh clean points", "1"),
+    "test_margin_std": ("standard deviation of the margin over fresh clean points", "1"),
     "test_attention_on_signal": ("attention on token 1 (the signal) of fresh clean points, mean over rows", "1"),
-    "robust_loss": ("logistic loss of fresh points under the evaluation attack", "nats"),
+    "robust_loss": ("loss of fresh points under the evaluation attack", "nats"),
     "robust_accuracy": ("share of fresh points with y f > 0 under the evaluation attack: an upper end", "1"),
 }  # fmt: skip
 
@@ -54,9 +54,10 @@ def _measure_block(
     setup, params = batch.setup, batch.params
     test = setup.data.sample(batch.streams, split, count, setup.dtype)
     seen = setup.network.run(params, test.x)
-    margins = (test.y * seen.outputs).double()
+    outputs, y = seen.outputs.double(), test.y.double()
+    margins = margin(outputs, y)
     sums = {
-        "test_loss": logistic(margins),
+        "test_loss": loss(outputs, y),
         "test_accuracy": correct(margins),
         "test_margin_mean": margins,
         "test_margin_squared": margins.square(),
@@ -65,6 +66,7 @@ def _measure_block(
         sums["test_attention_on_signal"] = seen.attention[..., 0].mean((2, 3)).double()
     if attack is not None:
         points = attack.perturb(setup.network, params, setup.data, test.x, test.y)
-        attacked = (test.y * setup.network.run(params, points).outputs).double()
-        sums |= {"robust_loss": logistic(attacked), "robust_accuracy": correct(attacked)}
+        outputs = setup.network.run(params, points).outputs.double()
+        sums["robust_loss"] = loss(outputs, y)
+        sums["robust_accuracy"] = correct(margin(outputs, y))
     return {name: value.sum(1) for name, value in sums.items()}

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from benign.data.signal_noise import SignalNoise
-from benign.losses import correct, logistic
+from benign.losses import correct
 from benign.networks.attention import Attention, AttentionPass
 from benign.networks.network import Pass
 from benign.training.descent import Step
@@ -73,9 +73,8 @@ def strong_token(setup: Setup) -> bool:
 
 
 def flips(setup: Setup) -> bool:
-    return isinstance(setup.data, SignalNoise) and bool(
-        torch.as_tensor(setup.data.flip).gt(0).any()
-    )
+    """Whether the data model flips labels and does so in some run."""
+    return bool(torch.as_tensor(getattr(setup.data, "flip", 0.0)).gt(0).any())
 
 
 def snapshot(meaning: str, units: str = "1", applies: Callable[[Setup], bool] = always):
@@ -109,7 +108,7 @@ def train_loss(step: Step) -> PerRunValue:
 
 @snapshot("training loss of the clean points", "nats", attacked)
 def train_clean_loss(step: Step) -> PerRunValue:
-    return logistic(step.clean_margins).mean(1)
+    return step.clean_loss
 
 
 @snapshot("share of clean training points with y f > 0")
