@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from benign.networks.attention import Attention as Attention
     from benign.networks.initial import GaussianInit as GaussianInit
     from benign.networks.initial import TorchDefault as TorchDefault
+    from benign.networks.two_layer import TwoLayer as TwoLayer
     from benign.papers.recipes import recipe as recipe
     from benign.spec import SpecError as SpecError
     from benign.theory.boundary import boundary as boundary
@@ -45,6 +46,7 @@ _HOME = {
     "SignalNoise": "data.signal_noise",
     "SpecError": "spec",
     "TorchDefault": "networks.initial",
+    "TwoLayer": "networks.two_layer",
     "boundary": "theory.boundary",
     "linspace": "axes",
     "logspace": "axes",

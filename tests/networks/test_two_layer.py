@@ -230,11 +230,6 @@ def film_first_step(batch: Batch) -> Frame:
     return frame
 
 
-def film_algorithm_1(batch: Batch) -> list[Frame]:
-    """Every step of Wang's Algorithm 1: step 0 on clean points, the later ones on attacked points."""
-    return [film_first_step(batch), *film(batch)]
-
-
 def check_against_reference(frames: list[Frame], phi: str, attack: slow.Attack | None) -> None:
     """Loss, points trained on and weights of every step of every run."""
     start = frames[0]
@@ -271,12 +266,17 @@ def test_clean_training_is_that_of_the_reference(phi: str, preset: str):
 def test_adversarial_training_is_that_of_the_reference(phi: str, preset: str):
     """Wang's Algorithm 1 from the symmetric start; `torch_default` is attacked from step 0 on."""
     attack = small_pgd(radius=0.4, per="sample", step=0.3)
-    setup = small_setup(small_data(tokens=2), network(phi, preset), attack, rate=0.3, max_steps=5)
-    at_once = preset == "torch_default"
-    batch = batch_of(setup, 2)
-    frames = film(batch) if at_once else film_algorithm_1(batch)
-    reference = slow.Attack(radius=0.4, steps=4, step=0.12, first=0 if at_once else 1)
-    check_against_reference(frames, phi, reference)
+    first = 0 if preset == "torch_default" else 1
+    setup = small_setup(
+        small_data(tokens=2),
+        network(phi, preset),
+        attack,
+        rate=0.3,
+        max_steps=6,
+        first_attacked_step=first,
+    )
+    reference = slow.Attack(radius=0.4, steps=4, step=0.12, first=first)
+    check_against_reference(film(batch_of(setup, 2)), phi, reference)
 
 
 @pytest.fixture(params=PHI)
@@ -287,11 +287,13 @@ def frames(request) -> list[Frame]:
 
 def trained_on_clusters(net: TwoLayer) -> list[Frame]:
     data = small_data(tokens=1, dim=12)
-    setup = small_setup(data, net, small_pgd(0.3, "sample"), rate=0.4, max_steps=9)
+    setup = small_setup(
+        data, net, small_pgd(0.3, "sample"), rate=0.4, max_steps=10, first_attacked_step=1
+    )
     y = doubles(1, -1, -1, 1, 1).expand(2, 5)
     x = normals(2, 5, 1, 12, seed=3)
     x[..., 0] += 1.5 * y[:, :, None]
-    return film_algorithm_1(batch_of(setup, 2, x, y))
+    return film(batch_of(setup, 2, x, y))
 
 
 def moved(frame: Frame) -> tuple[Tensor, Tensor]:
@@ -393,8 +395,10 @@ def test_scaling_the_inputs_is_scaling_weights_and_rate(phi: str):
 
     def losses(points: Tensor, radius: float, init_std: float, rate: float) -> Tensor:
         net = network(phi, init_std=init_std)
-        setup = small_setup(data, net, small_pgd(radius, "sample"), rate=rate, max_steps=10)
-        return torch.stack([f.loss for f in film_algorithm_1(batch_of(setup, 2, points, y))])
+        setup = small_setup(
+            data, net, small_pgd(radius, "sample"), rate=rate, max_steps=11, first_attacked_step=1
+        )
+        return torch.stack([f.loss for f in film(batch_of(setup, 2, points, y))])
 
     close(losses(k * x, 0.2 * k, 0.1, 0.05), losses(x, 0.2, 0.1 * k, 0.05 * k**2))
 
@@ -405,14 +409,16 @@ def test_training_does_not_depend_on_the_coordinates(phi: str):
     net, y = network(phi), doubles(1, -1, 1, -1, 1).expand(1, 5)
     wide, x = small_data(tokens=1, dim=40), normals(1, 5, 1, 40)
     x[..., 0] += y[:, :, None]
-    setup = small_setup(wide, net, small_pgd(0.3, "sample"), rate=0.3)
+    setup = small_setup(wide, net, small_pgd(0.3, "sample"), rate=0.3, first_attacked_step=1)
     batch = batch_of(setup, 1, x, y)
     rows = torch.cat([x[0, :, 0], batch.params["inner"][0, :3]])
     basis = torch.linalg.qr(rows.T).Q  # 40 x 8
-    small = small_setup(small_data(tokens=1, dim=8), net, setup.attack, rate=0.3)
+    small = small_setup(
+        small_data(tokens=1, dim=8), net, setup.attack, rate=0.3, first_attacked_step=1
+    )
     reduced = batch_of(small, 1, x @ basis, y)
     reduced.params["inner"].copy_(batch.params["inner"] @ basis)
-    for full, few in zip(film_algorithm_1(batch), film_algorithm_1(reduced), strict=True):
+    for full, few in zip(film(batch), film(reduced), strict=True):
         close(few.loss, full.loss)
         close(few.params["inner"] @ basis.T, full.params["inner"])
         close(few.attacked @ basis.T, full.attacked)

@@ -24,7 +24,7 @@ class Init(Component):
 
     def output_weights(self, streams: Streams, value_dim: int, dtype: torch.dtype) -> Tensor:
         """w_O, [runs, value_dim]: entries of `nn.Linear(value_dim, 1)`, whose squared norm is about 1/3."""
-        return _linear_default(streams("init/output"), value_dim, value_dim, dtype=dtype)
+        return linear_default(streams("init/output"), value_dim, value_dim, dtype=dtype)
 
 
 class GaussianInit(Init):
@@ -51,19 +51,18 @@ class TorchDefault(Init):
     """divide w_O as well; the papers do not say"""
 
     def score_weights(self, stream: Stream, dim: int, hidden: int, dtype: torch.dtype) -> Tensor:
-        return _scaled(_linear_default(stream, dim, dim, hidden, dtype=dtype), 1 / self.divide_by)
+        return _scaled(linear_default(stream, dim, dim, hidden, dtype=dtype), 1 / self.divide_by)
 
     def value_weights(self, stream: Stream, dim: int, value_dim: int, dtype: torch.dtype) -> Tensor:
-        return _scaled(
-            _linear_default(stream, dim, dim, value_dim, dtype=dtype), 1 / self.divide_by
-        )
+        return _scaled(linear_default(stream, dim, dim, value_dim, dtype=dtype), 1 / self.divide_by)
 
     def output_weights(self, streams: Streams, value_dim: int, dtype: torch.dtype) -> Tensor:
         weights = super().output_weights(streams, value_dim, dtype)
         return _scaled(weights, 1 / self.divide_by) if self.divide_output else weights
 
 
-def _linear_default(stream: Stream, fan_in: int, *shape: int, dtype: torch.dtype) -> Tensor:
+def linear_default(stream: Stream, fan_in: int, *shape: int, dtype: torch.dtype) -> Tensor:
+    """The default of `nn.Linear` for weights and biases: uniform on +-1/sqrt(fan_in)."""
     return stream.uniform(*shape, dtype=dtype).mul_(2).sub_(1).div_(math.sqrt(fan_in))
 
 

@@ -10,9 +10,10 @@ from torch.nn import functional
 
 from benign.axes import PerRun, Shape
 from benign.data.model import DataModel
+from benign.networks.initial import linear_default
 from benign.networks.network import Cost, Network, Params, Pass
 from benign.spec import Count, NonNegative, Positive
-from benign.streams import Stream, Streams
+from benign.streams import Streams
 
 
 def smoothed_leaky_relu(z: Tensor, slope: float, smoothness: float) -> Tensor:
@@ -53,7 +54,8 @@ class TwoLayer(Network):
       `nn.Linear` does.
 
     While f = 0 its gradient in x is rounding noise, which an attack of normalised steps would make
-    a full-size perturbation: Wang's Algorithm 1 attacks from step 1 on.
+    a full-size perturbation: Wang's Algorithm 1 attacks from step 1 on
+    (`training.first_attacked_step: 1`).
 
     Parameters: `inner` [runs, width, inputs], whose rows are w_s; `outer` [runs, width], the a_s;
     with `torch_default` also `inner_bias` [runs, width] and `outer_bias` [runs].
@@ -114,10 +116,14 @@ class TwoLayer(Network):
         inputs = data.tokens * data.dim
         if self.preset == "torch_default":
             return {
-                "inner": _uniform(streams("init/inner"), inputs, self.width, inputs, dtype=dtype),
-                "inner_bias": _uniform(streams("init/inner_bias"), inputs, self.width, dtype=dtype),
-                "outer": _uniform(streams("init/outer"), self.width, self.width, dtype=dtype),
-                "outer_bias": _uniform(streams("init/outer_bias"), self.width, dtype=dtype),
+                "inner": linear_default(
+                    streams("init/inner"), inputs, self.width, inputs, dtype=dtype
+                ),
+                "inner_bias": linear_default(
+                    streams("init/inner_bias"), inputs, self.width, dtype=dtype
+                ),
+                "outer": linear_default(streams("init/outer"), self.width, self.width, dtype=dtype),
+                "outer_bias": linear_default(streams("init/outer_bias"), self.width, dtype=dtype),
             }
         half = streams("init/inner").normal(self.width // 2, inputs, dtype=dtype)
         std = 1 / math.sqrt(3 * inputs) if self.preset == "hybrid" else self.init_std
@@ -206,8 +212,3 @@ class TwoLayerPass(Pass):
     ) -> Float[Tensor, "runs samples tokens dim"]:
         rows = self._network.inner_weights(self._params)
         return torch.bmm(self._coefficients(c), rows).reshape(self._x.shape)
-
-
-def _uniform(stream: Stream, fan_in: int, *shape: int, dtype: torch.dtype) -> Tensor:
-    """The default of `nn.Linear` for weights and biases: uniform on +-1/sqrt(fan_in)."""
-    return stream.uniform(*shape, dtype=dtype).mul_(2).sub_(1).div_(math.sqrt(fan_in))
