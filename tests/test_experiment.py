@@ -281,3 +281,17 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path):
         with pytest.raises(StoreError, match=str(folder)):
             tiny().run(folder)
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
+
+
+def test_zipped_fields_are_coordinates_of_their_dimension(tmp_path):
+    zipped = tiny(
+        "data.samples={zipped: setting, values: [2, 2, 4]}",
+        "data.snr={zipped: setting, values: [1.0, 2.0, 1.0]}",
+    )
+    result = zipped.run(tmp_path / "run")
+    assert result.setting.values.tolist() == [0, 1, 2]
+    assert result.samples.dims == result.snr.dims == ("setting",)
+    assert result.samples.values.tolist() == [2, 2, 4]
+    assert result.snr.values.tolist() == [1.0, 2.0, 1.0]
+    assert (result.status != 0).all()
+    assert zipped.replay(setting=2).run.cell.data.samples == 4

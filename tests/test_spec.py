@@ -78,7 +78,7 @@ def test_zipped_axes_move_together():
     assert [dim.name for dim in dimensions(spec)] == ["size", "snr"]
     pairs = [(cell.data.samples, cell.data.dim, cell.data.snr) for _, cell in cells(spec)]
     assert pairs == [(n, d, r) for n, d in ((2, 8), (4, 16), (6, 32)) for r in (1.0, 2.0)]
-    assert where(spec)[0] == {"size": 2, "snr": 1.0}
+    assert where(spec)[0] == {"size": 0, "snr": 1.0}
     assert zipped("size", [2, 4, 6]) == spec.data.samples
 
 
@@ -222,7 +222,7 @@ def test_defining_a_component_registers_it_under_its_name():
 
 
 def test_a_component_of_another_family_is_refused():
-    with pytest.raises(SpecError, match="`kind` must be one of signal_noise, got 'attention'"):
+    with pytest.raises(SpecError, match=r"`kind` must be one of .*signal_noise.*, got 'attention'"):
         tiny("data.kind=attention")
 
 

@@ -172,7 +172,7 @@ class Dimension:
 
 
 def dimensions(spec: BaseModel) -> list[Dimension]:
-    """The dimensions of the grid, in the order of the fields.
+    """The dimensions of the grid, in the order of the fields; zipped ones count 0, 1, ...
 
     A dimension is named by its field, by the dotted path where two fields collide, or by the group
     of a zipped axis.
@@ -186,7 +186,8 @@ def dimensions(spec: BaseModel) -> list[Dimension]:
         if axis.group in last_names:
             raise ValueError(f"the group `{name}` has the name of an axis: give it another name")
         if name not in dims:
-            dims[name] = Dimension(name, coordinates(axis.values), {path: axis.values})
+            values = tuple(range(len(axis))) if axis.group else coordinates(axis.values)
+            dims[name] = Dimension(name, values, {path: axis.values})
             continue
         if len(axis) != len(dims[name].values):
             raise ValueError(

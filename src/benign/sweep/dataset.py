@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from benign.axes import Dimension, dimensions
+from benign.axes import Dimension, Path, coordinates, dimensions
 from benign.plan.runs import NUMERICS, runs_of
 from benign.spec import canonical
 from benign.sweep.records import Record
@@ -77,9 +77,9 @@ def _label(
     grid = dimensions(experiment)
     dims = [dim.name for dim in grid] + ["seed"]
     sizes = [len(dim.values) for dim in grid] + [experiment.seeds]
-    coords: dict[str, Any] = {
-        dim.name: (dim.name, list(dim.values), _attributes(experiment, dim)) for dim in grid
-    }
+    coords: dict[str, Any] = {}
+    for dim in grid:
+        coords |= _coordinates(experiment, dim)
     coords["seed"] = ("seed", range(experiment.seeds), {"long_name": "index of the seed"})
     coords["step"] = ("step", steps, {"long_name": "gradient descent steps", "units": "steps"})
     data = {}
@@ -102,9 +102,26 @@ def _flags() -> str:
     return " ".join(s.name.lower() for s in Status)
 
 
-def _attributes(experiment: Any, dim: Dimension) -> dict[str, str]:
-    """The docstring of the first field that the dimension sets, and the papers' symbol for it."""
-    path = next(iter(dim.fields))
+def _coordinates(experiment: Any, dim: Dimension) -> dict[str, Any]:
+    """The coordinate of a dimension; zipped fields each have one of their own along it."""
+    named = {path: coordinates(values) for path, values in dim.fields.items()}
+    if len(named) == 1 and dim.values == next(iter(named.values())):
+        return {dim.name: (dim.name, list(dim.values), _attributes(experiment, next(iter(named))))}
+    last_names = [path[-1] for path in named]
+    fields = {
+        path[-1] if last_names.count(path[-1]) == 1 else ".".join(path): (
+            dim.name,
+            list(values),
+            _attributes(experiment, path),
+        )
+        for path, values in named.items()
+    }
+    counted = (dim.name, list(dim.values), {"long_name": f"place in {', '.join(fields)}"})
+    return {dim.name: counted, **fields}
+
+
+def _attributes(experiment: Any, path: Path) -> dict[str, str]:
+    """The docstring of a field, and the papers' symbol for it."""
     owner = experiment
     for name in path[:-1]:
         owner = getattr(owner, name)

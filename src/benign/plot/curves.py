@@ -1,0 +1,75 @@
+"""Quantities along training, one line a setting, with the spread over seeds."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from scipy import stats
+
+from benign.plot.style import SMALL, style
+
+# Okabe and Ito's colours, distinguishable with any colour vision.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """One panel: curves with dims (seed, step), each with its name in the legend."""
+
+    curves: Sequence[tuple[str, xr.DataArray]]
+    label: str
+    log: bool = False
+    level: float | None = None
+    """a horizontal line, such as an error that cannot be beaten"""
+
+
+def curves_figure(rows: Sequence[Sequence[Curves]], *, title: str, caption: str) -> Figure:
+    """Panels in rows; bands are one standard error of the mean over seeds on either side."""
+    if not rows or len({len(row) for row in rows}) != 1:
+        raise ValueError("`rows` must hold at least one row, and rows of equal length")
+    columns = len(rows[0])
+    with style():
+        width = 3.55 * columns
+        lines = textwrap.wrap(caption, width=int(width * 72 / (0.54 * SMALL)))
+        figure = Figure(
+            figsize=(width, 2.2 * len(rows) + 0.4 + 0.13 * len(lines)),
+            layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06),
+        )
+        axes = figure.subplots(len(rows), columns, squeeze=False)
+        for number, (ax, panel) in enumerate(
+            (axes[i, j], panel) for i, row in enumerate(rows) for j, panel in enumerate(row)
+        ):
+            draw_curves(ax, panel)
+            ax.set_title(f"({'abcdefghijkl'[number]})")
+        figure.suptitle(title)
+        figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=SMALL, linespacing=1.3)
+    return figure
+
+
+def draw_curves(ax: Axes, panel: Curves) -> None:
+    """Mean and standard error over seeds along the steps; a run that has ended counts no more."""
+    for colour, (name, values) in zip(COLOURS, panel.curves, strict=False):
+        mean = values.mean("seed")
+        ax.plot(mean.step, mean, color=colour, label=name)
+        if values.sizes["seed"] > 1:
+            error = stats.sem(values.transpose("seed", "step"), axis=0, nan_policy="omit")
+            band = np.asarray(error, dtype=float)
+            ax.fill_between(
+                mean.step, mean - band, mean + band, color=colour, alpha=0.2, linewidth=0
+            )
+    if panel.level is not None:
+        ax.axhline(panel.level, color="#8c8c8c", linewidth=0.8, linestyle=":")
+    ax.set_xscale("symlog", linthresh=1)
+    ax.set_xlim(left=0)
+    if panel.log:
+        ax.set_yscale("log")
+    ax.set_xlabel("gradient descent steps")
+    ax.set_ylabel(panel.label)
+    ax.legend()

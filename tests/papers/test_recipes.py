@@ -1,0 +1,65 @@
+"""Every recipe: its scales, its readings, and one small run from specification to picture."""
+
+import pytest
+
+from benign.experiment import Experiment
+from benign.papers.recipes import SCALES, Recipe, RecipeError, recipe, recipes
+
+RECIPES = recipes()
+
+
+@pytest.fixture(params=RECIPES, ids=str)
+def chosen(request: pytest.FixtureRequest) -> Recipe:
+    return RECIPES[request.param]
+
+
+def test_scales_change_sizes_only(chosen: Recipe):
+    built = [chosen.experiment(scale) for scale in SCALES]
+    counts = [sum(len(unit.runs) for unit in each.units()) for each in built]
+    assert counts == sorted(counts)
+    assert counts[0] < counts[2]
+    for other in built[1:]:
+        assert type(other.network) is type(built[0].network)
+        assert other.training.rate == built[0].training.rate
+        assert (other.attack is None) == (built[0].attack is None)
+
+
+def test_every_reading_is_another_experiment(chosen: Recipe):
+    readings = chosen.readings("all")
+    assert len(readings) == 1 + sum(len(q.answers) - 1 for q in chosen.questions)
+    specs = [str(chosen.experiment("smoke", reading).as_dict()) for reading in readings]
+    assert len(set(specs)) == len(specs)
+    labels = [chosen.label(reading) for reading in readings]
+    assert labels[0] == "default"
+    assert len(set(labels)) == len(labels)
+    count = 1
+    for question in chosen.questions:
+        count *= len(question.answers)
+    assert len(chosen.readings("product")) == count
+
+
+def test_from_specification_to_picture(chosen: Recipe, tmp_path):
+    experiment, reading = chosen.experiment("smoke"), chosen.reading()
+    result = experiment.run(tmp_path / "run")
+    assert result.attrs["runs_missing"] == result.attrs["runs_failed"] == 0
+    pictures = chosen.draw(result, tmp_path, chosen.caption(experiment, "smoke", reading))
+    assert {picture.suffix for picture in pictures} == {".png", ".svg"}
+    drawn = next(p for p in pictures if p.suffix == ".svg").read_text(encoding="utf-8")
+    assert chosen.name in drawn
+    assert "1 seed" in drawn
+    assert len(chosen.summarise(result)) > 100
+    assert Experiment.from_dict(experiment.as_dict()) == experiment
+
+
+def test_the_unknown_is_refused_with_what_there_is(chosen: Recipe):
+    with pytest.raises(RecipeError, match="no recipe 'nobody/fig9': choose one of"):
+        recipe("nobody/fig9")
+    with pytest.raises(RecipeError, match="`scale` must be one of smoke, quick, paper, got 'huge'"):
+        chosen.experiment("huge")
+    with pytest.raises(RecipeError, match="reading `colour`"):
+        chosen.reading({"colour": "red"})
+    question = chosen.questions[0]
+    with pytest.raises(RecipeError, match=f"reading `{question.name}` must be one of"):
+        chosen.reading({question.name: "perhaps"})
+    with pytest.raises(RecipeError, match="`readings` must be one of default, all, product"):
+        chosen.readings("some")

@@ -1,0 +1,53 @@
+"""Curves along training: what is drawn is the mean and its standard error over seeds."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.colors import to_rgba
+
+from benign.plot.curves import COLOURS, Curves, curves_figure
+from benign.plot.style import save
+
+
+def values(seeds: int = 4) -> xr.DataArray:
+    steps = [0, 1, 2, 4, 8]
+    data = np.arange(seeds)[:, None] + np.array(steps)[None, :] + 1.0
+    return xr.DataArray(data, {"seed": range(seeds), "step": steps})
+
+
+def test_lines_are_means_and_bands_are_standard_errors():
+    curve = values()
+    panel = Curves([("one", curve), ("two", 2 * curve)], "loss", log=True, level=0.5)
+    figure = curves_figure([[panel]], title="a title", caption="a caption")
+    ax = figure.axes[0]
+    first, second, level = ax.lines
+    np.testing.assert_allclose(np.asarray(first.get_ydata()), curve.mean("seed"))
+    np.testing.assert_allclose(np.asarray(second.get_ydata()), 2 * curve.mean("seed"))
+    assert np.asarray(level.get_ydata()).tolist() == [0.5, 0.5]
+    assert to_rgba(first.get_color()) == to_rgba(COLOURS[0])
+    band = np.asarray(ax.collections[0].get_paths()[0].vertices, dtype=float)
+    error = curve.std("seed", ddof=1) / 2
+    assert band[:, 1].min() == pytest.approx(float((curve.mean("seed") - error).min()))
+    assert band[:, 1].max() == pytest.approx(float((curve.mean("seed") + error).max()))
+    assert ax.get_yscale() == "log"
+
+
+def test_one_seed_has_no_band_and_an_ended_run_counts_no_more():
+    alone = curves_figure([[Curves([("one", values(1))], "loss")]], title="", caption="")
+    assert not alone.axes[0].collections
+    ended = values()
+    ended[0, 3:] = np.nan
+    figure = curves_figure([[Curves([("one", ended)], "loss")]], title="", caption="")
+    drawn = np.asarray(figure.axes[0].lines[0].get_ydata())
+    np.testing.assert_allclose(drawn[3:], ended[1:, 3:].mean("seed"))
+
+
+def test_the_picture_says_what_it_shows(tmp_path):
+    panel = Curves([("r = 4", values())], "robust test error")
+    figure = curves_figure([[panel, panel]], title="a title", caption="so many seeds")
+    _, svg = save(figure, tmp_path / "picture")
+    drawn = svg.read_text(encoding="utf-8")
+    for words in ("a title", "so many seeds", "r = 4", "robust test error", "descent steps", "(b)"):
+        assert words in drawn
+    with pytest.raises(ValueError, match="`rows` must hold at least one row"):
+        curves_figure([], title="", caption="")
