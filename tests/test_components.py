@@ -8,12 +8,15 @@ import torch
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
+from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
 from benign.data.model import DataModel
 from benign.data.signal_noise import SignalNoise
+from benign.losses import margin
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit, TorchDefault
 from benign.networks.network import Network, Pass
+from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
 from benign.spec import Component
 from benign.streams import RunId, Streams
@@ -27,6 +30,17 @@ DATA: list[DataModel] = [
     Mixture(samples=6, dim=5, signal=2.0, flip=0.3, balanced=True, direction="random"),
     Mixture(samples=6, dim=5, signal=2.0, cluster="truncated", flip=0.3, flip_mode="half_space"),
     Mixture(samples=6, dim=5, signal=2.0, cluster="quartic", flip=0.3, flip_mode="fixed_count"),
+    FeaturePatches(**SIZES, alpha=2.0, beta=1.0, noise_std=0.1, balanced=True),
+    FeaturePatches(
+        **SIZES,
+        alpha_by_class=(2.0, 3.0),
+        beta=1.0,
+        beta_spread=0.5,
+        noise_std=0.1,
+        projected=True,
+        directions="random",
+        partition="random",
+    ),
 ]
 GAUSSIAN = GaussianInit(score_std=0.5, value_std=0.5)
 NETWORKS: list[Network] = [
@@ -43,6 +57,8 @@ NETWORKS: list[Network] = [
         smoothness=2.0,
         preset="torch_default",
     ),
+    PatchCNN(width=8, classes=3, threshold=0.5, init_std=0.5),
+    PatchCNN(width=8, outputs="difference", q=2, threshold=1.0, init_std=0.5),
 ]
 ATTACKS: list[Attack] = [
     PGD(ball=Ball(radius=0.3)),
@@ -61,7 +77,8 @@ def start(network: Network):
     streams = Streams(RUNS)
     sample = DATA[0].sample(streams, "train", 6, torch.float64)
     params = network.initial_params(DATA[0], streams, torch.float64)
-    return sample, params, streams("test weights").normal(6)
+    outputs = network.forward(params, sample.x)
+    return sample, params, streams("test weights").normal(*outputs.shape[1:])
 
 
 @pytest.mark.parametrize("component", [*DATA, *NETWORKS, *ATTACKS], ids=name)
@@ -86,7 +103,8 @@ def test_data_depends_on_the_run_alone(data: DataModel, dtype: torch.dtype):
     together = data.sample(Streams(RUNS), "train", 6, dtype)
     assert together.x.shape == (3, 6, data.tokens, 5)
     assert together.x.dtype == together.y.dtype == dtype
-    assert set(together.y.unique().tolist()) <= {-1.0, 1.0}
+    labels = {0.0, 1.0} if isinstance(data, FeaturePatches) else {-1.0, 1.0}
+    assert set(together.y.unique().tolist()) <= labels
     for run in range(3):
         alone = data.sample(Streams([RUNS[run]]), "train", 6, dtype)
         for part in ("x", "y", "clean_y"):
@@ -122,12 +140,13 @@ def test_a_run_of_a_network_does_not_see_the_others(network: Network):
 @pytest.mark.parametrize("network", NETWORKS, ids=name)
 def test_an_attack_hurts_inside_its_ball(attack: Attack, network: Network):
     sample, params, _ = start(network)
+    clean = network.forward(params, sample.x)
+    y = sample.y if clean.ndim == 2 else (sample.y > 0).double()  # classes are counted from 0
     before = torch.get_rng_state()
-    points = attack.perturb(network, params, DATA[0], sample.x, sample.y)
+    points = attack.perturb(network, params, DATA[0], sample.x, y)
     assert torch.equal(torch.get_rng_state(), before)
     assert isinstance(attack, PGD)
     radius = torch.as_tensor(attack.ball.size(DATA[0]), dtype=torch.float64)
     assert (attack.ball.norm(points - sample.x) <= radius * (1 + 1e-10)).all()
-    clean = sample.y * network.forward(params, sample.x)
-    assert (sample.y * network.forward(params, points) < clean).all()
+    assert (margin(network.forward(params, points), y) < margin(clean, y)).all()
     assert attack.passes() > 0
