@@ -153,6 +153,11 @@ REFUSED = [
     (["seeds=1000000"], "", "the experiment has 4,000,000 runs, more than 1,000,000"),
     (["data.dim=1" + "0" * 400], "data.dim", "must be less than or equal to"),
     (["training.max_steps=1" + "0" * 400], "training.max_steps", "must be less than or equal"),
+    (
+        ["network={kind: patch_cnn, width: 2, threshold: 0.1, init_std: 0.1}"],
+        "",
+        "`network` (patch_cnn) gives 2 classes, but `data` (signal_noise) has one signed number",
+    ),
     (["data.samples={zipped: a, values: 3}"], "data.samples", "zipped axes are written"),
     (["data.samples={zipped: '', values: [2, 4]}"], "data.samples", "zipped axes are written"),
     (["data.samples={zipped: snr, values: [2, 4]}"], "data", "`snr` has the name of an axis"),

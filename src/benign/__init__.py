@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from benign.axes import linspace as linspace
     from benign.axes import logspace as logspace
     from benign.axes import zipped as zipped
+    from benign.data.feature_patches import FeaturePatches as FeaturePatches
     from benign.data.mixture import Mixture as Mixture
     from benign.data.signal_noise import SignalNoise as SignalNoise
     from benign.experiment import Experiment as Experiment
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from benign.networks.attention import Attention as Attention
     from benign.networks.initial import GaussianInit as GaussianInit
     from benign.networks.initial import TorchDefault as TorchDefault
+    from benign.networks.patch_cnn import PatchCNN as PatchCNN
     from benign.networks.two_layer import TwoLayer as TwoLayer
     from benign.papers.recipes import recipe as recipe
     from benign.spec import SpecError as SpecError
@@ -39,10 +41,12 @@ _HOME = {
     "Ball": "attacks.balls",
     "Evaluation": "training.setup",
     "Experiment": "experiment",
+    "FeaturePatches": "data.feature_patches",
     "GaussianInit": "networks.initial",
     "GradientDescent": "training.setup",
     "Mixture": "data.mixture",
     "PGD": "attacks.pgd",
+    "PatchCNN": "networks.patch_cnn",
     "SignalNoise": "data.signal_noise",
     "SpecError": "spec",
     "TorchDefault": "networks.initial",

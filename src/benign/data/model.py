@@ -48,3 +48,7 @@ class DataModel(Component):
     def signal_norm(self) -> Any:
         """Length of the signal, by which a radius may be measured; None where the model has no such length."""
         return None
+
+    def label_count(self) -> int | None:
+        """k where labels are classes 0 to k - 1; None where they are -1 and +1."""
+        return None

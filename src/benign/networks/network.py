@@ -62,6 +62,10 @@ class Network(Component):
         """A forward pass that can be pulled back to parameters and inputs."""
         return Pass(self, params, x)
 
+    def output_count(self) -> int | None:
+        """k where the network gives one output a class; None where it gives one a point."""
+        return None
+
     def trained(self, params: Params) -> tuple[str, ...]:
         """Names of the parameters that gradient descent moves; the others are frozen."""
         return tuple(params)

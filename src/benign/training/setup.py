@@ -15,7 +15,7 @@ SNAPSHOTS_PER_OCTAVE = 4
 
 
 class GradientDescent(Spec):
-    """Full-batch gradient descent on the logistic loss of the attacked points (Zhang Algorithm 1)."""
+    """Full-batch gradient descent on the mean loss of the attacked points (Zhang Algorithm 1)."""
 
     rate: PerRun[Positive]
     """step size eta"""
@@ -65,6 +65,12 @@ class Setup(Spec):
     """cells of the grid draw independently, or share their draws (paired tests, smooth contours)"""
 
     def check(self) -> None:
+        labels, outputs = self.data.label_count(), self.network.output_count()
+        if labels != outputs:
+            raise ValueError(
+                f"`network` ({self.network.kind}) gives {_counted(outputs)}, "
+                f"but `data` ({self.data.kind}) has {_counted(labels)}: choose them to match"
+            )
         for attack in (self.attack, self.evaluation.attack):
             if attack is not None:
                 attack.check_against(self.data)
@@ -93,3 +99,7 @@ def stack(cells: list[Setup], device: str) -> Setup:
     return axes.stack(
         cells, lambda numbers: torch.tensor(numbers, dtype=torch.float64, device=device)
     )
+
+
+def _counted(classes: int | None) -> str:
+    return "one signed number a point" if classes is None else f"{classes} classes"
