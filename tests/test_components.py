@@ -7,6 +7,7 @@ import torch
 
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
+from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
 from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
@@ -64,6 +65,7 @@ ATTACKS: list[Attack] = [
     PGD(ball=Ball(radius=0.3)),
     PGD(ball=Ball(radius=0.2, relative_to="signal", per="sample"), keep="best", steps=5),
     PGD(ball=Ball(radius=0.3), loss="cross_entropy", step=0.7),
+    OneStep(rate=0.1, clip=0.02, loss="margin"),
 ]
 RUNS = [RunId(7, index, "") for index in range(3)]
 
@@ -145,8 +147,10 @@ def test_an_attack_hurts_inside_its_ball(attack: Attack, network: Network):
     before = torch.get_rng_state()
     points = attack.perturb(network, params, DATA[0], sample.x, y)
     assert torch.equal(torch.get_rng_state(), before)
-    assert isinstance(attack, PGD)
-    radius = torch.as_tensor(attack.ball.size(DATA[0]), dtype=torch.float64)
-    assert (attack.ball.norm(points - sample.x) <= radius * (1 + 1e-10)).all()
+    if isinstance(attack, PGD):
+        radius = torch.as_tensor(attack.ball.size(DATA[0]), dtype=torch.float64)
+        assert (attack.ball.norm(points - sample.x) <= radius * (1 + 1e-10)).all()
+    if isinstance(attack, OneStep):
+        assert ((points - sample.x).abs() <= attack.clip * (1 + 1e-10)).all()
     assert (margin(network.forward(params, points), y) < margin(clean, y)).all()
     assert attack.passes() > 0

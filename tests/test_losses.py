@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from benign.losses import correct, logistic_slope, loss, loss_slope, margin, margin_slope
+from benign.losses import (
+    correct,
+    logistic_slope,
+    loss,
+    loss_slope,
+    margin,
+    margin_slope,
+    own_slope,
+)
 from tests.reference import close
 
 SEEDS = st.integers(0, 10_000)
@@ -30,6 +38,14 @@ def test_slopes_are_derivatives(seed: int, classes: int):
     for value, slope in ((loss, loss_slope), (margin, margin_slope)):
         (expected,) = torch.autograd.grad(value(traced, y).sum(), traced)
         close(slope(outputs, y), expected)
+
+
+def test_the_own_output_is_that_of_the_label():
+    outputs, y = draw(1, 3)
+    assert own_slope(outputs, y).sum(2).eq(1).all()
+    assert own_slope(outputs, y).argmax(2).equal(y.long())
+    outputs, y = draw(1, 2)
+    assert own_slope(outputs, y).equal(y)
 
 
 @given(SEEDS)

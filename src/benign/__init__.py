@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from benign.attacks.balls import Ball as Ball
+    from benign.attacks.one_step import OneStep as OneStep
     from benign.attacks.pgd import PGD as PGD
     from benign.axes import linspace as linspace
     from benign.axes import logspace as logspace
@@ -45,6 +46,7 @@ _HOME = {
     "GaussianInit": "networks.initial",
     "GradientDescent": "training.setup",
     "Mixture": "data.mixture",
+    "OneStep": "attacks.one_step",
     "PGD": "attacks.pgd",
     "PatchCNN": "networks.patch_cnn",
     "SignalNoise": "data.signal_noise",

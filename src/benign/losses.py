@@ -32,6 +32,14 @@ def margin_slope(outputs: Outputs, y: Labels) -> Outputs:
     return torch.zeros_like(outputs).scatter(2, own, one).scatter(2, rival, -one)
 
 
+def own_slope(outputs: Outputs, y: Labels) -> Outputs:
+    """Derivative of the own output: y of y f, or 1 at the own class of F_y."""
+    if _two_classes(outputs):
+        return y
+    own = _own(y)
+    return torch.zeros_like(outputs).scatter(2, own, torch.ones_like(own, dtype=outputs.dtype))
+
+
 def loss(outputs: Outputs, y: Labels) -> Float[Tensor, "runs samples"]:
     """Logistic loss or cross-entropy, without overflow."""
     if _two_classes(outputs):

@@ -12,6 +12,7 @@ import xarray as xr
 
 import benign.papers
 from benign.attacks.attack import Attack
+from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
 from benign.axes import Axis
 from benign.data.model import DataModel
@@ -153,6 +154,8 @@ def describe_attack(attack: Attack | Axis | None) -> str:
     """An attack in a few words."""
     if isinstance(attack, Axis):
         return "several"
+    if isinstance(attack, OneStep):
+        return f"one step of rate {_told(attack.rate)} clipped to {_told(attack.clip)}, loss {attack.loss}"
     if not isinstance(attack, PGD):
         return "none" if attack is None else attack.label()
     ball = attack.ball

@@ -11,10 +11,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from benign.data.feature_patches import FeaturePatches
 from benign.data.signal_noise import SignalNoise
 from benign.losses import correct
 from benign.networks.attention import Attention, AttentionPass
 from benign.networks.network import Pass
+from benign.networks.patch_cnn import PatchCNN
 from benign.training.descent import Step
 from benign.training.setup import Setup
 
@@ -70,6 +72,10 @@ def strong_token(setup: Setup) -> bool:
         and isinstance(setup.network, Attention)
         and data.strong_noise_std is not None
     )
+
+
+def patches_and_features(setup: Setup) -> bool:
+    return isinstance(setup.network, PatchCNN) and isinstance(setup.data, FeaturePatches)
 
 
 def flips(setup: Setup) -> bool:
@@ -200,6 +206,22 @@ def value_norm(step: Step) -> PerRunValue:
     return torch.linalg.vector_norm(_network(step).values(step.batch.params), dim=(1, 2))
 
 
+@snapshot(
+    "max_r <w_ir, u_i>, largest correlation of a weight with its class's robust feature, mean over classes",
+    applies=patches_and_features,
+)
+def robust_feature_learned(step: Step) -> PerRunValue:
+    return _correlations(step)[0]
+
+
+@snapshot(
+    "max_r <w_ir, v_i>, the same for the non-robust feature",
+    applies=patches_and_features,
+)
+def non_robust_feature_learned(step: Step) -> PerRunValue:
+    return _correlations(step)[1]
+
+
 @tally("largest training loss over all steps", "nats")
 def peak_loss(so_far: Tensor | None, step: Step) -> PerRunValue:
     return step.loss.clone() if so_far is None else torch.maximum(so_far, step.loss)
@@ -231,3 +253,11 @@ def _network(step: Step) -> Attention:
 def _signal_values(step: Step) -> Float[Tensor, "runs 2"]:
     u = _network(step).values(step.batch.params).sum(2)
     return torch.einsum("rsd,rd->rs", step.batch.sample.latent["signal"], u)
+
+
+def _correlations(step: Step) -> Float[Tensor, "2 runs"]:
+    """max_r <w_ir, u_i> and max_r <w_ir, v_i> (Li section 4), means over the classes i."""
+    weights, features = step.batch.params["weights"], step.batch.sample.latent["features"]
+    by_kind = features.unflatten(1, (2, weights.shape[1]))
+    products = torch.einsum("rimd,rfid->rfim", weights, by_kind)
+    return products.amax(3).mean(2).T

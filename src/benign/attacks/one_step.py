@@ -1,0 +1,56 @@
+"""One clipped ascent step, the training attack of Li et al."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from benign.attacks.attack import Attack
+from benign.axes import PerRun
+from benign.data.model import DataModel
+from benign.losses import loss_slope, margin_slope, own_slope
+from benign.networks.network import Network, Params
+from benign.spec import NonNegative, Positive
+
+
+class OneStep(Attack):
+    """X + clip(rate * gradient, -clip, clip), element by element, from the clean point (Li 2.3).
+
+    The gradient is that of a point's own loss and is not normalised, so its scale matters. The
+    gradient of the mean loss over N points is the same with rate / N.
+    """
+
+    rate: PerRun[Positive]
+    """eta~, the length of the step before it is clipped"""
+    clip: PerRun[NonNegative]
+    """eps: no coordinate moves by more"""
+    loss: Literal["own", "margin", "cross_entropy"] = "own"
+    """what is ascended: -F_y (Li), minus the margin, or the loss"""
+
+    def perturb(
+        self,
+        network: Network,
+        params: Params,
+        data: DataModel,
+        x: Float[Tensor, "runs samples tokens dim"],
+        y: Float[Tensor, "runs samples"],
+    ) -> Float[Tensor, "runs samples tokens dim"]:
+        here = network.run(params, x)
+        rise = here.inputs_gradient(self._slope(here.outputs, y)) * _each(self.rate, x)
+        limit = _each(self.clip, x)
+        return x + rise.clamp(-limit, limit)
+
+    def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Derivative of the ascended loss in the outputs."""
+        if self.loss == "own":
+            return -own_slope(outputs, y)
+        return -margin_slope(outputs, y) if self.loss == "margin" else loss_slope(outputs, y)
+
+    def passes(self) -> int:
+        return 2
+
+
+def _each(number: object, x: Tensor) -> Tensor:
+    """A number, or one a run, ready to multiply points."""
+    return torch.as_tensor(number, dtype=x.dtype, device=x.device).reshape(-1, 1, 1, 1)

@@ -1,0 +1,95 @@
+"""Li's training attack: one step along the gradient itself, clipped element by element."""
+
+import pytest
+import torch
+
+from benign.attacks.one_step import OneStep
+from benign.axes import stack
+from benign.data.feature_patches import FeaturePatches
+from benign.losses import loss, margin
+from benign.networks.patch_cnn import PatchCNN
+from benign.spec import SpecError
+from benign.streams import Streams
+from benign.training.descent import Batch, descend
+from benign.training.probes import SNAPSHOTS
+from benign.training.setup import Evaluation, GradientDescent, Setup
+from benign.training.setup import stack as stack_setups
+from tests.reference import close, run_ids
+
+DATA = FeaturePatches(
+    samples=6, tokens=4, dim=9, classes=3, alpha=2.0, beta=1.0, noise_std=0.1, directions="random"
+)
+NETWORK = PatchCNN(width=5, classes=3, q=3, threshold=1.0, init_std=0.5)
+
+
+def drawn(runs: int = 2):
+    streams = Streams(run_ids(runs))
+    sample = DATA.sample(streams, "train", 6, torch.float64)
+    return sample, NETWORK.initial_params(DATA, streams, torch.float64)
+
+
+def ascended(kind: str, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The three losses of the attack, from their definitions."""
+    if kind == "own":
+        return -outputs.gather(2, y.long()[..., None])[..., 0]
+    return -margin(outputs, y) if kind == "margin" else loss(outputs, y)
+
+
+@pytest.mark.parametrize("kind", ["own", "margin", "cross_entropy"])
+def test_the_step_is_the_clipped_gradient(kind):
+    sample, params = drawn()
+    attack = OneStep(rate=0.7, clip=0.05, loss=kind)
+    moved = attack.perturb(NETWORK, params, DATA, sample.x, sample.y) - sample.x
+    x = sample.x.clone().requires_grad_()
+    total = ascended(kind, NETWORK.forward(params, x), sample.y).sum()
+    (gradient,) = torch.autograd.grad(total, x)
+    clipped = (0.7 * gradient).abs() > 0.05
+    assert clipped.any()
+    assert not clipped.all()
+    close(moved, (0.7 * gradient).clamp(-0.05, 0.05), 1e-9)
+
+
+def test_each_run_has_its_own_rate_and_clip():
+    sample, params = drawn()
+    each = [OneStep(rate=rate, clip=clip) for rate, clip in ((0.5, 0.1), (2.0, 0.0))]
+    together = stack(each, torch.DoubleTensor).perturb(NETWORK, params, DATA, sample.x, sample.y)
+    for run, attack in enumerate(each):
+        alone = attack.perturb(
+            NETWORK,
+            {name: part[run : run + 1] for name, part in params.items()},
+            DATA,
+            sample.x[run : run + 1],
+            sample.y[run : run + 1],
+        )
+        close(together[run : run + 1], alone)
+    assert torch.equal(together[1], sample.x[1])
+
+
+def test_bad_fields_are_named():
+    with pytest.raises(SpecError, match="rate: must be greater than 0, got 0"):
+        OneStep(rate=0.0, clip=1.0)
+    with pytest.raises(SpecError, match="clip: must be greater than or equal to 0, got -1"):
+        OneStep(rate=1.0, clip=-1.0)
+
+
+def test_probes_are_the_largest_correlations_of_each_class():
+    """Li's max_r <w_ir, u_i> and max_r <w_ir, v_i>, here for every step of an attacked run."""
+    setup = Setup(
+        data=DATA,
+        network=NETWORK,
+        attack=OneStep(rate=1.0, clip=0.3),
+        training=GradientDescent(rate=0.1, max_steps=3),
+        evaluation=Evaluation(samples=5),
+        precision="float64",
+    )
+    for step, _ in descend(Batch.start(stack_setups([setup] * 2, "cpu"), Streams(run_ids(2)))):
+        weights = step.batch.params["weights"]
+        features = step.batch.sample.latent["features"]
+        for offset, name in ((0, "robust_feature_learned"), (3, "non_robust_feature_learned")):
+            for run in range(2):
+                largest = [
+                    max(float(w @ features[run, offset + i]) for w in weights[run, i])
+                    for i in range(3)
+                ]
+                measured = float(SNAPSHOTS[name].measure(step)[run])
+                assert measured == pytest.approx(sum(largest) / 3, rel=1e-10)
