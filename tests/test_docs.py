@@ -1,0 +1,43 @@
+"""The files shown in docs/adding.md work as they stand, in a script of a user's own."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benign.experiment import open_result
+
+PAGE = Path(__file__).parents[1] / "docs" / "adding.md"
+LONGEST = 80
+
+
+def test_a_data_model_a_network_and_a_probe_of_a_users_own(tmp_path: Path):
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 4
+    assert all(block.count("\n") <= LONGEST for block in blocks)
+    (tmp_path / "mine.py").write_text("\n\n".join(blocks), encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    code = (
+        "import mine, benign as bo; r = bo.open_result('runs/shells'); "
+        "print(float(r.test_accuracy.min()), float(r.largest_margin.min()), r.attrs['runs_failed'])"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    accuracy, largest, failed = map(float, told.stdout.split())
+    assert accuracy > 0.7, "a quadratic network tells shells apart"
+    assert largest > 0
+    assert failed == 0
+
+
+def test_a_folder_of_an_unknown_data_model_says_so(tmp_path: Path):
+    (tmp_path / "experiment.json").write_text(
+        '{"format":1,"history":[{"data":{"kind":"shells"}}]}', encoding="utf-8"
+    )
+    with pytest.raises(ValueError, match=r"`kind` must be one of .*, got 'shells'"):
+        open_result(tmp_path)
