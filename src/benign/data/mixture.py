@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from benign.axes import PerRun, Shape
-from benign.data.model import DataModel, Sample
+from benign.data.model import DataModel, Sample, signed_labels
 from benign.spec import Count, FlipRate, NonNegative, Positive
 from benign.streams import Streams
 
@@ -100,7 +100,7 @@ class Mixture(DataModel):
         training = split == "train"
         direction = self._direction(streams)
         signal = (direction * _column(self.signal, direction)).to(dtype)
-        clean = self._labels(streams, split, count, dtype, balanced=self.balanced and training)
+        clean = signed_labels(streams, split, count, dtype, balanced=self.balanced and training)
         noise = self._noise(streams, split, count, dtype)
         latent = {"signal": signal[:, None]}
         if self.flip_mode == "half_space":
@@ -121,14 +121,6 @@ class Mixture(DataModel):
             return _unit(streams("signal/direction").normal(self.dim))
         given = torch.tensor(self.direction, dtype=torch.float64, device=streams.device)
         return _unit(given.expand(len(streams), self.dim))
-
-    def _labels(
-        self, streams: Streams, split: str, count: int, dtype: torch.dtype, *, balanced: bool
-    ) -> Float[Tensor, "runs samples"]:
-        if not balanced:
-            return streams(f"{split}/labels").signs(count, dtype=dtype)
-        alternate = 1 - 2 * (torch.arange(count, device=streams.device) % 2)
-        return alternate.to(dtype).expand(len(streams), count)
 
     def _noise(
         self, streams: Streams, split: str, count: int, dtype: torch.dtype

@@ -52,3 +52,13 @@ class DataModel(Component):
     def label_count(self) -> int | None:
         """k where labels are classes 0 to k - 1; None where they are -1 and +1."""
         return None
+
+
+def signed_labels(
+    streams: Streams, split: str, count: int, dtype: torch.dtype, *, balanced: bool
+) -> Float[Tensor, "runs samples"]:
+    """Labels -1 and +1: independent and fair, or alternating, so that there are as many of each."""
+    if not balanced:
+        return streams(f"{split}/labels").signs(count, dtype=dtype)
+    alternate = 1 - 2 * (torch.arange(count, device=streams.device) % 2)
+    return alternate.to(dtype).expand(len(streams), count)

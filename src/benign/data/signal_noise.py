@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from benign.axes import PerRun
-from benign.data.model import DataModel, Sample
+from benign.data.model import DataModel, Sample, signed_labels
 from benign.spec import FlipRate, NonNegative, Positive
 from benign.streams import Streams
 
@@ -70,7 +70,7 @@ class SignalNoise(DataModel):
         norm = torch.as_tensor(self.signal_norm(), dtype=dtype, device=streams.device)
         signal = pair * norm.reshape(-1, 1, 1)
         training = split == "train"
-        clean = self._labels(streams, split, count, dtype, balanced=self.balanced and training)
+        clean = signed_labels(streams, split, count, dtype, balanced=self.balanced and training)
         x = torch.empty(
             len(streams), count, self.tokens, self.dim, dtype=dtype, device=clean.device
         )
@@ -96,14 +96,6 @@ class SignalNoise(DataModel):
             given = torch.tensor(self.directions, dtype=dtype, device=streams.device)
             pair = given / torch.linalg.vector_norm(given, dim=1, keepdim=True)
         return pair.expand(len(streams), 2, self.dim)
-
-    def _labels(
-        self, streams: Streams, split: str, count: int, dtype: torch.dtype, *, balanced: bool
-    ) -> Float[Tensor, "runs samples"]:
-        if not balanced:
-            return streams(f"{split}/labels").signs(count, dtype=dtype)
-        alternate = 1 - 2 * (torch.arange(count, device=streams.device) % 2)
-        return alternate.to(dtype).expand(len(streams), count)
 
     def _noise(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Tensor:
         noise = streams(f"{split}/noise").normal(count, self.tokens - 1, self.dim, dtype=dtype)
