@@ -28,7 +28,7 @@ from benign.training.variables import variables
 
 Folder = str | PathLike[str]
 
-MAX_RUNS = 1_000_000
+MOST_RUNS = 1_000_000
 
 for package in (benign.data, benign.networks, benign.attacks):
     load_components(package)
@@ -44,9 +44,9 @@ class Experiment(Setup):
     def _check_grid(self) -> "Experiment":
         grid = dimensions(self)
         runs = self.seeds * math.prod(len(dim.values) for dim in grid)
-        if runs > MAX_RUNS:
+        if runs > MOST_RUNS:
             raise ValueError(
-                f"the experiment has {runs:,} runs, more than {MAX_RUNS:,}: "
+                f"the experiment has {runs:,} runs, more than {MOST_RUNS:,}: "
                 f"lower `seeds` ({self.seeds:,}) or shorten an axis"
             )
         _, cell = next(cells(self))

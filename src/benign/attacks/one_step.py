@@ -15,7 +15,7 @@ from benign.spec import NonNegative, Positive
 
 
 class OneStep(Attack):
-    """X + clip(rate * gradient, -clip, clip), element by element, from the clean point (Li 2.3).
+    """X + clip(rate * gradient, -clip, clip), element by element, from the clean point (papers/li.md 1.7).
 
     The gradient is that of a point's own loss and is not normalised, so its scale matters. The
     gradient of the mean loss over N points is the same with rate / N.

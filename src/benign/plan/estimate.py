@@ -11,7 +11,7 @@ from benign.plan.runs import Unit
 from benign.training.engine import batch_size, one_thread, run_bytes
 from benign.training.setup import Setup
 
-SECONDS_PER_DRAW = 3e-8
+SECONDS_PER_DRAW = 2e-8
 """one normal draw on one CPU core; measured by benchmarks/attention.py"""
 SECONDS_PER_PASS = 3e-4
 """one pass of a batch however small: a few dozen calls of torch"""

@@ -19,7 +19,7 @@ from benign.training.setup import Setup
 NUMERICS = 1
 """raised whenever results may move: records of other numbers are not reused"""
 
-MAX_RUNS = 64
+RUNS_A_UNIT = 64
 """runs of a unit: enough to fill a device, few enough to lose little on a crash"""
 
 
@@ -90,12 +90,12 @@ def units_of(history: Sequence[Any]) -> list[Unit]:
 
 
 def _pack(runs: list[Run]) -> list[Unit]:
-    """Group runs by shape, keep their order, cut at `MAX_RUNS`."""
+    """Group runs by shape, keep their order, cut at `RUNS_A_UNIT`."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(run.shape, []).append(run)
     return [
-        Unit(tuple(group[begin : begin + MAX_RUNS]))
+        Unit(tuple(group[begin : begin + RUNS_A_UNIT]))
         for group in groups.values()
-        for begin in range(0, len(group), MAX_RUNS)
+        for begin in range(0, len(group), RUNS_A_UNIT)
     ]

@@ -56,7 +56,7 @@ def assemble(experiment: Any, records: Iterable[Record]) -> xr.Dataset:
 
 
 def _all_variables(cells: Iterable[Setup]) -> dict[str, Variable]:
-    """Variables of any cell; cells of one kind share them, so few are looked at in full."""
+    """The variables of all cells together; cells of other networks or attacks have others."""
     found: dict[str, Variable] = {}
     for cell in cells:
         found |= variables(cell)
