@@ -3,7 +3,7 @@
 import pytest
 
 from benign.plan.growth import agreed, differences, extends, grown
-from benign.plan.runs import MAX_RUNS, runs_of, units_of
+from benign.plan.runs import RUNS_A_UNIT, runs_of, units_of
 from tests.tiny import tiny
 
 
@@ -55,9 +55,9 @@ def test_a_unit_holds_runs_of_one_shape():
 
 
 def test_units_are_cut_and_cover_every_run_once():
-    experiment = tiny(f"seeds={MAX_RUNS}", "data.samples=2")
+    experiment = tiny(f"seeds={RUNS_A_UNIT}", "data.samples=2")
     units = units_of([experiment])
-    assert [len(unit.runs) for unit in units] == [MAX_RUNS, MAX_RUNS]
+    assert [len(unit.runs) for unit in units] == [RUNS_A_UNIT, RUNS_A_UNIT]
     assert sorted(run.key for unit in units for run in unit.runs) == sorted(keys(experiment))
     assert len({unit.key for unit in units}) == len(units)
 
