@@ -21,7 +21,7 @@ from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
 from benign.spec import Component
 from benign.streams import RunId, Streams
-from tests.reference import close
+from tests.reference import attacked, close
 
 SIZES: dict[str, Any] = {"samples": 6, "tokens": 3, "dim": 5}
 DATA: list[DataModel] = [
@@ -145,7 +145,7 @@ def test_an_attack_hurts_inside_its_ball(attack: Attack, network: Network):
     clean = network.forward(params, sample.x)
     y = sample.y if clean.ndim == 2 else (sample.y > 0).double()  # classes are counted from 0
     before = torch.get_rng_state()
-    points = attack.perturb(network, params, DATA[0], sample.x, y)
+    points = attacked(attack, network, params, DATA[0], sample.x, y)
     assert torch.equal(torch.get_rng_state(), before)
     if isinstance(attack, PGD):
         radius = torch.as_tensor(attack.ball.size(DATA[0]), dtype=torch.float64)

@@ -93,6 +93,19 @@ class Spec(BaseModel):
         """Plain numbers, words, lists and dictionaries: what a YAML or JSON file holds."""
         return {name: _plain(getattr(self, name)) for name in type(self).model_fields}
 
+    def identity(self) -> dict[str, Any]:
+        """The same without fields that have their default value: what tells runs apart.
+
+        So a component may get a new field without disowning the runs made before.
+        """
+        fields = type(self).model_fields
+        told = {name: getattr(self, name) for name in fields}
+        return {
+            name: value.identity() if isinstance(value, Spec) else _plain(value)
+            for name, value in told.items()
+            if value != fields[name].default
+        }
+
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Any:
         try:
@@ -163,6 +176,9 @@ class Component(Spec):
 
     def as_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, **super().as_dict()}
+
+    def identity(self) -> dict[str, Any]:
+        return {"kind": self.kind, **super().identity()}
 
 
 def snake_case(name: str) -> str:

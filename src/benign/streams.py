@@ -135,23 +135,29 @@ class Stream:
 class Streams:
     """The streams of a batch of runs: `streams("train/noise").normal(samples, tokens, dim)`."""
 
-    def __init__(self, runs: Sequence[RunId], device: torch.device | str = "cpu"):
+    def __init__(self, runs: Sequence[RunId], device: torch.device | str = "cpu", within: str = ""):
         self.runs = tuple(runs)
         self.device = torch.device(device)
+        self._within = within
 
     def __call__(self, purpose: str) -> Stream:
         """The streams of this purpose, one per run."""
-        words = [stream_words(run.seed, run.index, purpose, run.cell) for run in self.runs]
+        name = self._within + purpose
+        words = [stream_words(run.seed, run.index, name, run.cell) for run in self.runs]
         words = torch.tensor(words, dtype=torch.int64, device=self.device)
         return Stream(words.reshape(len(self), 4))
 
     def __getitem__(self, keep: slice | Sequence[int]) -> "Streams":
         """The streams of these runs alone."""
         if isinstance(keep, slice):
-            return Streams(self.runs[keep], self.device)
+            return Streams(self.runs[keep], self.device, self._within)
         if any(isinstance(run, bool) for run in keep):
             raise ValueError("`keep` must list indices of runs, got booleans; list the kept runs")
-        return Streams([self.runs[run] for run in keep], self.device)
+        return Streams([self.runs[run] for run in keep], self.device, self._within)
+
+    def within(self, part: str) -> "Streams":
+        """The same runs with streams of their own: `within("a")("b")` are those of purpose "a/b"."""
+        return Streams(self.runs, self.device, f"{self._within}{part}/")
 
     def __len__(self) -> int:
         return len(self.runs)

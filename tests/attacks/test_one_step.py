@@ -14,7 +14,7 @@ from benign.training.descent import Batch, descend
 from benign.training.probes import SNAPSHOTS
 from benign.training.setup import Evaluation, GradientDescent, Setup
 from benign.training.setup import stack as stack_setups
-from tests.reference import close, run_ids
+from tests.reference import attacked, close, run_ids
 
 DATA = FeaturePatches(
     samples=6, tokens=4, dim=9, classes=3, alpha=2.0, beta=1.0, noise_std=0.1, directions="random"
@@ -39,7 +39,7 @@ def ascended(kind: str, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 def test_the_step_is_the_clipped_gradient(kind):
     sample, params = drawn()
     attack = OneStep(rate=0.7, clip=0.05, loss=kind)
-    moved = attack.perturb(NETWORK, params, DATA, sample.x, sample.y) - sample.x
+    moved = attacked(attack, NETWORK, params, DATA, sample.x, sample.y) - sample.x
     x = sample.x.clone().requires_grad_()
     total = ascended(kind, NETWORK.forward(params, x), sample.y).sum()
     (gradient,) = torch.autograd.grad(total, x)
@@ -52,9 +52,11 @@ def test_the_step_is_the_clipped_gradient(kind):
 def test_each_run_has_its_own_rate_and_clip():
     sample, params = drawn()
     each = [OneStep(rate=rate, clip=clip) for rate, clip in ((0.5, 0.1), (2.0, 0.0))]
-    together = stack(each, torch.DoubleTensor).perturb(NETWORK, params, DATA, sample.x, sample.y)
+    both = stack(each, torch.DoubleTensor)
+    together = attacked(both, NETWORK, params, DATA, sample.x, sample.y)
     for run, attack in enumerate(each):
-        alone = attack.perturb(
+        alone = attacked(
+            attack,
             NETWORK,
             {name: part[run : run + 1] for name, part in params.items()},
             DATA,

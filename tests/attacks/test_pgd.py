@@ -17,7 +17,16 @@ from benign.networks.network import Params
 from benign.spec import Component, SpecError
 from benign.streams import Streams
 from benign.training.setup import GradientDescent, Setup
-from tests.reference import close, doubles, normals, run_ids, small_data, small_network, small_pgd
+from tests.reference import (
+    attacked,
+    close,
+    doubles,
+    normals,
+    run_ids,
+    small_data,
+    small_network,
+    small_pgd,
+)
 
 PER = pytest.mark.parametrize("per", ["token", "sample"])
 LOSS = pytest.mark.parametrize("loss", ["margin", "cross_entropy"])
@@ -39,7 +48,7 @@ class Case:
 
     def attack(self, attack: PGD, **fields: Any) -> Tensor:
         fields = {"x": self.x, "y": self.y, "data": self.data} | fields
-        return attack.perturb(self.network, self.params, **fields)
+        return attacked(attack, self.network, self.params, **fields)
 
     def margins(self, points: Tensor) -> Tensor:
         return self.y * self.network.run(self.params, points).outputs

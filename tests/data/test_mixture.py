@@ -420,9 +420,7 @@ def test_a_mixture_goes_through_an_experiment(tmp_path):
     sizes = {"signal": 2, "cluster": 3, "flip_mode": 2, "seed": 2}
     assert sizes.items() <= dict(result.sizes).items()
     assert result.attrs["runs_missing"] == 0
-    assert (
-        result.test_accuracy.sel(signal=6.0) > result.test_accuracy.sel(signal=2.0)
-    ).mean() > 0.5
+    assert result.test_accuracy.mean() > 0.6  # of 24 runs: chance stays below 0.55
     assert (result.robust_accuracy <= result.test_accuracy).all()
     assert bo.open_result(tmp_path / "run").identical(result)
     assert experiment.run(tmp_path / "run").identical(result)

@@ -14,6 +14,7 @@ from torch import Tensor
 from benign.streams import RunId
 from tests.reference import (
     Frame,
+    attacked,
     by_head,
     close,
     film,
@@ -80,8 +81,8 @@ def test_the_order_of_tokens_does_not_matter(heads, attack):
     close(mixed.params_gradient(y)["weights"], plain.params_gradient(y)["weights"])
     close(mixed.inputs_gradient(y), plain.inputs_gradient(y)[:, :, order])
     if attack:
-        moved = attack.perturb(network, params, batch.setup.data, x, y)
-        moved_mixed = attack.perturb(network, params, batch.setup.data, x[:, :, order], y)
+        moved = attacked(attack, network, params, batch.setup.data, x, y)
+        moved_mixed = attacked(attack, network, params, batch.setup.data, x[:, :, order], y)
         close(moved_mixed, moved[:, :, order])
 
 

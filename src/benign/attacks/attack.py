@@ -1,28 +1,50 @@
 """What every attack offers: perturbed points that a network finds harder."""
 
 from abc import abstractmethod
+from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
 
-from benign.data.model import DataModel
-from benign.networks.network import Network, Params
+from benign.data.model import DataModel, Sample
+from benign.networks.network import Network, Params, Pass
 from benign.spec import Component
+from benign.streams import Streams
+
+Points = Float[Tensor, "runs samples tokens dim"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What an attack sees. It changes none of it."""
+
+    network: Network
+    params: Params
+    data: DataModel
+    sample: Sample
+    """the points to attack, with the labels to attack and what generated them"""
+    streams: Streams
+    """for the attack's own draws"""
+
+    @property
+    def x(self) -> Points:
+        return self.sample.x
+
+    @property
+    def y(self) -> Float[Tensor, "runs samples"]:
+        return self.sample.y
+
+    def run(self, points: Points) -> Pass:
+        """The network on points in place of the clean ones."""
+        return self.network.attacked_pass(self.params, points, self.x)
 
 
 class Attack(Component):
     """A way to choose, for every point, a harder one in a ball around it."""
 
     @abstractmethod
-    def perturb(
-        self,
-        network: Network,
-        params: Params,
-        data: DataModel,
-        x: Float[Tensor, "runs samples tokens dim"],
-        y: Float[Tensor, "runs samples"],
-    ) -> Float[Tensor, "runs samples tokens dim"]:
-        """The attacked points; the network, its parameters and the labels stay as they are."""
+    def perturb(self, target: Target) -> Points:
+        """The attacked points."""
 
     def check_against(self, data: DataModel) -> None:
         """Raise ValueError where the attack cannot be measured on this data."""

@@ -3,14 +3,11 @@
 from typing import Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from benign.attacks.attack import Attack
+from benign.attacks.attack import Attack, Points, Target
 from benign.axes import PerRun
-from benign.data.model import DataModel
 from benign.losses import loss_slope, margin_slope, own_slope
-from benign.networks.network import Network, Params
 from benign.spec import NonNegative, Positive
 
 
@@ -28,16 +25,10 @@ class OneStep(Attack):
     loss: Literal["own", "margin", "cross_entropy"] = "own"
     """what is ascended: -F_y (Li), minus the margin, or the loss"""
 
-    def perturb(
-        self,
-        network: Network,
-        params: Params,
-        data: DataModel,
-        x: Float[Tensor, "runs samples tokens dim"],
-        y: Float[Tensor, "runs samples"],
-    ) -> Float[Tensor, "runs samples tokens dim"]:
-        here = network.run(params, x)
-        rise = here.inputs_gradient(self._slope(here.outputs, y)) * _each(self.rate, x)
+    def perturb(self, target: Target) -> Points:
+        x = target.x
+        here = target.run(x)
+        rise = here.inputs_gradient(self._slope(here.outputs, target.y)) * _each(self.rate, x)
         limit = _each(self.clip, x)
         return x + rise.clamp(-limit, limit)
 

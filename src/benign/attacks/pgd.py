@@ -3,14 +3,12 @@
 from typing import Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from benign.attacks.attack import Attack
+from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball
 from benign.data.model import DataModel
 from benign.losses import loss_slope, margin, margin_slope
-from benign.networks.network import Network, Params
 from benign.spec import Count, Positive
 
 
@@ -33,22 +31,15 @@ class PGD(Attack):
     keep: Literal["last", "best"] = "last"
     """the point returned: the last iterate, or for each point the one of smallest margin, the start included"""
 
-    def perturb(
-        self,
-        network: Network,
-        params: Params,
-        data: DataModel,
-        x: Float[Tensor, "runs samples tokens dim"],
-        y: Float[Tensor, "runs samples"],
-    ) -> Float[Tensor, "runs samples tokens dim"]:
-        radius = torch.as_tensor(self.ball.size(data), dtype=x.dtype, device=x.device).expand(
-            len(x)
-        )
+    def perturb(self, target: Target) -> Points:
+        x, y = target.x, target.y
+        size = self.ball.size(target.data)
+        radius = torch.as_tensor(size, dtype=x.dtype, device=x.device).expand(len(x))
         delta = torch.zeros_like(x)
         best = _Best(x) if self.keep == "best" else None
         for _ in range(self.steps):
             point = x + delta
-            here = network.run(params, point)
+            here = target.run(point)
             if best:
                 best.offer(point, margin(here.outputs, y))
             rise = self.ball.steepest(here.inputs_gradient(self._slope(y, here.outputs)))
@@ -56,7 +47,7 @@ class PGD(Attack):
             self.ball.project(delta, radius)
         point = x + delta
         if best:
-            best.offer(point, margin(network.run(params, point).outputs, y))
+            best.offer(point, margin(target.run(point).outputs, y))
             return best.point
         return point
 

@@ -62,6 +62,15 @@ class Network(Component):
         """A forward pass that can be pulled back to parameters and inputs."""
         return Pass(self, params, x)
 
+    def attacked_pass(self, params: Params, x: Tensor, clean: Tensor) -> Pass:
+        """The pass on attacked points. Like `run`, unless a part of the network sees the clean ones."""
+        return self.run(params, x)
+
+    def training_pass(self, params: Params, x: Tensor, clean: Tensor) -> Pass:
+        """The pass whose loss is descended. Like `attacked_pass`, unless training changes the network
+        (batch statistics)."""
+        return self.attacked_pass(params, x, clean)
+
     def output_count(self) -> int | None:
         """k where the network gives one output a class; None where it gives one a point."""
         return None
@@ -69,6 +78,9 @@ class Network(Component):
     def trained(self, params: Params) -> tuple[str, ...]:
         """Names of the parameters that gradient descent moves; the others are frozen."""
         return tuple(params)
+
+    def check_against(self, data: DataModel) -> None:
+        """Raise ValueError where the network cannot take this data."""
 
     def cost(self, data: DataModel) -> "Cost":
         """What a run needs; an estimate, for batch sizes and for `benign show`."""

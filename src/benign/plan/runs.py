@@ -35,16 +35,19 @@ class Run:
     @cached_property
     def key(self) -> str:
         """Identifies what is computed: the resolved specification, the seed and the numerics."""
-        spec = self.cell.as_dict()
+        spec = self.cell.identity()
         spec.pop("seeds", None)
         return digest({"numerics": NUMERICS, "spec": spec, "seed": self.seed})
 
     @property
     def id(self) -> RunId:
-        """What its random draws depend on: with independent pairing, every number that may be an axis."""
+        """What its random draws depend on: with independent pairing, every number that may be an axis
+        and is not its default."""
         if self.cell.pairing == "common":
             return RunId(self.cell.root_seed, self.seed, "")
-        numbers = {".".join(path): value for path, role, value in walk(self.cell) if role}
+        numbers = {
+            ".".join(path): value for path, role, value in walk(self.cell, defaults=False) if role
+        }
         return RunId(self.cell.root_seed, self.seed, digest(numbers))
 
     @cached_property

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from benign import axes
+from benign.attacks.attack import Target
 from benign.data.model import Sample
 from benign.losses import loss, loss_slope, margin
 from benign.networks.network import Params, Pass
@@ -49,6 +50,12 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def target(self, sample: Sample, part: str) -> Target:
+        """Points to attack, with draws for this part of the run."""
+        return Target(
+            self.setup.network, self.params, self.setup.data, sample, self.streams.within(part)
+        )
 
     def select(self, keep: Bool[Tensor, " runs"]) -> "Batch":
         """The runs of the batch that a mask keeps."""
@@ -118,8 +125,9 @@ def look(batch: Batch, number: int) -> Step:
     setup, sample = batch.setup, batch.sample
     points = sample.x
     if setup.attack is not None and number >= setup.training.first_attacked_step:
-        points = setup.attack.perturb(setup.network, batch.params, setup.data, sample.x, sample.y)
-    return Step(number, batch, points, setup.network.run(batch.params, points))
+        points = setup.attack.perturb(batch.target(sample, f"attack/{number}"))
+    seen = setup.network.training_pass(batch.params, points, sample.x)
+    return Step(number, batch, points, seen)
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from torch import Tensor
 from benign.streams import RunId, Streams
 from benign.training.descent import Batch, Status, Step, descend
 from benign.training.evaluation import BLOCK, measure
-from benign.training.probes import TALLIES, snapshots_for
+from benign.training.probes import TALLIES, snapshots_for, tallies_for
 from benign.training.setup import Setup, stack
 from benign.training.variables import variables
 
@@ -97,11 +97,12 @@ def _train_batch(
 ) -> dict[str, np.ndarray]:
     setup = stack(list(cells), device)
     results = _Results(setup, len(cells))
-    tallies: dict[str, Tensor | None] = dict.fromkeys(TALLIES)
+    watched = {tally.name: tally for tally in tallies_for(setup)}
+    tallies: dict[str, Tensor | None] = dict.fromkeys(watched)
     for step, status in descend(Batch.start(setup, Streams(ids, device))):
         if progress:
             progress(step.number, len(step.batch))
-        states = {name: tally.update(tallies[name], step) for name, tally in TALLIES.items()}
+        states = {name: tally.update(tallies[name], step) for name, tally in watched.items()}
         ending = status != Status.MISSING
         results.record(step, status, ending, states)
         tallies = {name: state[~ending] for name, state in states.items()}

@@ -65,8 +65,8 @@ def _measure_block(
     if isinstance(seen, AttentionPass):
         sums["test_attention_on_signal"] = seen.attention[..., 0].mean((2, 3)).double()
     if attack is not None:
-        points = attack.perturb(setup.network, params, setup.data, test.x, test.y)
-        outputs = setup.network.run(params, points).outputs.double()
+        target = batch.target(test, f"attack/{split}")
+        outputs = target.run(attack.perturb(target)).outputs.double()
         sums["robust_loss"] = loss(outputs, y)
         sums["robust_accuracy"] = correct(margin(outputs, y))
     return {name: value.sum(1) for name, value in sums.items()}

@@ -71,6 +71,7 @@ class Setup(Spec):
                 f"`network` ({self.network.kind}) gives {_counted(outputs)}, "
                 f"but `data` ({self.data.kind}) has {_counted(labels)}: choose them to match"
             )
+        self.network.check_against(self.data)
         for attack in (self.attack, self.evaluation.attack):
             if attack is not None:
                 attack.check_against(self.data)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from benign.training.descent import Status
 from benign.training.evaluation import MEANINGS, measured
-from benign.training.probes import TALLIES, snapshots_for
+from benign.training.probes import snapshots_for, tallies_for
 from benign.training.setup import Setup
 
 
@@ -29,7 +29,7 @@ def variables(setup: Setup) -> dict[str, Variable]:
     for probe in snapshots_for(setup):
         found[probe.name] = Variable(f"{probe.meaning}, at the end", probe.units)
         found[f"{probe.name}_curve"] = Variable(probe.meaning, probe.units, along_steps=True)
-    for tally in TALLIES.values():
+    for tally in tallies_for(setup):
         found[tally.name] = Variable(tally.meaning, tally.units)
     for name in measured(setup, setup.final_attack):
         found[name] = Variable(*MEANINGS[name])

@@ -1,0 +1,95 @@
+"""What a probe is: a snapshot or a tally, registered under the name of its function."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from benign.training.descent import Step
+from benign.training.setup import Setup
+
+PerRunValue: TypeAlias = Float[Tensor, " runs"]
+Applies: TypeAlias = Callable[[Setup], bool]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A number of every run at one step."""
+
+    name: str
+    meaning: str
+    units: str
+    measure: Callable[[Step], Tensor]
+    applies: Applies
+
+
+@dataclass(frozen=True)
+class Tally:
+    """A number of every run over all its steps.
+
+    `update` takes the state so far (None at the first step) and gives the next, a tensor with a
+    leading runs axis; `finish` turns the last state into the number.
+    """
+
+    name: str
+    meaning: str
+    units: str
+    update: Callable[[Tensor | None, Step], Tensor]
+    finish: Callable[[Tensor], Tensor]
+    applies: Applies
+
+
+SNAPSHOTS: dict[str, Snapshot] = {}
+TALLIES: dict[str, Tally] = {}
+
+
+def always(setup: Setup) -> bool:
+    return True
+
+
+def attacked(setup: Setup) -> bool:
+    return setup.attack is not None
+
+
+def snapshot(meaning: str, units: str = "1", applies: Applies = always):
+    """Register a function of a step as a snapshot under its own name."""
+
+    def register(measure: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:
+        SNAPSHOTS[measure.__name__] = Snapshot(measure.__name__, meaning, units, measure, applies)
+        return measure
+
+    return register
+
+
+def tally(
+    meaning: str,
+    units: str = "1",
+    finish: Callable[[Tensor], Tensor] = torch.clone,
+    applies: Applies = always,
+):
+    """Register a function of (state so far, step) as a tally under its own name."""
+
+    def register(update: Callable[[Tensor | None, Step], Tensor]):
+        name = update.__name__
+        TALLIES[name] = Tally(name, meaning, units, update, finish, applies)
+        return update
+
+    return register
+
+
+def snapshots_for(setup: Setup) -> list[Snapshot]:
+    return [probe for probe in SNAPSHOTS.values() if probe.applies(setup)]
+
+
+def tallies_for(setup: Setup) -> list[Tally]:
+    return [probe for probe in TALLIES.values() if probe.applies(setup)]
+
+
+def first_time(so_far: Tensor | None, step: Step, now: Tensor) -> PerRunValue:
+    """State of a tally of the first step at which `now` holds in a run; -1 before it."""
+    if so_far is None:
+        so_far = torch.full_like(step.loss, -1)
+    return torch.where((so_far < 0) & now, float(step.number), so_far)
