@@ -16,6 +16,7 @@ from benign.data.signal_noise import SignalNoise
 from benign.losses import margin
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit, TorchDefault
+from benign.networks.linear import Linear
 from benign.networks.network import Network, Pass
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
@@ -48,6 +49,9 @@ NETWORKS: list[Network] = [
     Attention(hidden=4, init=GAUSSIAN),
     Attention(hidden=2, heads=3, value_dim=7, init=GAUSSIAN, output_norm=1.0),
     Attention(hidden=4, init=TorchDefault(divide_by=2.0, divide_output=True), output_norm=1.0),
+    Attention(hidden=4, init=GAUSSIAN, attend="uniform", train="values"),
+    Attention(hidden=4, init=GAUSSIAN, attend="signal", heads=2),
+    Linear(init_std=0.5, output_norm=2.0),
     # Not the symmetric presets, where f = 0 at the start: see tests/networks/test_two_layer.py.
     TwoLayer(width=9, preset="torch_default"),
     TwoLayer(width=8, activation="leaky_relu", slope=0.2, preset="torch_default"),

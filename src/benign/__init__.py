@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from benign.networks.attention import Attention as Attention
     from benign.networks.initial import GaussianInit as GaussianInit
     from benign.networks.initial import TorchDefault as TorchDefault
+    from benign.networks.linear import Linear as Linear
     from benign.networks.patch_cnn import PatchCNN as PatchCNN
     from benign.networks.two_layer import TwoLayer as TwoLayer
     from benign.papers.recipes import recipe as recipe
@@ -45,6 +46,7 @@ _HOME = {
     "FeaturePatches": "data.feature_patches",
     "GaussianInit": "networks.initial",
     "GradientDescent": "training.setup",
+    "Linear": "networks.linear",
     "Mixture": "data.mixture",
     "OneStep": "attacks.one_step",
     "PGD": "attacks.pgd",

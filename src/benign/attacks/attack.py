@@ -1,7 +1,7 @@
 """What every attack offers: perturbed points that a network finds harder."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 from torch import Tensor
@@ -33,6 +33,10 @@ class Target:
     @property
     def y(self) -> Float[Tensor, "runs samples"]:
         return self.sample.y
+
+    def relabelled(self, y: Float[Tensor, "runs samples"]) -> "Target":
+        """The same points with other labels to attack."""
+        return replace(self, sample=replace(self.sample, y=y))
 
     def run(self, points: Points) -> Pass:
         """The network on points in place of the clean ones."""

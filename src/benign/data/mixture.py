@@ -113,6 +113,13 @@ class Mixture(DataModel):
         x = noise.mul_(_column(self.noise_std, noise)).addcmul_(clean[..., None], signal[:, None])
         return Sample(x[:, :, None], torch.where(latent["flipped"], -clean, clean), clean, latent)
 
+    def flip_chance(self, sample: Sample) -> Float[Tensor, "runs samples"]:
+        if self.flip_mode != "half_space":
+            return _column(self.flip, sample.y).expand_as(sample.y)
+        centres = sample.clean_y[..., None] * sample.latent["signal"]
+        noise = (sample.x[:, :, 0] - centres) / _column(self.noise_std, sample.x[:, :, 0])
+        return self._in_half_space(noise, sample.latent["half_space"][:, 0]).to(sample.y.dtype)
+
     def _direction(self, streams: Streams) -> Float64[Tensor, "runs dim"]:
         """mu / |mu| of each run."""
         if self.direction == "axis":

@@ -49,6 +49,10 @@ class DataModel(Component):
         """Length of the signal, by which a radius may be measured; None where the model has no such length."""
         return None
 
+    def flip_chance(self, sample: Sample) -> Float[Tensor, "runs samples"]:
+        """Chance that the label of a fresh point would be flipped as in training, given the point."""
+        return torch.zeros_like(sample.y)
+
     def label_count(self) -> int | None:
         """k where labels are classes 0 to k - 1; None where they are -1 and +1."""
         return None

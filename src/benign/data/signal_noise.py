@@ -83,6 +83,10 @@ class SignalNoise(DataModel):
         y = clean * self._flips(streams, split, count, dtype) if training else clean
         return Sample(x, y, clean, {"signal": signal})
 
+    def flip_chance(self, sample: Sample) -> Float[Tensor, "runs samples"]:
+        rate = torch.as_tensor(self.flip, dtype=sample.y.dtype, device=sample.y.device)
+        return rate.reshape(-1, 1).expand_as(sample.y)
+
     def _directions(self, streams: Streams, dtype: torch.dtype) -> Float[Tensor, "runs 2 dim"]:
         """mu_+ / |mu| and mu_- / |mu| of each run."""
         if self.directions == "axes":

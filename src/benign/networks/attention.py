@@ -1,5 +1,7 @@
 """The one-layer attention network of Zhang et al. eq. (1) and Jiang et al. eq. (1), with closed-form gradients."""
 
+from typing import Literal, TypeAlias
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -10,6 +12,9 @@ from benign.networks.initial import Init
 from benign.networks.network import Cost, Network, Params, Pass
 from benign.spec import Count, Positive
 from benign.streams import Streams
+
+Part: TypeAlias = Literal["all", "values", "scores"]
+"""the whole network; u = W_V w_O, by which tokens are valued; W_Q and W_K, by which they are attended to"""
 
 ALIGNMENT = 16
 """columns of the weights come in multiples of this: 1040 are multiplied 1.4 times as fast as 1025"""
@@ -26,6 +31,9 @@ class Attention(Network):
     Parameters: `weights` [runs, dim, columns], whose columns are W_Q of every head, W_K of every
     head, the u of every head, then zeros: one matrix product computes all queries, keys and values.
     `output` [runs, value_dim] is w_O, frozen.
+
+    Three interventions take the network apart: `attend` sets the attention, `train` freezes a part,
+    and `exposed` lets only one of the two paths see an attack, in training and at the test.
     """
 
     hidden: Shape[Count]
@@ -38,6 +46,19 @@ class Attention(Network):
     """law of the initial weights"""
     output_norm: PerRun[Positive | None] = None
     """rescale w_O to this norm (the theorems say |w_O| of order 1); None leaves it as drawn"""
+    attend: Shape[Literal["learned", "uniform", "signal"]] = "learned"
+    """where tokens look: by their scores, at all tokens evenly, or at token 1 (the oracle)"""
+    train: Shape[Part] = "all"
+    """the part that gradient descent moves"""
+    exposed: Shape[Part] = "all"
+    """the part that sees attacked tokens; the other part sees the clean ones"""
+
+    def check(self) -> None:
+        if self.train == "scores" and self.attend != "learned":
+            raise ValueError(
+                f"`train` must not be scores with `attend: {self.attend}`, which has none: "
+                "nothing would be trained; use `attend: learned` or `train: values`"
+            )
 
     def initial_output(
         self, streams: Streams, dtype: torch.dtype
@@ -104,6 +125,19 @@ class Attention(Network):
     def run(self, params: Params, x: Tensor) -> "AttentionPass":
         return AttentionPass(self, params, x)
 
+    def attacked_pass(self, params: Params, x: Tensor, clean: Tensor) -> "AttentionPass":
+        if self.exposed == "all":
+            return AttentionPass(self, params, x)
+        return SplitPass(self, params, x, clean)
+
+    def score_columns(self, columns: Tensor) -> Float[Tensor, "runs rows score_columns"]:
+        """The columns of W_Q and W_K (a view)."""
+        return columns[..., : 2 * self.heads * self.hidden]
+
+    def value_columns(self, columns: Tensor) -> Float[Tensor, "runs rows value_columns"]:
+        """The columns of u, and the spare ones (a view)."""
+        return columns[..., 2 * self.heads * self.hidden :]
+
     def trained(self, params: Params) -> tuple[str, ...]:
         return ("weights",)
 
@@ -128,18 +162,34 @@ class AttentionPass(Pass):
         self, network: Attention, params: Params, x: Float[Tensor, "runs samples tokens dim"]
     ):
         self._network, self._params, self._x = network, params, x
-        runs, samples, tokens, dim = x.shape
-        projected = torch.bmm(x.reshape(runs, samples * tokens, dim), params["weights"])
+        runs, samples, tokens, _ = x.shape
         self._shape = (runs, samples, tokens, network.heads)
+        projected = self._project(params["weights"])
         width = network.heads * network.hidden
         self._queries = self._by_head(projected[..., :width], network.hidden)
         self._keys = self._by_head(projected[..., width : 2 * width], network.hidden)
         values = projected[..., 2 * width : 2 * width + network.heads]
         self.values = self._by_head(values, 1)[..., 0]
         self.scores = self._queries @ self._keys.transpose(-1, -2)
-        self.attention: Float[Tensor, "runs samples heads tokens tokens"] = self.scores.softmax(-1)
+        self.attention: Float[Tensor, "runs samples heads tokens tokens"] = self._attend()
         self._rows = (self.attention @ self.values[..., None])[..., 0]
         self.outputs = self._rows.mean(-1).sum(-1)
+
+    def _points(self, x: Tensor) -> Float[Tensor, "runs points dim"]:
+        return x.flatten(1, 2)
+
+    def _project(self, weights: Tensor) -> Float[Tensor, "runs points columns"]:
+        return torch.bmm(self._points(self._x), weights)
+
+    def _attend(self) -> Tensor:
+        attend = self._network.attend
+        if attend == "learned":
+            return self.scores.softmax(-1)
+        if attend == "uniform":
+            return torch.full_like(self.scores, 1 / self.scores.shape[-1])
+        on_signal = torch.zeros_like(self.scores)
+        on_signal[..., 0] = 1
+        return on_signal
 
     def _by_head(self, columns: Tensor, width: int) -> Tensor:
         """[runs, samples * tokens, heads * width] as [runs, samples, heads, tokens, width]."""
@@ -156,6 +206,8 @@ class AttentionPass(Pass):
         tokens = self._shape[2]
         weights = (c / tokens)[:, :, None, None, None]
         moved = (self.values[..., None, :] - self._rows[..., :, None]) * self.attention * weights
+        if self._network.attend != "learned":
+            moved.zero_()
         sums = self.attention.sum(-2)[..., None] * weights
         parts = (moved @ self._keys, moved.transpose(-1, -2) @ self._queries, sums)
         columns = [self._by_column(part) for part in parts]
@@ -164,16 +216,47 @@ class AttentionPass(Pass):
 
     def params_gradient(self, c: Float[Tensor, "runs samples"]) -> Params:
         """The step of u is |w_O|^2 times its gradient, as if W_V itself had moved."""
-        runs, samples, tokens, _ = self._shape
-        points = self._x.reshape(runs, samples * tokens, -1)
-        gradient = torch.bmm(points.transpose(1, 2), self._coefficients(c))
-        self._network.values({"weights": gradient}).mul_(
-            self._params["output"].square().sum(1)[:, None, None]
-        )
+        network = self._network
+        gradient = self._weights_gradient(self._coefficients(c))
+        network.value_columns(gradient).mul_(self._params["output"].square().sum(1)[:, None, None])
+        if network.train == "values":
+            network.score_columns(gradient).zero_()
+        if network.train == "scores":
+            network.value_columns(gradient).zero_()
         return {"weights": gradient}
+
+    def _weights_gradient(self, coefficients: Tensor) -> Float[Tensor, "runs dim columns"]:
+        return torch.bmm(self._points(self._x).transpose(1, 2), coefficients)
 
     def inputs_gradient(
         self, c: Float[Tensor, "runs samples"]
     ) -> Float[Tensor, "runs samples tokens dim"]:
         gradient = torch.bmm(self._coefficients(c), self._params["weights"].transpose(1, 2))
         return gradient.reshape(self._x.shape)
+
+
+class SplitPass(AttentionPass):
+    """A pass in which one path sees attacked tokens and the other the clean ones; inputs are the attacked."""
+
+    def __init__(self, network: Attention, params: Params, x: Tensor, clean: Tensor):
+        self._scored, self._valued = (x, clean) if network.exposed == "scores" else (clean, x)
+        super().__init__(network, params, x)
+
+    def _project(self, weights: Tensor) -> Float[Tensor, "runs points columns"]:
+        scores = torch.bmm(self._points(self._scored), self._network.score_columns(weights))
+        values = torch.bmm(self._points(self._valued), self._network.value_columns(weights))
+        return torch.cat([scores, values], dim=2)
+
+    def _weights_gradient(self, coefficients: Tensor) -> Float[Tensor, "runs dim columns"]:
+        scored, valued = (self._points(x).transpose(1, 2) for x in (self._scored, self._valued))
+        scores = torch.bmm(scored, self._network.score_columns(coefficients))
+        values = torch.bmm(valued, self._network.value_columns(coefficients))
+        return torch.cat([scores, values], dim=2)
+
+    def inputs_gradient(
+        self, c: Float[Tensor, "runs samples"]
+    ) -> Float[Tensor, "runs samples tokens dim"]:
+        network = self._network
+        side = network.score_columns if network.exposed == "scores" else network.value_columns
+        rows = side(self._params["weights"]).transpose(1, 2)
+        return torch.bmm(side(self._coefficients(c)), rows).reshape(self._x.shape)

@@ -3,9 +3,12 @@
 import torch
 from torch import Tensor
 
-from benign.attacks.attack import Attack
+from benign.attacks.attack import Attack, Target
+from benign.data.feature_patches import FeaturePatches
+from benign.data.model import Sample
 from benign.losses import correct, loss, margin
 from benign.networks.attention import Attention, AttentionPass
+from benign.networks.network import Pass
 from benign.training.descent import Batch
 from benign.training.setup import Setup
 
@@ -15,35 +18,60 @@ BLOCK = 250
 MEANINGS: dict[str, tuple[str, str]] = {
     "test_loss": ("loss of fresh clean points", "nats"),
     "test_accuracy": ("share of fresh clean points with y f > 0, against clean labels", "1"),
+    "test_noisy_error": ("share of fresh clean points with y f <= 0, against labels flipped as in training", "1"),
     "test_margin_mean": ("mean margin (y f) over fresh clean points", "1"),
     "test_margin_std": ("standard deviation of the margin over fresh clean points", "1"),
+    "test_margin_positive": ("mean margin over fresh clean points of class +1 (Wang's M_+)", "1"),
+    "test_margin_negative": ("mean margin over fresh clean points of class -1 (Wang's M_-)", "1"),
     "test_attention_on_signal": ("attention on token 1 (the signal) of fresh clean points, mean over rows", "1"),
+    "robust_feature_accuracy": ("accuracy on fresh points that show robust features alone (Li Definition 4.1)", "1"),
+    "non_robust_feature_accuracy": ("accuracy on fresh points that show non-robust features alone", "1"),
     "robust_loss": ("loss of fresh points under the evaluation attack", "nats"),
     "robust_accuracy": ("share of fresh points with y f > 0 under the evaluation attack: an upper end", "1"),
+    "robust_noisy_error": ("share of fresh points with y f <= 0 under the evaluation attack, against labels flipped "
+                           "as in training: a lower end", "1"),
 }  # fmt: skip
 
 
 def measured(setup: Setup, attack: Attack | None) -> list[str]:
     """The names that `measure` gives for this setup."""
-    names = list(MEANINGS)
-    if not isinstance(setup.network, Attention):
-        names.remove("test_attention_on_signal")
-    return names if attack else [name for name in names if not name.startswith("robust")]
+    attention = isinstance(setup.network, Attention)
+    features = isinstance(setup.data, FeaturePatches)
+    two_classes = setup.data.label_count() is None
+    wanted = {
+        "test_attention_on_signal": attention,
+        "robust_feature_accuracy": features,
+        "non_robust_feature_accuracy": features,
+        "test_margin_positive": two_classes,
+        "test_margin_negative": two_classes,
+        "test_noisy_error": setup.flips_labels(),
+        "robust_loss": attack is not None,
+        "robust_accuracy": attack is not None,
+        "robust_noisy_error": attack is not None and setup.flips_labels(),
+    }
+    return [name for name in MEANINGS if wanted.get(name, True)]
 
 
 @torch.no_grad()
 def measure(batch: Batch, attack: Attack | None) -> dict[str, Tensor]:
     """Test every run of the batch: numbers [runs] by the names of `measured`."""
-    setup = batch.setup
-    total = setup.evaluation.samples
+    total = batch.setup.evaluation.samples
     sums: dict[str, Tensor] = {}
     for number, begin in enumerate(range(0, total, BLOCK)):
         count = min(BLOCK, total - begin)
         for name, value in _measure_block(batch, attack, f"test/{number}", count).items():
             sums[name] = sums[name] + value if name in sums else value
-    means = {name: value / total for name, value in sums.items()}
+    return _finish({name: value / total for name, value in sums.items()})
+
+
+def _finish(means: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Means over all points become a deviation, and means over the points of a class."""
     squares = means.pop("test_margin_squared")
     means["test_margin_std"] = (squares - means["test_margin_mean"].square()).clamp_min(0).sqrt()
+    if "test_positive" in means:
+        positive = means.pop("test_positive")
+        means["test_margin_positive"] = means["test_margin_positive"] / positive
+        means["test_margin_negative"] = means["test_margin_negative"] / (1 - positive)
     return means
 
 
@@ -51,22 +79,61 @@ def _measure_block(
     batch: Batch, attack: Attack | None, split: str, count: int
 ) -> dict[str, Tensor]:
     """Sums over the points of one block."""
-    setup, params = batch.setup, batch.params
+    setup = batch.setup
     test = setup.data.sample(batch.streams, split, count, setup.dtype)
-    seen = setup.network.run(params, test.x)
+    values = _clean(setup, setup.network.run(batch.params, test.x), test)
+    if isinstance(setup.data, FeaturePatches):
+        for kind in ("robust", "non_robust"):
+            shown = setup.data.showing(kind).sample(batch.streams, split, count, setup.dtype)
+            outputs = setup.network.run(batch.params, shown.x).outputs.double()
+            values[f"{kind}_feature_accuracy"] = correct(margin(outputs, shown.y.double()))
+    if attack is not None:
+        values |= _attacked(setup, attack, batch.target(test, f"attack/{split}"))
+    return {name: value.sum(1) for name, value in values.items()}
+
+
+def _clean(setup: Setup, seen: Pass, test: Sample) -> dict[str, Tensor]:
+    """What every clean point adds."""
     outputs, y = seen.outputs.double(), test.y.double()
     margins = margin(outputs, y)
-    sums = {
+    values = {
         "test_loss": loss(outputs, y),
         "test_accuracy": correct(margins),
         "test_margin_mean": margins,
         "test_margin_squared": margins.square(),
     }
+    if setup.data.label_count() is None:
+        positive = (y > 0).double()
+        values |= {
+            "test_positive": positive,
+            "test_margin_positive": margins * positive,
+            "test_margin_negative": margins * (1 - positive),
+        }
+    if setup.flips_labels():
+        values["test_noisy_error"] = _noisy_error(setup, test, margins, margins)
     if isinstance(seen, AttentionPass):
-        sums["test_attention_on_signal"] = seen.attention[..., 0].mean((2, 3)).double()
-    if attack is not None:
-        target = batch.target(test, f"attack/{split}")
-        outputs = target.run(attack.perturb(target)).outputs.double()
-        sums["robust_loss"] = loss(outputs, y)
-        sums["robust_accuracy"] = correct(margin(outputs, y))
-    return {name: value.sum(1) for name, value in sums.items()}
+        values["test_attention_on_signal"] = seen.attention[..., 0].mean((2, 3)).double()
+    return values
+
+
+def _attacked(setup: Setup, attack: Attack, target: Target) -> dict[str, Tensor]:
+    """What every attacked point adds."""
+    test, y = target.sample, target.y.double()
+    outputs = target.run(attack.perturb(target)).outputs.double()
+    margins = margin(outputs, y)
+    values = {"robust_loss": loss(outputs, y), "robust_accuracy": correct(margins)}
+    if setup.flips_labels():
+        raised = target.relabelled(-test.y)
+        highest = margin(raised.run(attack.perturb(raised)).outputs.double(), y)
+        values["robust_noisy_error"] = _noisy_error(setup, test, margins, highest)
+    return values
+
+
+def _noisy_error(setup: Setup, test: Sample, lowest: Tensor, highest: Tensor) -> Tensor:
+    """Chance of an error where the label may be flipped: an adversary then raises y f above 0 instead.
+
+    NaN in runs without flips, which measure nothing new.
+    """
+    chance = setup.data.flip_chance(test).double()
+    error = (1 - chance) * (1 - correct(lowest)) + chance * (1 - correct(-highest))
+    return error.where(setup.flipping().reshape(-1, 1).to(error.device), torch.nan)

@@ -76,6 +76,14 @@ class Setup(Spec):
             if attack is not None:
                 attack.check_against(self.data)
 
+    def flipping(self) -> torch.Tensor:
+        """Whether training labels are flipped: one answer, or one a run."""
+        return torch.as_tensor(getattr(self.data, "flip", 0.0)).gt(0)
+
+    def flips_labels(self) -> bool:
+        """Whether training labels are flipped in some run."""
+        return bool(self.flipping().any())
+
     @property
     def dtype(self) -> torch.dtype:
         return getattr(torch, self.precision)

@@ -9,11 +9,6 @@ from benign.training.probes.probe import PerRunValue, attacked, first_time, snap
 from benign.training.setup import Setup
 
 
-def flips(setup: Setup) -> bool:
-    """Whether the data model flips labels and does so in some run."""
-    return bool(torch.as_tensor(getattr(setup.data, "flip", 0.0)).gt(0).any())
-
-
 @snapshot("training loss that is descended (of attacked points under an attack)", "nats")
 def train_loss(step: Step) -> PerRunValue:
     return step.loss
@@ -34,7 +29,9 @@ def train_robust_accuracy(step: Step) -> PerRunValue:
     return correct(step.margins).mean(1)
 
 
-@snapshot("share of flipped training points fitted with their wrong label", applies=flips)
+@snapshot(
+    "share of flipped training points fitted with their wrong label", applies=Setup.flips_labels
+)
 def flipped_fitted(step: Step) -> PerRunValue:
     flipped = step.batch.sample.y != step.batch.sample.clean_y
     return (flipped & (step.clean_margins > 0)).sum(1) / flipped.sum(1)

@@ -1,0 +1,66 @@
+"""The attention network with W_Q = W_K = 0, which gradient descent never leaves: linear in the mean token."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from benign.axes import PerRun
+from benign.data.model import DataModel
+from benign.networks.network import Cost, Network, Params, Pass
+from benign.spec import NonNegative, Positive
+from benign.streams import Streams
+
+
+class Linear(Network):
+    """f(X) = <x_bar, u> with x_bar the mean of the tokens (papers/zhang.md S5): attention is uniform for ever.
+
+    As in `Attention`, u = W_V w_O moves by |w_O|^2 times its gradient. With one token attention is 1
+    and this is the whole network. `papers/zhang/linear_mode.py` tells in closed form what attacks,
+    training and fresh points do to it.
+
+    Parameters: `u` [runs, dim]; `output_norm` [runs] is |w_O|, frozen.
+    """
+
+    init_std: PerRun[NonNegative] = 0.0
+    """standard deviation of an initial entry of u, sigma_V |w_O|"""
+    output_norm: PerRun[Positive] = 1.0
+    """|w_O|"""
+
+    def initial_params(self, data: DataModel, streams: Streams, dtype: torch.dtype) -> Params:
+        u = streams("init/value").normal(data.dim, dtype=dtype)
+        u *= torch.as_tensor(self.init_std, dtype=dtype, device=u.device).reshape(-1, 1)
+        norm = torch.as_tensor(self.output_norm, dtype=dtype, device=u.device)
+        return {"u": u, "output_norm": norm.expand(len(u)).clone()}
+
+    def trained(self, params: Params) -> tuple[str, ...]:
+        return ("u",)
+
+    def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples"]:
+        return LinearPass(params, x).outputs
+
+    def run(self, params: Params, x: Tensor) -> "LinearPass":
+        return LinearPass(params, x)
+
+    def cost(self, data: DataModel) -> Cost:
+        size = data.tokens * data.dim
+        return Cost(weights=2 * data.dim, point=size, multiplies=size)
+
+
+class LinearPass(Pass):
+    """d f/d u = x_bar, and d f/d x_j = u / M for every token."""
+
+    def __init__(self, params: Params, x: Float[Tensor, "runs samples tokens dim"]):
+        self._params, self._x = params, x
+        self._means = x.mean(2)
+        self.outputs = torch.bmm(self._means, params["u"][:, :, None])[:, :, 0]
+
+    def params_gradient(self, c: Float[Tensor, "runs samples"]) -> Params:
+        """The step of u is |w_O|^2 times its gradient, as if W_V itself had moved."""
+        gradient = torch.bmm(c[:, None, :], self._means)[:, 0]
+        return {"u": gradient * self._params["output_norm"].square()[:, None]}
+
+    def inputs_gradient(
+        self, c: Float[Tensor, "runs samples"]
+    ) -> Float[Tensor, "runs samples tokens dim"]:
+        each = c[:, :, None, None] * self._params["u"][:, None, None] / self._x.shape[2]
+        return each.expand(self._x.shape)
