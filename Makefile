@@ -71,4 +71,6 @@ endef
 .venv/.installed-dev: .venv/.installed
 	$(sweep_leftovers)
 	$(INSTALL) --no-build-isolation --editable '.[test,dev]'
+	@# A reference attack to compare with; only its torch code is used, so not what it asks for.
+	$(INSTALL) --no-deps adv-lib
 	@touch $@

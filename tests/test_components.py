@@ -5,10 +5,21 @@ from typing import Any
 import pytest
 import torch
 
+from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
+from benign.attacks.model_free import (
+    AllPatch,
+    CommonShift,
+    Coupling,
+    FeatureOrthogonal,
+    FeatureSwap,
+)
+from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
+from benign.attacks.several import Balls
+from benign.attacks.strong import Strong
 from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
 from benign.data.model import DataModel
@@ -69,7 +80,22 @@ ATTACKS: list[Attack] = [
     PGD(ball=Ball(radius=0.3)),
     PGD(ball=Ball(radius=0.2, relative_to="signal", per="sample"), keep="best", steps=5),
     PGD(ball=Ball(radius=0.3), loss="cross_entropy", step=0.7),
+    PGD(ball=Ball(p=1, radius=0.5, coordinates=2), start="uniform", restarts=2),
+    PGD(ball=Ball(p="inf", radius=0.1, relative_to="point"), steps=6),
     OneStep(rate=0.1, clip=0.02, loss="margin"),
+    APGD(ball=Ball(radius=0.3), steps=8, restarts=2),
+    APGD(ball=Ball(p=1, radius=0.5, per="sample"), steps=8),
+    MultiNorm(balls=Balls(radius=0.1, l1=5.0, linf=0.3), steps=6),
+    MultiNorm(balls=Balls(radius=0.1, l1=None, linf=0.3), combine="steepest", steps=6),
+    Strong(ball=Ball(radius=0.3), steps=6, restarts=2, also=OneStep(rate=0.1, clip=0.02)),
+]
+# Attacks that need what generated the points, or move points without limit: tests/attacks/test_model_free.py.
+KNOWING: list[Attack] = [
+    FeatureSwap(clip=1.2),
+    AllPatch(clip=1.2),
+    Coupling(ball=Ball(radius=0.5, relative_to="signal"), meet="permutation"),
+    CommonShift(size=0.02),
+    FeatureOrthogonal(attack=PGD(ball=Ball(p="inf", radius=0.1))),
 ]
 RUNS = [RunId(7, index, "") for index in range(3)]
 
@@ -87,7 +113,7 @@ def start(network: Network):
     return sample, params, streams("test weights").normal(*outputs.shape[1:])
 
 
-@pytest.mark.parametrize("component", [*DATA, *NETWORKS, *ATTACKS], ids=name)
+@pytest.mark.parametrize("component", [*DATA, *NETWORKS, *ATTACKS, *KNOWING], ids=name)
 def test_a_component_is_what_its_fields_say(component: Component):
     again = component.family().from_dict(component.as_dict())
     assert again == component
@@ -97,7 +123,7 @@ def test_a_component_is_what_its_fields_say(component: Component):
 
 @pytest.mark.parametrize("family", list(Component.families), ids=lambda family: family.__name__)
 def test_every_component_of_the_package_has_a_row(family: type):
-    used = {type(each) for each in (*DATA, *NETWORKS, *ATTACKS)}
+    used = {type(each) for each in (*DATA, *NETWORKS, *ATTACKS, *KNOWING)}
     used |= {type(each.init) for each in NETWORKS if isinstance(each, Attention)}
     ours = {each for each in Component.families[family].values() if "benign." in each.__module__}
     assert ours <= used
@@ -151,10 +177,12 @@ def test_an_attack_hurts_inside_its_ball(attack: Attack, network: Network):
     before = torch.get_rng_state()
     points = attacked(attack, network, params, DATA[0], sample.x, y)
     assert torch.equal(torch.get_rng_state(), before)
-    if isinstance(attack, PGD):
-        radius = torch.as_tensor(attack.ball.size(DATA[0]), dtype=torch.float64)
-        assert (attack.ball.norm(points - sample.x) <= radius * (1 + 1e-10)).all()
-    if isinstance(attack, OneStep):
-        assert ((points - sample.x).abs() <= attack.clip * (1 + 1e-10)).all()
+    threat = attack.threat()
+    assert threat is not None
+    inside = [
+        ball.norm(points - sample.x) <= ball.radii(DATA[0], sample.x) * (1 + 1e-10)
+        for ball in threat.each()
+    ]
+    assert torch.stack([each.flatten(2).all(2) for each in inside]).any(0).all()
     assert (margin(network.forward(params, points), y) < margin(clean, y)).all()
     assert attack.passes() > 0

@@ -8,9 +8,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from benign.attacks.apgd import APGD as APGD
     from benign.attacks.balls import Ball as Ball
+    from benign.attacks.model_free import AllPatch as AllPatch
+    from benign.attacks.model_free import CommonShift as CommonShift
+    from benign.attacks.model_free import Coupling as Coupling
+    from benign.attacks.model_free import FeatureOrthogonal as FeatureOrthogonal
+    from benign.attacks.model_free import FeatureSwap as FeatureSwap
+    from benign.attacks.multi_norm import MultiNorm as MultiNorm
     from benign.attacks.one_step import OneStep as OneStep
     from benign.attacks.pgd import PGD as PGD
+    from benign.attacks.several import Balls as Balls
+    from benign.attacks.strong import Strong as Strong
     from benign.axes import linspace as linspace
     from benign.axes import logspace as logspace
     from benign.axes import zipped as zipped
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
     from benign.networks.initial import GaussianInit as GaussianInit
     from benign.networks.initial import TorchDefault as TorchDefault
     from benign.networks.linear import Linear as Linear
+    from benign.networks.module import ModuleNetwork as ModuleNetwork
     from benign.networks.patch_cnn import PatchCNN as PatchCNN
     from benign.networks.two_layer import TwoLayer as TwoLayer
     from benign.papers.recipes import recipe as recipe
@@ -39,20 +49,30 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "APGD": "attacks.apgd",
+    "AllPatch": "attacks.model_free",
     "Attention": "networks.attention",
     "Ball": "attacks.balls",
+    "Balls": "attacks.several",
+    "CommonShift": "attacks.model_free",
+    "Coupling": "attacks.model_free",
     "Evaluation": "training.setup",
     "Experiment": "experiment",
+    "FeatureOrthogonal": "attacks.model_free",
     "FeaturePatches": "data.feature_patches",
+    "FeatureSwap": "attacks.model_free",
     "GaussianInit": "networks.initial",
     "GradientDescent": "training.setup",
     "Linear": "networks.linear",
     "Mixture": "data.mixture",
+    "ModuleNetwork": "networks.module",
+    "MultiNorm": "attacks.multi_norm",
     "OneStep": "attacks.one_step",
     "PGD": "attacks.pgd",
     "PatchCNN": "networks.patch_cnn",
     "SignalNoise": "data.signal_noise",
     "SpecError": "spec",
+    "Strong": "attacks.strong",
     "TorchDefault": "networks.initial",
     "TwoLayer": "networks.two_layer",
     "boundary": "theory.boundary",

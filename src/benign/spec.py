@@ -7,6 +7,7 @@ a file is its class name in snake case. Components come from Python code only, n
 import difflib
 import hashlib
 import importlib
+import inspect
 import json
 import pkgutil
 import re
@@ -145,6 +146,8 @@ class Component(Spec):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         if Component in cls.__bases__:
             Component.families[cls] = {}
+            return
+        if inspect.isabstract(cls):  # a base for others, no choice itself
             return
         cls.kind = snake_case(cls.__name__)
         Component.families[cls.family()][cls.kind] = cls

@@ -10,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benign.attacks.attack import Target
+from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
+from benign.data.feature_patches import FeaturePatches
 from benign.data.model import DataModel, Sample
 from benign.networks.attention import Attention, AttentionPass
 from benign.networks.network import Params
@@ -18,6 +21,7 @@ from benign.spec import Component, SpecError
 from benign.streams import Streams
 from benign.training.setup import GradientDescent, Setup
 from tests.reference import (
+    NotedStreams,
     attacked,
     close,
     doubles,
@@ -31,6 +35,8 @@ from tests.reference import (
 PER = pytest.mark.parametrize("per", ["token", "sample"])
 LOSS = pytest.mark.parametrize("loss", ["margin", "cross_entropy"])
 KEEP = pytest.mark.parametrize("keep", ["last", "best"])
+NORM = pytest.mark.parametrize("p", [1, 2, "inf"])
+DUAL: dict[Any, float] = {1: torch.inf, 2: 2, "inf": 1}
 
 
 class Case:
@@ -171,6 +177,145 @@ def test_each_run_has_its_own_radius():
     close(together[2], case.attack(small_pgd(0.4))[2])
 
 
+def worst_margins(x: Tensor, y: Tensor, u: Tensor, radius: float, p: Any, per: str) -> Tensor:
+    """y <xbar, u> - radius |u|_p*, where all tokens move as one; a shared ball divides its radius among them."""
+    dual = torch.linalg.vector_norm(u, DUAL[p], dim=1, keepdim=True)
+    share = 1.0 if per == "token" else {1: 1 / 3, 2: 3**-0.5, "inf": 1.0}[p]
+    return y * (x.mean(2) * u[:, None]).sum(-1) - radius * share * dual
+
+
+@PER
+@NORM
+def test_linear_networks_are_attacked_exactly(p, per):
+    """Without scores f(X) = <xbar, u>: the steepest steps lead straight to the worst case."""
+    case = Case(score_std=0.0, heads=1)
+    u = case.network.values(case.params)[..., 0]
+    attack = PGD(ball=Ball(p=p, radius=0.8, per=per))
+    reached = case.margins(case.attack(attack))
+    expected = worst_margins(case.x, case.y, u, 0.8, p, per)
+    close(reached, expected, 1e-10)
+    assert float((case.margins(case.x) - expected).min()) > 1e-3
+
+
+def test_l1_steps_over_several_coordinates_stop_short_on_linear_networks():
+    """Equal shares on k coordinates stay equal: what is gained is the mean of the k largest |u|, not the largest."""
+    case = Case(score_std=0.0, heads=1)
+    u = case.network.values(case.params)[..., 0].abs().sort(1, descending=True).values
+    reached = case.margins(case.attack(PGD(ball=Ball(p=1, radius=0.8, coordinates=3), steps=40)))
+    gained = (case.margins(case.x) - reached) / 0.8
+    close(gained, u[:, :3].mean(1, keepdim=True).expand_as(gained))
+    assert (gained < 0.99 * u[:, :1]).all()
+
+
+@PER
+@pytest.mark.parametrize("p", [0, 1, 2, "inf"])
+@pytest.mark.parametrize("start", ["zero", "uniform"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_every_attack_stays_in_ball_and_box_and_hurts(p, per, start, dtype):
+    case, box = Case(dtype), (-1.5, 1.5)
+    case.x = case.x.clamp(*box)
+    ball = Ball(p=p, radius=3 if p == 0 else 0.7, per=per, box=box)
+    attack = PGD(ball=ball, start=start, steps=8, restarts=2, step=0.3)
+    before = torch.get_rng_state()
+    points = case.attack(attack)
+    assert torch.equal(torch.get_rng_state(), before)
+    slack = 1e-10 if dtype == torch.float64 else 1e-5
+    norm = ball.norm(points.double() - case.x.double())
+    assert float(norm.max()) <= ball.radius * (1 + slack)
+    assert torch.equal(points, points.clamp(*box))
+    assert (case.margins(points) < case.margins(case.x)).all()
+
+
+@NORM
+def test_a_point_may_have_a_radius_of_its_own(p):
+    case = Case()
+    ball = Ball(p=p, radius=0.1, relative_to="point", per="sample")
+    delta = case.attack(PGD(ball=ball)) - case.x
+    order = torch.inf if p == "inf" else p
+    share = torch.linalg.vector_norm(delta, order, dim=(2, 3)) / torch.linalg.vector_norm(
+        case.x, order, dim=(2, 3)
+    )
+    close(share, torch.full_like(share, 0.1), 1e-6)
+
+
+def test_a_sparse_step_is_a_share_of_the_box_or_a_length():
+    case = Case()
+    for box, length in ((None, 0.25), ((-4.0, 4.0), 2.0)):
+        ball = Ball(p=0, radius=2, box=box)
+        delta = case.attack(PGD(ball=ball, steps=1, step=0.25)) - case.x
+        assert (delta.count_nonzero(-1) == 2).all()
+        moved = delta[delta != 0].abs()
+        close(moved.max(), torch.tensor(length).double())
+
+
+def test_a_uniform_start_is_drawn_from_the_attacks_streams_and_differs_by_restart():
+    case = Case()
+    streams = NotedStreams(run_ids(2))
+    ball = Ball(radius=0.5)
+    starts = [
+        PGD(ball=ball, start="uniform", restarts=2)._first(
+            Target(case.network, case.params, case.data, case.sample, streams),
+            ball.radii(case.data, case.x),
+            restart,
+        )
+        for restart in (0, 1)
+    ]
+    assert not torch.equal(*starts)
+    expected = ball.uniform(
+        Streams(run_ids(2)).within("start/1"), doubles(0.5, 0.5)[:, None, None, None], case.x
+    )
+    assert torch.equal(starts[1], expected)
+
+
+@PER
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=4, deadline=None)
+def test_restarts_only_help_and_keep_the_best(per, seed):
+    case = Case(seed=seed, value_std=2.0)
+    attack = small_pgd(1.5, per, steps=4, step=0.8, keep="best")
+    margins = [
+        case.margins(case.attack(attack.model_copy(update={"restarts": count})))
+        for count in (1, 2, 4)
+    ]
+    for weaker, stronger in pairwise(margins):
+        assert (stronger <= weaker).all()
+    last = attack.model_copy(update={"restarts": 4, "keep": "last"})
+    assert torch.equal(case.margins(case.attack(last)), margins[2])
+
+
+@pytest.mark.parametrize("restarts", [1, 3])
+def test_points_stop_when_they_are_wrong(restarts):
+    """A stopped point is the first iterate that is classified wrongly; the others go on as before."""
+    case = Case(value_std=1.0)
+    sure = small_pgd(1.5, steps=12, step=0.1)
+    iterates = [case.x]
+    iterates += [case.attack(sure.model_copy(update={"steps": n})) for n in range(1, 13)]
+    margins = torch.stack([case.margins(points) for points in iterates])
+    wrong = (margins[:-1] <= 0).any(0)
+    assert wrong.any()
+    assert (margins[0] > 0).any()
+    first = torch.where(wrong, (margins <= 0).double().argmax(0), 12)
+    stopped = case.attack(sure.model_copy(update={"stop_when_wrong": True, "restarts": restarts}))
+    if restarts > 1:
+        assert (case.margins(stopped)[wrong] <= 0).all()
+        return
+    each = torch.stack(iterates)
+    close(stopped, each.gather(0, first[None, :, :, None, None].expand(1, *case.x.shape).long())[0])
+
+
+def test_an_attack_ends_when_all_points_are_wrong(monkeypatch):
+    case, calls = Case(), []
+    forward = Attention.attacked_pass
+    monkeypatch.setattr(
+        Attention, "attacked_pass", lambda *rest: (calls.append(1), forward(*rest))[1]
+    )
+    attack = small_pgd(stop_when_wrong=True, steps=9)
+    denied = -case.network.run(case.params, case.x).outputs.sign()
+    points = case.attack(attack, y=denied)
+    assert torch.equal(points, case.x)
+    assert len(calls) == 1
+
+
 def saturated(dtype: torch.dtype) -> tuple[Case, Tensor]:
     """Networks without scores whose margins all exceed 120, and u."""
     case = Case(dtype, score_std=0.0, heads=1)
@@ -191,13 +336,16 @@ def test_cross_entropy_does_not_see_saturated_margins_in_float32():
     ("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-10)], ids=str
 )
 @PER
-def test_the_margin_loss_reaches_the_worst_case_of_saturated_margins(dtype, tolerance, per):
+@NORM
+def test_the_margin_loss_reaches_the_worst_case_of_saturated_margins(p, dtype, tolerance, per):
+    """Cross-entropy in the same ball leaves every point where it is (float32)."""
     case, u = saturated(dtype)
-    attacked = case.margins(case.attack(small_pgd(1.0, per, steps=20, step=0.2)))
-    reach = u.norm(dim=1, keepdim=True) / (1 if per == "token" else 3**0.5)
-    worst = case.margins(case.x) - reach
-    assert float(worst.max()) < float(case.margins(case.x).min()) - 100
-    close(attacked, worst, tolerance)
+    ball = Ball(p=p, radius=1.0, per=per)
+    worst = worst_margins(case.x, case.y, u, 1.0, p, per)
+    assert float((case.margins(case.x) - worst).min()) > 50
+    close(case.margins(case.attack(PGD(ball=ball))), worst, tolerance)
+    if dtype == torch.float32:
+        assert torch.equal(case.attack(PGD(ball=ball, loss="cross_entropy")), case.x)
 
 
 def test_margin_is_the_default_loss_and_zero_the_default_start():
@@ -207,9 +355,10 @@ def test_margin_is_the_default_loss_and_zero_the_default_start():
 
 
 @KEEP
-def test_the_estimate_counts_every_pass(keep, monkeypatch):
-    case, attack, passes = Case(), small_pgd(keep=keep, steps=5), []
-    forward, backward = Attention.run, AttentionPass.inputs_gradient
+@pytest.mark.parametrize("restarts", [1, 3])
+def test_the_estimate_counts_every_pass(keep, restarts, monkeypatch):
+    case, attack, passes = Case(), small_pgd(keep=keep, steps=5, restarts=restarts), []
+    forward, backward = Attention.attacked_pass, AttentionPass.inputs_gradient
 
     def run(*arguments):
         passes.append("forward")
@@ -219,7 +368,7 @@ def test_the_estimate_counts_every_pass(keep, monkeypatch):
         passes.append("backward")
         return backward(*arguments)
 
-    monkeypatch.setattr(Attention, "run", run)
+    monkeypatch.setattr(Attention, "attacked_pass", run)
     monkeypatch.setattr(AttentionPass, "inputs_gradient", inputs_gradient)
     case.attack(attack)
     assert len(passes) == attack.passes()
@@ -250,13 +399,39 @@ def test_a_relative_radius_needs_data_with_a_signal(no_signal):
         )
 
 
+def test_a_ratio_of_logits_needs_three_classes():
+    attack = small_pgd(loss="dlr")
+    with pytest.raises(ValueError, match=r"`loss` is 'dlr'.*`signal_noise` has 2: use 'margin'"):
+        attack.check_against(small_data())
+    patches: dict[str, Any] = {
+        "samples": 6,
+        "tokens": 4,
+        "dim": 9,
+        "alpha": 2.0,
+        "beta": 1.0,
+        "noise_std": 0.1,
+    }
+    attack.check_against(FeaturePatches(**patches, classes=3))
+    with pytest.raises(ValueError, match="`feature_patches` has 2"):
+        attack.check_against(FeaturePatches(**patches, classes=2))
+
+
+@pytest.mark.parametrize("fields", [{"start": "uniform"}, {"restarts": 2}])
+def test_a_random_start_in_an_unbounded_ball_is_refused(fields):
+    with pytest.raises(SpecError, match=r"no uniform point with p = 0: give `ball.box`"):
+        PGD(ball=Ball(p=0, radius=2), **fields)
+    assert PGD(ball=Ball(p=0, radius=2, box=(0, 1)), **fields)
+
+
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
         ({"steps": 0}, ["steps", "0", "greater than or equal to 1"]),
         ({"step": 0.0}, ["step", "0.0", "greater than 0"]),
         ({"step": True}, ["step", "True", "number"]),
-        ({"loss": "hinge"}, ["loss", "hinge", "margin", "cross_entropy"]),
+        ({"loss": "hinge"}, ["loss", "hinge", "margin", "cross_entropy", "dlr"]),
+        ({"start": "random"}, ["start", "random", "zero", "uniform"]),
+        ({"restarts": 0}, ["restarts", "0", "greater than or equal to 1"]),
         ({"keep": "first"}, ["keep", "first", "last", "best"]),
         ({"losss": "margin"}, ["losss", "did you mean `loss`"]),
     ],

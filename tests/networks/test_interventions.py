@@ -1,5 +1,7 @@
 """Taking the attention network apart: set attention, frozen parts, paths that do not see the attack."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -47,7 +49,8 @@ def case(**fields):
 @EXPOSED
 def test_one_path_sees_the_attack_and_the_other_does_not(exposed):
     batch, x, moved, c = case(exposed=exposed)
-    network, params = batch.setup.network, batch.params
+    network: Any = batch.setup.network
+    params = batch.params
     seen = network.attacked_pass(params, moved, x)
     weights = params["weights"].clone().requires_grad_()
     points = moved.clone().requires_grad_()

@@ -1,5 +1,7 @@
 """The linear mode of the attention network: the same trajectory, step by step."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -12,7 +14,8 @@ def trajectories(tokens: int, attack):
     data = small_data(tokens=tokens)
     full = start([small_setup(data, small_network(score_std=0.0), attack)])
     linear = start([small_setup(data, Linear(), attack)])
-    linear.params["u"].copy_(full.setup.network.values(full.params)[:, :, 0])
+    network: Any = full.setup.network
+    linear.params["u"].copy_(network.values(full.params)[:, :, 0])
     linear.params["output_norm"].copy_(full.params["output"].norm(dim=1))
     return film(full), film(linear)
 
@@ -35,7 +38,8 @@ def test_one_token_is_the_whole_network():
     data = small_data(tokens=1)
     full = start([small_setup(data, small_network(score_std=0.8))])
     linear = start([small_setup(data, Linear())])
-    linear.params["u"].copy_(full.setup.network.values(full.params)[:, :, 0])
+    network: Any = full.setup.network
+    linear.params["u"].copy_(network.values(full.params)[:, :, 0])
     linear.params["output_norm"].copy_(full.params["output"].norm(dim=1))
     for one, other in zip(film(full), film(linear), strict=True):
         close(other.loss, one.loss)

@@ -55,7 +55,7 @@ def small_setup(
     precision: Any = "float64",
     **training: Any,
 ) -> Setup:
-    """One run of twelve steps in float64 that ends in well under a second."""
+    """One run of twelve steps in float64 that ends in well under a second, tested with the training attack."""
     return Setup(
         data=data or small_data(),
         network=network or small_network(),
@@ -63,7 +63,7 @@ def small_setup(
         training=GradientDescent(
             rate=rate, stop_loss=stop_loss, max_steps=max_steps, stop_on=stop_on, **training
         ),
-        evaluation=Evaluation(samples=test_samples, attack=test_attack, at=test_at),
+        evaluation=Evaluation(samples=test_samples, attack=test_attack or attack, at=test_at),
         precision=precision,
     )
 

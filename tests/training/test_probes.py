@@ -16,7 +16,15 @@ from benign.training import evaluation
 from benign.training.descent import Step, descend
 from benign.training.engine import train_runs
 from benign.training.evaluation import MEANINGS
-from benign.training.probes import SNAPSHOTS, TALLIES, snapshot, snapshots_for, tally
+from benign.training.probes import (
+    SNAPSHOTS,
+    TALLIES,
+    Snapshot,
+    Tally,
+    snapshot,
+    snapshots_for,
+    tally,
+)
 from benign.training.setup import Setup, stack
 from benign.training.variables import variables
 from tests.reference import (
@@ -37,6 +45,7 @@ from tests.reference.attention import (
     outputs,
     token_values,
 )
+from tests.training.test_theory_probes import LI, WANG, WANG_TALLIES
 
 
 def experiment_of(setup: Setup) -> Experiment:
@@ -107,6 +116,63 @@ class Seen:
         """x W_V w_O, summed over heads."""
         return sum(float(token_values(self.weights, head, token[None])[0]) for head in self.heads)
 
+    def growth(self, token: torch.Tensor) -> float:
+        """x (W_V - W_V(0)) w_O / |w_O|^2, summed over heads."""
+        batch, output = self.frame.batch, self.weights.output
+        draw = self.frame.network.initial_value_matrix
+        before = [draw(batch.setup.data, batch.streams, output.dtype, h)[0] for h in self.heads]
+        pairs = zip(self.weights.value, before, strict=True)
+        return sum(float(token @ (now - then) @ output) for now, then in pairs) / float(
+            output @ output
+        )
+
+    def score(self, head: int, row: torch.Tensor, key: torch.Tensor) -> float:
+        """<q_row, k_key>."""
+        return float((row @ self.weights.query[head]) @ (key @ self.weights.key[head]))
+
+    def signal_scores(self) -> list[float]:
+        return [self.score(head, s, s) for head in self.heads for s in self.signal]
+
+    def gaps(self, rows: range, leader: int) -> list[float]:
+        """<q_row, k_leader - k_rival> for every point, head, row and rival."""
+        return [
+            self.score(head, point[row], point[leader]) - self.score(head, point[row], rival)
+            for head in self.heads
+            for point in self.points
+            for row in rows
+            for place, rival in enumerate(point)
+            if place != leader
+        ]
+
+    def leads(self, token: int, signs: torch.Tensor) -> bool:
+        """Whether this token's value is 3M times that of every other token of its point."""
+        for point, sign in zip(self.points, signs, strict=True):
+            values = [self.value(x) for x in point]
+            lead = float(sign) * values.pop(token)
+            if lead < 3 * len(point) * max(map(abs, values)):
+                return False
+        return True
+
+    def mean_norm(self, matrices: list[torch.Tensor], tokens: list[torch.Tensor]) -> float:
+        return mean(float((x @ matrix).norm()) for matrix in matrices for x in tokens)
+
+    def noise(self) -> list[torch.Tensor]:
+        return [x for point in self.points for x in point[1:]]
+
+
+def noise_rows(seen: Seen) -> range:
+    return range(1, len(seen.points[0]))
+
+
+def all_rows(seen: Seen) -> range:
+    return range(len(seen.points[0]))
+
+
+def alignment(seen: Seen) -> float:
+    u = torch.stack([value @ seen.weights.output for value in seen.weights.value]).sum(0)
+    direction = seen.signal[0] - seen.signal[1]
+    return float(u @ direction / (u.norm() * direction.norm()))
+
 
 def loss_of(margins: list[float]) -> float:
     return mean(math.log(1 + math.exp(-margin)) for margin in margins)
@@ -144,20 +210,48 @@ DIRECT: dict[str, Callable[[Seen], float]] = {
     "query_norm": lambda s: norm_of(s.weights.query),
     "key_norm": lambda s: norm_of(s.weights.key),
     "value_norm": lambda s: norm_of([w @ s.weights.output for w in s.weights.value]),
+    "signal_gap_min": lambda s: min(s.gaps(range(1), 0)),
+    "noise_gap_min": lambda s: min(s.gaps(noise_rows(s), 0)),
+    "reverse_gap_min": lambda s: min(s.gaps(all_rows(s), 1)),
+    "signal_score_min": lambda s: min(s.signal_scores()),
+    "signal_score_max": lambda s: max(s.signal_scores()),
+    "signal_query_norm": lambda s: s.mean_norm(s.weights.query, list(s.signal)),
+    "signal_key_norm": lambda s: s.mean_norm(s.weights.key, list(s.signal)),
+    "noise_query_norm": lambda s: s.mean_norm(s.weights.query, s.noise()),
+    "noise_key_norm": lambda s: s.mean_norm(s.weights.key, s.noise()),
+    "growth_positive_signal": lambda s: s.growth(s.signal[0]),
+    "growth_negative_signal": lambda s: s.growth(s.signal[1]),
+    "growth_noise_max": lambda s: max(abs(s.growth(x)) for x in s.noise()),
+    "value_alignment": alignment,
 }
 
+FIRST: dict[str, Callable[[Seen], bool]] = {
+    "first_fit": lambda s: min(s.margins(s.attacked)) > 0,
+    "stage_1_end": lambda s: s.leads(0, s.clean_y),
+    "stage_1_end_harmful": lambda s: s.leads(1, s.y),
+    "stage_2_end": lambda s: (
+        max(abs(1 / (1 + math.exp(m)) - 0.5) for m in s.margins(s.attacked)) > 0.05
+    ),
+    "stage_3_end": lambda s: (
+        loss_of(s.margins(s.attacked)) <= float(s.frame.batch.setup.training.stop_loss)
+    ),
+}
+"""tallies of the first step at which something holds"""
 
-LI = {"robust_feature_learned", "non_robust_feature_learned"}
-"""recomputed in tests/attacks/test_one_step.py, on patches"""
+
+def of_the_package(probes: dict[str, Snapshot] | dict[str, Tally], function: str) -> set[str]:
+    return {
+        name
+        for name, probe in probes.items()
+        if getattr(probe, function).__module__.startswith("benign")
+    }
 
 
-def test_every_snapshot_of_the_package_is_recomputed_here(frames):
-    own = {
-        name for name, probe in SNAPSHOTS.items() if probe.measure.__module__.startswith("benign")
-    } - LI
-    assert own == set(DIRECT)
+def test_every_probe_of_the_package_is_recomputed_here_or_in_the_test_of_its_theory(frames):
+    assert of_the_package(SNAPSHOTS, "measure") == DIRECT.keys() | WANG.keys() | LI.keys()
+    assert of_the_package(TALLIES, "update") == {"peak_loss"} | FIRST.keys() | WANG_TALLIES.keys()
     applied = {probe.name for probe in snapshots_for(frames[0].batch.setup)}
-    assert own <= applied, "the small experiment should meet every probe"
+    assert applied == DIRECT.keys(), "the small experiment should meet every probe"
 
 
 @pytest.mark.parametrize("name", DIRECT)
@@ -196,20 +290,30 @@ def test_replay_traces_every_step(experiment, result, frames):
 
 
 def test_tallies_see_every_step():
-    """Peaks and first fits between snapshots, of a run that never fits and one that overshoots."""
-    assert {"peak_loss", "first_fit"} <= TALLIES.keys()
+    """Peaks and first times between snapshots, of runs that fit, never fit, overshoot or overfit."""
+    weak = small_data(samples=8, signal=3.0, noise_std=0.1, strong_noise_std=0.1, flip=0.3)
+    strong = small_data(signal=0.1, noise_std=0.01, strong_noise_std=2.0, dim=40, flip=0.3)
+    heads, attack = small_network(0.3, 0.05, heads=2), small_pgd(0.05)
     cells = [
-        small_setup(rate=0.01),
-        small_setup(rate=2.0, attack=None),
+        small_setup(network=small_network(0.3, 0.02), rate=0.01),
+        small_setup(network=small_network(0.3, 0.02), rate=2.0, stop_loss=0.3),
+        small_setup(weak, heads, attack, rate=0.3, max_steps=20),
         small_setup(small_data(signal=3.0), rate=60.0, max_steps=20),
+        small_setup(strong, small_network(0.01, 0.05, heads=2), attack, rate=0.2, stop_loss=0.5),
     ]
-    for cell, id in zip(cells, run_ids(3), strict=True):
+    seen: dict[str, list[int]] = {name: [] for name in FIRST}
+    for cell, id in zip(cells, run_ids(len(cells)), strict=True):
         result = train_runs([cell], [id])
-        frames = film(start([cell], [id]))
-        losses = [loss_of(Seen(frame).margins(frame.attacked[0])) for frame in frames]
+        frames = [Seen(frame) for frame in film(start([cell], [id]))]
+        losses = [loss_of(each.margins(each.attacked)) for each in frames]
         assert result["peak_loss"][0] == pytest.approx(max(losses), rel=1e-10)
-        fits = [f.number for f in frames if min(Seen(f).margins(f.attacked[0])) > 0]
-        assert result["first_fit"][0] == (fits[0] if fits else -1)
+        for name in FIRST.keys() & result.keys():
+            held = [each.frame.number for each in frames if FIRST[name](each)]
+            assert result[name][0] == (held[0] if held else -1), name
+            seen[name].append(held[0] if held else -1)
+    for name, times in seen.items():
+        assert min(times) == -1, f"{name} was never missed: {times}"
+        assert max(times) > 0, f"{name} never came after step 0: {times}"
 
 
 def test_tallies_of_a_batch_are_those_of_its_runs():
@@ -235,19 +339,32 @@ def evaluated(frame: Frame, pgd, blocks: list[tuple[str, int]]) -> dict[str, flo
     samples = [plain.sample(frame.streams, split, count, torch.float64) for split, count in blocks]
     x, y = (torch.cat([getattr(sample, part)[0] for sample in samples]) for part in ("x", "y"))
     margins = (y * outputs(weights, x)).tolist()
-    attacked = attacked_points(weights, x, y, slow_attack(pgd, plain))
-    robust = (y * outputs(weights, attacked)).tolist()
+    attacked, raised = (
+        attacked_points(weights, x, label, slow_attack(pgd, plain)) for label in (y, -y)
+    )
+    robust, highest = ((y * outputs(weights, each)).tolist() for each in (attacked, raised))
     heads = range(len(weights.query))
     rows = [row for point in x for head in heads for row in attention_rows(weights, head, point)]
     return {
         "test_loss": loss_of(margins),
         "test_accuracy": share([m > 0 for m in margins]),
+        "test_noisy_error": noisy_error(frame, margins, margins),
         "test_margin_mean": mean(margins),
+        "test_margin_positive": mean(m for m, label in zip(margins, y, strict=True) if label > 0),
+        "test_margin_negative": mean(m for m, label in zip(margins, y, strict=True) if label < 0),
         "test_margin_std": pstdev(margins),
         "test_attention_on_signal": mean(float(row[0]) for row in rows),
         "robust_loss": loss_of(robust),
         "robust_accuracy": share([m > 0 for m in robust]),
+        "robust_noisy_error": noisy_error(frame, robust, highest),
     }
+
+
+def noisy_error(frame: Frame, lowest: list[float], highest: list[float]) -> float:
+    """Where a label is flipped, a margin of at least 0 is the error."""
+    flip = float(frame.batch.setup.data.flip)  # type: ignore[attr-defined]
+    pairs = zip(lowest, highest, strict=True)
+    return mean((1 - flip) * (low <= 0) + flip * (high >= 0) for low, high in pairs)
 
 
 def test_evaluation_is_that_of_the_reference(experiment, result, frames):
@@ -255,7 +372,8 @@ def test_evaluation_is_that_of_the_reference(experiment, result, frames):
     blocks, run = [("test/0", 6), ("test/1", 4)], result.sel(flip=0.3, seed=1)
     cell = experiment.replay(flip=0.3, seed=1).run.cell
     end = evaluated(frames[-1], cell.evaluation.attack, blocks)
-    assert end.keys() == MEANINGS.keys()
+    of_patches = {"robust_feature_accuracy", "non_robust_feature_accuracy"}
+    assert end.keys() == MEANINGS.keys() - of_patches
     for name, value in end.items():
         assert float(run[name]) == pytest.approx(value, rel=1e-10, abs=1e-12), name
     for step in (0, 3):
@@ -285,6 +403,7 @@ def test_without_attack_or_strong_token_their_probes_are_absent():
     setup = stack([small_setup()], "cpu")
     absent = {"train_clean_loss", "train_robust_accuracy", "attention_on_signal_attacked"}
     absent |= {"attention_on_strong_noise", "robust_loss", "robust_accuracy"}
+    absent |= {"reverse_gap_min", "stage_1_end_harmful"}
     assert not absent & variables(setup).keys()
     assert {"train_loss", "train_accuracy", "test_loss"} <= variables(setup).keys()
 

@@ -3,9 +3,12 @@
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from benign.attacks.balls import Ball
+from benign.attacks.several import Balls
 from benign.data.model import DataModel, Sample
 from benign.networks.network import Network, Params, Pass
 from benign.spec import Component
@@ -39,8 +42,14 @@ class Target:
         return replace(self, sample=replace(self.sample, y=y))
 
     def run(self, points: Points) -> Pass:
-        """The network on points in place of the clean ones."""
-        return self.network.attacked_pass(self.params, points, self.x)
+        """The network on points in place of the clean ones, or on several sets of them in a row."""
+        return self.network.attacked_pass(self.params, points, repeated(self.x, points))
+
+
+def repeated(part: Tensor, points: Tensor) -> Tensor:
+    """What belongs to the clean points, once for every set of attacked ones."""
+    sets = points.shape[1] // part.shape[1]
+    return part if sets == 1 else torch.cat([part] * sets, dim=1)
 
 
 class Attack(Component):
@@ -48,7 +57,11 @@ class Attack(Component):
 
     @abstractmethod
     def perturb(self, target: Target) -> Points:
-        """The attacked points."""
+        """The attacked points: one for every point, or several sets of them, one after the other."""
+
+    def threat(self) -> Ball | Balls | None:
+        """The ball, or the balls, that hold every attacked point; None where there is no such ball."""
+        return None
 
     def check_against(self, data: DataModel) -> None:
         """Raise ValueError where the attack cannot be measured on this data."""

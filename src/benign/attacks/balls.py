@@ -1,52 +1,229 @@
-"""The set an adversary may move in."""
+"""The set an adversary may move in: what is inside, which way rises fastest, the nearest point, a random point."""
 
-from typing import Any, Literal
+from math import inf
+from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Float
+from pydantic import BeforeValidator, StrictFloat
 from torch import Tensor
 
-from benign.axes import PerRun
+from benign.attacks.projections import l1_box_sizes, l1_sizes, l2_box_sizes, largest, shrink
+from benign.axes import PerRun, Shape
 from benign.data.model import DataModel
-from benign.spec import NonNegative, Spec
+from benign.spec import Count, NonNegative, Spec
+from benign.streams import Streams
+
+Points = Float[Tensor, "runs samples tokens dim"]
+Units = Float[Tensor, "runs #samples #tokens 1"]
+"""a number of each unit (token or point), or of all units of a point or a run"""
+
+
+def _infinity(value: Any) -> Any:
+    """YAML's .inf and Python's infinity are the word `inf`; true is not the number 1."""
+    if isinstance(value, bool):
+        return str(value)
+    return "inf" if value in (inf, ".inf") else value
 
 
 class Ball(Spec):
-    """Perturbations of l2 norm at most the radius, of every token (Zhang) or of the whole point."""
+    """Perturbations of l_p norm at most the radius, of every token (Zhang) or of the whole point.
 
-    p: Literal[2] = 2
-    """norm of the ball"""
+    A box bounds the attacked points as well. A coordinate that is outside it from the start may stay or move back.
+    """
+
+    p: Shape[Annotated[Literal[0, 1, 2, "inf"], BeforeValidator(_infinity)]] = 2
+    """norm of the ball; 0 counts the coordinates that move"""
     radius: PerRun[NonNegative]
-    """tau, or tau / |mu| when relative to the signal"""
-    relative_to: Literal["signal"] | None = None
-    """what the radius is measured by"""
+    """tau, or a share of what it is relative to; with p = 0 a number of coordinates"""
+    relative_to: Literal["signal", "point"] | None = None
+    """what the radius is measured by: |mu|, or the l_p norm of each point (all its tokens)"""
     per: Literal["token", "sample"] = "token"
     """every token has its own ball, or all tokens of a point share one"""
+    box: tuple[StrictFloat, StrictFloat] | None = None
+    """lowest and highest value of a coordinate of an attacked point"""
+    coordinates: Count = 1
+    """coordinates that a step with p = 1 moves: 1 is the steepest step, more are often stronger on networks"""
+
+    def check(self) -> None:
+        if self.box is not None and not self.box[0] < self.box[1]:
+            raise ValueError(
+                f"`box` must be [lowest, highest] with lowest < highest, got {[*self.box]}"
+            )
+        if self.coordinates > 1 and self.p != 1:
+            raise ValueError(
+                f"`coordinates` is for `p: 1` only, got {self.coordinates} with p = {self.p}: leave it out"
+            )
+        if self.p != 0:
+            return
+        if self.radius != int(self.radius):
+            raise ValueError(
+                f"`radius` counts coordinates when p = 0 and must be whole, got {self.radius}"
+            )
+        if self.relative_to is not None:
+            raise ValueError(
+                f"`relative_to` is {self.relative_to!r}, but with p = 0 the radius is no length: leave it out"
+            )
+
+    def check_against(self, data: DataModel) -> None:
+        """Raise ValueError where the radius cannot be measured on this data."""
+        if self.relative_to == "signal" and data.signal_norm() is None:
+            raise ValueError(
+                f"`ball.relative_to` is 'signal', but `{data.kind}` has no signal norm: "
+                "leave it out and give `radius` in the data's units"
+            )
+
+    def each(self) -> "list[Ball]":
+        """One ball; `Balls` has several."""
+        return [self]
 
     def size(self, data: DataModel) -> Any:
-        """The radius in the units of the data, a number or a tensor [runs]."""
+        """The radius in the units of the data, a number or a tensor [runs]; a share when relative to the point."""
         return self.radius * data.signal_norm() if self.relative_to == "signal" else self.radius
 
-    def norm(self, delta: Float[Tensor, "runs samples tokens dim"]) -> Tensor:
-        """Norm of each unit (token or point), with sizes kept for broadcasting."""
-        axes = -1 if self.per == "token" else (-2, -1)
-        return torch.linalg.vector_norm(delta, dim=axes, keepdim=True)
+    def radii(self, data: DataModel, x: Points) -> Units:
+        """The radius around every point."""
+        size = torch.as_tensor(self.size(data), dtype=x.dtype, device=x.device)
+        size = size.expand(len(x))[:, None, None, None]
+        if self.relative_to == "point":
+            return size * torch.linalg.vector_norm(x, self._order, dim=(-2, -1), keepdim=True)
+        return size
 
-    def steepest(self, gradient: Tensor) -> Tensor:
-        """The direction of unit norm along which a linear function rises fastest; zero stays zero.
+    def step_unit(self, radius: Units) -> Units:
+        """What steps are shares of: the radius; with p = 0, which is no length, the width of the box or 1."""
+        if self.p != 0:
+            return radius
+        return torch.full_like(radius, 1.0 if self.box is None else self.box[1] - self.box[0])
 
-        Scaled first: the squares of a saturated loss's gradient underflow before the gradient does.
+    def norm(self, delta: Points) -> Units:
+        """Norm of each unit (token or point)."""
+        return torch.linalg.vector_norm(delta, self._order, dim=self._axes, keepdim=True)
+
+    def dual_norm(self, gradient: Points) -> Units:
+        """How much a linear function rises along its steepest direction."""
+        if self.p == 0:
+            return (self.steepest(gradient.clone()) * gradient).sum(self._axes, keepdim=True)
+        dual = {1: inf, 2: 2, "inf": 1}[self.p]
+        return torch.linalg.vector_norm(gradient, dual, dim=self._axes, keepdim=True)
+
+    def steepest(self, gradient: Points) -> Points:
+        """The direction of unit norm along which a linear function rises fastest; zero stays zero. May be in place.
+
+        With p = 1 it moves the `coordinates` largest slopes by equal shares, and with p = 0 as many as the radius
+        says, each by 1.
         """
-        axes = (-1,) if self.per == "token" else (-2, -1)
-        largest = gradient.abs().amax(axes, keepdim=True)
-        scaled = gradient / largest.clamp_min(_tiny(gradient))
-        return scaled.div_(self.norm(scaled).clamp_min_(_tiny(gradient)))
+        if self.p == 2:
+            return self._steepest_l2(gradient.contiguous())
+        if self.p == "inf":
+            return gradient.contiguous().sign_()
+        count = self.coordinates if self.p == 1 else self.radius
+        count = torch.as_tensor(count, device=gradient.device).reshape(-1, 1, 1, 1)
+        return self._along_largest(gradient, count)
 
-    def project(self, delta: Tensor, radius: Float[Tensor, " runs"]) -> Tensor:
-        """The nearest point of the ball, in place."""
-        size = self.norm(delta).clamp_min_(_tiny(delta))
-        return delta.mul_((radius[:, None, None, None] / size).clamp_max_(1))
+    def sparse_direction(self, gradient: Points, share: Float[Tensor, "runs samples"]) -> Points:
+        """The steepest direction with p = 1 that moves this share of the coordinates of each unit."""
+        count = (share * self._units(gradient).shape[-1]).round().clamp_min(1)
+        return self._along_largest(gradient, count[:, :, None, None])
 
+    def _along_largest(self, gradient: Tensor, count: Tensor) -> Tensor:
+        """Equal moves along the `count` largest slopes of each unit: of norm 1 together with p = 1, else 1 each."""
+        units = self._units(gradient)
+        moves = (units.sign() * largest(units.abs(), count)).reshape(gradient.shape)
+        return moves.div_(self.norm(moves).clamp_min_(1)) if self.p == 1 else moves
 
-def _tiny(tensor: Tensor) -> float:
-    return torch.finfo(tensor.dtype).tiny
+    def _steepest_l2(self, gradient: Tensor) -> Tensor:
+        """Scaled first: the squares of a saturated loss's gradient underflow before the gradient does.
+
+        Two reductions take half the time of one over a copy that holds the absolute values.
+        """
+        tiny = torch.finfo(gradient.dtype).tiny
+        highest = gradient.amax(self._axes, keepdim=True)
+        lowest = gradient.amin(self._axes, keepdim=True)
+        scaled = gradient.div_(torch.maximum(highest, lowest.neg_()).clamp_min_(tiny))
+        return scaled.div_(self.norm(scaled).clamp_min_(tiny))
+
+    def project(self, delta: Points, radius: Units, x: Points) -> Points:
+        """The nearest perturbation of x inside the ball and the box. May be in place."""
+        if self.p == 2 and self.box is None:
+            return shrink(delta, self.norm(delta), radius)
+        if self.p == "inf" and self.box is None:
+            return delta.clamp_max_(radius).clamp_min_(-radius)
+        low, high = self._reach(x)
+        if self.p == "inf":
+            return delta.clamp_(torch.maximum(low, -radius), torch.minimum(high, radius))
+        units = self._units(delta)
+        if self.p == 0:
+            near = self._sparse(units, radius, self._units(low), self._units(high))
+        else:
+            room = None if self.box is None else self._units(torch.where(delta > 0, high, -low))
+            near = torch.copysign(self._sizes(units.abs(), radius, room), units)
+        return near.reshape(delta.shape)
+
+    def _sizes(self, size: Tensor, radius: Tensor, room: Tensor | None) -> Tensor:
+        """Sizes of the coordinates of the nearest point, for p = 1 and for p = 2 with a box."""
+        if room is None:
+            return l1_sizes(size, radius)
+        return (l1_box_sizes if self.p == 1 else l2_box_sizes)(size, room, radius)
+
+    def _sparse(self, delta: Tensor, radius: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """The coordinates that bring the point nearest; c instead of 0 saves v^2 - (v - c)^2 = c (2v - c)."""
+        moved = torch.minimum(torch.maximum(delta, low), high)
+        return moved * largest(moved * (2 * delta - moved), radius)
+
+    def uniform(self, streams: Streams, radius: Units, x: Points) -> Points:
+        """Uniform in the ball, from these streams; with a box, the nearest point in it.
+
+        With p = 0 the coordinates are random, and their attacked values uniform in the box.
+        """
+        shape, dtype = x.shape[1:], x.dtype
+        if self.p == "inf":
+            delta = streams("place").uniform(*shape, dtype=dtype).mul_(2).sub_(1).mul_(radius)
+        elif self.p == 0:
+            delta = self._random_coordinates(streams, radius, x)
+        else:
+            delta = self._direction(streams, shape, dtype)
+            units = self._units(delta)
+            share = streams("length").uniform(*units.shape[1:3], 1, dtype=dtype)
+            delta *= share.pow_(1 / units.shape[-1]).mul_(radius) / self.norm(delta)
+        return delta if self.box is None else self.project(delta, radius, x)
+
+    def _direction(self, streams: Streams, shape: torch.Size, dtype: torch.dtype) -> Tensor:
+        """Normal numbers for l2, exponential ones with signs for l1: uniform on the sphere after normalisation."""
+        if self.p == 2:
+            return streams("direction").normal(*shape, dtype=dtype)
+        sizes = streams("direction").uniform(*shape, dtype=dtype).log_()
+        return sizes.mul_(streams("signs").signs(*shape, dtype=dtype))
+
+    def _random_coordinates(self, streams: Streams, radius: Tensor, x: Tensor) -> Tensor:
+        assert self.box is not None, "a uniform start with p = 0 needs a box, as PGD checks"
+        order = self._units(streams("coordinates").uniform(*x.shape[1:], dtype=x.dtype))
+        low, high = self.box
+        goal = streams("place").uniform(*x.shape[1:], dtype=x.dtype).mul_(high - low).add_(low)
+        return (goal - x) * largest(order, radius).reshape(x.shape)
+
+    def points(self, x: Points, delta: Points, out: Tensor | None = None) -> Points:
+        """The attacked points x + delta; rounding does not take them out of the box."""
+        points = torch.add(x, delta, out=out)
+        if self.box is None:
+            return points
+        low, high = self.box
+        return points.clamp_(x.clamp_max(low), x.clamp_min(high))
+
+    @property
+    def _axes(self) -> tuple[int, ...]:
+        return (-1,) if self.per == "token" else (-2, -1)
+
+    @property
+    def _order(self) -> float:
+        return inf if self.p == "inf" else self.p
+
+    def _units(self, points: Tensor) -> Tensor:
+        """The coordinates of a unit along the last axis: [runs, samples, tokens or 1, coordinates]."""
+        return points if self.per == "token" else points.flatten(2)[:, :, None]
+
+    def _reach(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """How far each coordinate may move down and up; always 0 at least."""
+        if self.box is None:
+            return torch.full_like(x, -inf), torch.full_like(x, inf)
+        low, high = self.box
+        return (low - x).clamp_max_(0), (high - x).clamp_min_(0)

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from benign.attacks.attack import Attack, Points, Target
-from benign.axes import PerRun
+from benign.attacks.balls import Ball
+from benign.axes import PerRun, replace
 from benign.losses import loss_slope, margin_slope, own_slope
 from benign.spec import NonNegative, Positive
 
@@ -37,6 +38,9 @@ class OneStep(Attack):
         if self.loss == "own":
             return -own_slope(outputs, y)
         return -margin_slope(outputs, y) if self.loss == "margin" else loss_slope(outputs, y)
+
+    def threat(self) -> Ball:
+        return replace(Ball(p="inf", radius=0.0, per="sample"), {("radius",): self.clip})
 
     def passes(self) -> int:
         return 2

@@ -113,6 +113,13 @@ class Mixture(DataModel):
         x = noise.mul_(_column(self.noise_std, noise)).addcmul_(clean[..., None], signal[:, None])
         return Sample(x[:, :, None], torch.where(latent["flipped"], -clean, clean), clean, latent)
 
+    def least_robust_error(self, p: Any, radius: Any, per: str) -> Any:
+        """Phi(-(|mu| - alpha) / sigma) for Gaussian clusters, l2 balls; 1/2 if alpha >= |mu| (papers/wang.md 2.3)."""
+        if self.cluster != "gaussian" or p != 2:
+            return 0.0
+        room = torch.as_tensor((self.signal - radius) / self.noise_std, dtype=torch.float64)
+        return torch.special.ndtr(-room.clamp_min(0))
+
     def flip_chance(self, sample: Sample) -> Float[Tensor, "runs samples"]:
         if self.flip_mode != "half_space":
             return _column(self.flip, sample.y).expand_as(sample.y)

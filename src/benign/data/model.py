@@ -53,6 +53,13 @@ class DataModel(Component):
         """Chance that the label of a fresh point would be flipped as in training, given the point."""
         return torch.zeros_like(sample.y)
 
+    def least_robust_error(self, p: Any, radius: Any, per: str) -> Any:
+        """Lower bound of the error of any classifier on fresh points moved by up to the radius, a number or one a run.
+
+        0 where none is known.
+        """
+        return 0.0
+
     def label_count(self) -> int | None:
         """k where labels are classes 0 to k - 1; None where they are -1 and +1."""
         return None

@@ -83,6 +83,16 @@ class SignalNoise(DataModel):
         y = clean * self._flips(streams, split, count, dtype) if training else clean
         return Sample(x, y, clean, {"signal": signal})
 
+    def least_robust_error(self, p: Any, radius: Any, per: str) -> Any:
+        """1/2 from the radius on at which the two signals meet, |mu_+ - mu_-|_p / 2 (papers/zhang.md 4).
+
+        For p = 2, and for signals along axes.
+        """
+        if p != 2 and (p == 0 or self.directions != "axes"):
+            return 0.0
+        meeting = {1: 1.0, 2: math.sqrt(0.5), "inf": 0.5}[p] * self.signal_norm()
+        return 0.5 * torch.as_tensor(radius >= meeting).double()
+
     def flip_chance(self, sample: Sample) -> Float[Tensor, "runs samples"]:
         rate = torch.as_tensor(self.flip, dtype=sample.y.dtype, device=sample.y.device)
         return rate.reshape(-1, 1).expand_as(sample.y)

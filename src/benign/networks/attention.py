@@ -166,11 +166,11 @@ class AttentionPass(Pass):
         self._shape = (runs, samples, tokens, network.heads)
         projected = self._project(params["weights"])
         width = network.heads * network.hidden
-        self._queries = self._by_head(projected[..., :width], network.hidden)
-        self._keys = self._by_head(projected[..., width : 2 * width], network.hidden)
+        self.queries = self._by_head(projected[..., :width], network.hidden)
+        self.keys = self._by_head(projected[..., width : 2 * width], network.hidden)
         values = projected[..., 2 * width : 2 * width + network.heads]
         self.values = self._by_head(values, 1)[..., 0]
-        self.scores = self._queries @ self._keys.transpose(-1, -2)
+        self.scores = self.queries @ self.keys.transpose(-1, -2)
         self.attention: Float[Tensor, "runs samples heads tokens tokens"] = self._attend()
         self._rows = (self.attention @ self.values[..., None])[..., 0]
         self.outputs = self._rows.mean(-1).sum(-1)
@@ -209,7 +209,7 @@ class AttentionPass(Pass):
         if self._network.attend != "learned":
             moved.zero_()
         sums = self.attention.sum(-2)[..., None] * weights
-        parts = (moved @ self._keys, moved.transpose(-1, -2) @ self._queries, sums)
+        parts = (moved @ self.keys, moved.transpose(-1, -2) @ self.queries, sums)
         columns = [self._by_column(part) for part in parts]
         spare = c.new_zeros(*columns[0].shape[:2], self._network._spare_columns())
         return torch.cat([*columns, spare], dim=-1)

@@ -159,7 +159,7 @@ def describe_attack(attack: Attack | Axis | None) -> str:
     if not isinstance(attack, PGD):
         return "none" if attack is None else attack.label()
     ball = attack.ball
-    unit = " |mu|" if ball.relative_to == "signal" else ""
+    unit = {"signal": " |mu|", "point": " |x|"}.get(ball.relative_to or "", "")
     return (
         f"{attack.steps}-step PGD, l{ball.p} radius {_told(ball.radius)}{unit} per {ball.per}, "
         f"{attack.keep} iterate"

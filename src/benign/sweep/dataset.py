@@ -10,6 +10,7 @@ from benign.axes import Dimension, Path, coordinates, dimensions
 from benign.plan.runs import NUMERICS, runs_of
 from benign.spec import canonical
 from benign.sweep.records import Record
+from benign.training.audit import FLAGS
 from benign.training.descent import Status
 from benign.training.setup import Setup
 from benign.training.variables import Variable, variables
@@ -89,6 +90,8 @@ def _label(
         data[name] = (dims + tail, values, {"long_name": variable.meaning, "units": variable.units})
     status = flat["status"]
     data["status"][2].update(flag_values=[s.value for s in Status], flag_meanings=_flags())
+    if "audit" in data:
+        data["audit"][2].update(flag_masks=list(FLAGS), flag_meanings=" ".join(FLAGS.values()))
     attrs = {
         "experiment": canonical(experiment.as_dict()),
         "numerics": NUMERICS,

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from benign import axes
-from benign.attacks.attack import Target
+from benign.attacks.attack import Target, repeated
 from benign.data.model import Sample
 from benign.losses import loss, loss_slope, margin
 from benign.networks.network import Params, Pass
@@ -78,14 +78,19 @@ class Step:
     """the forward pass on those points"""
 
     @cached_property
+    def y(self) -> Float[Tensor, "runs samples"]:
+        """Labels of the points trained on, of which an attack may give several sets."""
+        return repeated(self.batch.sample.y, self.attacked)
+
+    @cached_property
     def margins(self) -> Float[Tensor, "runs samples"]:
         """y f (or its like for several classes) on the points trained on."""
-        return margin(self.seen.outputs, self.batch.sample.y)
+        return margin(self.seen.outputs, self.y)
 
     @cached_property
     def loss(self) -> Float[Tensor, " runs"]:
         """The training loss that is descended."""
-        return loss(self.seen.outputs, self.batch.sample.y).mean(1)
+        return loss(self.seen.outputs, self.y).mean(1)
 
     @cached_property
     def clean(self) -> Pass:
@@ -104,7 +109,7 @@ class Step:
 
     def gradient(self) -> Params:
         """Gradient of the loss in the parameters, the attacked points held fixed (Zhang Algorithm 1)."""
-        slope = loss_slope(self.seen.outputs, self.batch.sample.y)
+        slope = loss_slope(self.seen.outputs, self.y)
         return self.seen.params_gradient(slope / slope.shape[1])
 
     def status(self) -> Int[Tensor, " runs"]:
@@ -126,7 +131,7 @@ def look(batch: Batch, number: int) -> Step:
     points = sample.x
     if setup.attack is not None and number >= setup.training.first_attacked_step:
         points = setup.attack.perturb(batch.target(sample, f"attack/{number}"))
-    seen = setup.network.training_pass(batch.params, points, sample.x)
+    seen = setup.network.training_pass(batch.params, points, repeated(sample.x, points))
     return Step(number, batch, points, seen)
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from benign.streams import RunId, Streams
+from benign.training import audit
 from benign.training.descent import Batch, Status, Step, descend
 from benign.training.evaluation import BLOCK, measure
 from benign.training.probes import TALLIES, snapshots_for, tallies_for
@@ -157,7 +158,9 @@ class _Results:
         sound = ending & (status != Status.DIVERGED)
         if sound.any():
             tested = step.batch.select(sound)
-            for name, value in measure(tested, tested.setup.final_attack).items():
+            found = measure(tested, tested.setup.final_attack, audited=True)
+            known = {name: value[sound] for name, value in values.items()}
+            for name, value in (found | audit.of_runs(tested, known | found)).items():
                 self.arrays[name][tested.index.cpu().numpy()] = _numbers(value)
 
 

@@ -3,12 +3,13 @@
 import torch
 from torch import Tensor
 
-from benign.attacks.attack import Attack, Target
+from benign.attacks.attack import Attack, Target, repeated
 from benign.data.feature_patches import FeaturePatches
 from benign.data.model import Sample
 from benign.losses import correct, loss, margin
 from benign.networks.attention import Attention, AttentionPass
 from benign.networks.network import Pass
+from benign.training import audit
 from benign.training.descent import Batch
 from benign.training.setup import Setup
 
@@ -53,13 +54,13 @@ def measured(setup: Setup, attack: Attack | None) -> list[str]:
 
 
 @torch.no_grad()
-def measure(batch: Batch, attack: Attack | None) -> dict[str, Tensor]:
-    """Test every run of the batch: numbers [runs] by the names of `measured`."""
+def measure(batch: Batch, attack: Attack | None, audited: bool = False) -> dict[str, Tensor]:
+    """Test every run of the batch: numbers [runs] by the names of `measured`, and of the audit's if it is wanted."""
     total = batch.setup.evaluation.samples
     sums: dict[str, Tensor] = {}
     for number, begin in enumerate(range(0, total, BLOCK)):
         count = min(BLOCK, total - begin)
-        for name, value in _measure_block(batch, attack, f"test/{number}", count).items():
+        for name, value in _measure_block(batch, attack, f"test/{number}", count, audited).items():
             sums[name] = sums[name] + value if name in sums else value
     return _finish({name: value / total for name, value in sums.items()})
 
@@ -76,7 +77,7 @@ def _finish(means: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _measure_block(
-    batch: Batch, attack: Attack | None, split: str, count: int
+    batch: Batch, attack: Attack | None, split: str, count: int, audited: bool
 ) -> dict[str, Tensor]:
     """Sums over the points of one block."""
     setup = batch.setup
@@ -88,7 +89,10 @@ def _measure_block(
             outputs = setup.network.run(batch.params, shown.x).outputs.double()
             values[f"{kind}_feature_accuracy"] = correct(margin(outputs, shown.y.double()))
     if attack is not None:
-        values |= _attacked(setup, attack, batch.target(test, f"attack/{split}"))
+        target = batch.target(test, f"attack/{split}")
+        values |= _attacked(setup, attack, target)
+        if audited:
+            values |= audit.of_points(setup, target, attack)
     return {name: value.sum(1) for name, value in values.items()}
 
 
@@ -117,16 +121,17 @@ def _clean(setup: Setup, seen: Pass, test: Sample) -> dict[str, Tensor]:
 
 
 def _attacked(setup: Setup, attack: Attack, target: Target) -> dict[str, Tensor]:
-    """What every attacked point adds."""
-    test, y = target.sample, target.y.double()
-    outputs = target.run(attack.perturb(target)).outputs.double()
+    """What every attacked point adds; the mean where an attack gives several for it."""
+    points = attack.perturb(target)
+    outputs, y = target.run(points).outputs.double(), repeated(target.y.double(), points)
     margins = margin(outputs, y)
     values = {"robust_loss": loss(outputs, y), "robust_accuracy": correct(margins)}
     if setup.flips_labels():
-        raised = target.relabelled(-test.y)
+        raised = target.relabelled(-target.y)
         highest = margin(raised.run(attack.perturb(raised)).outputs.double(), y)
-        values["robust_noisy_error"] = _noisy_error(setup, test, margins, highest)
-    return values
+        values["robust_noisy_error"] = _noisy_error(setup, target.sample, margins, highest)
+    sets = (-1, target.y.shape[1])
+    return {name: value.unflatten(1, sets).mean(1) for name, value in values.items()}
 
 
 def _noisy_error(setup: Setup, test: Sample, lowest: Tensor, highest: Tensor) -> Tensor:
@@ -134,6 +139,6 @@ def _noisy_error(setup: Setup, test: Sample, lowest: Tensor, highest: Tensor) ->
 
     NaN in runs without flips, which measure nothing new.
     """
-    chance = setup.data.flip_chance(test).double()
+    chance = repeated(setup.data.flip_chance(test).double(), lowest)
     error = (1 - chance) * (1 - correct(lowest)) + chance * (1 - correct(-highest))
     return error.where(setup.flipping().reshape(-1, 1).to(error.device), torch.nan)

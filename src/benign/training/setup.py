@@ -6,6 +6,7 @@ import torch
 
 from benign import axes
 from benign.attacks.attack import Attack
+from benign.attacks.strong import judging
 from benign.axes import OneOf, PerRun
 from benign.data.model import DataModel
 from benign.networks.network import Network
@@ -44,7 +45,7 @@ class Evaluation(Spec):
     samples: Count = 1000
     """number of test points of each run"""
     attack: Attack | None = None
-    """attack on test points at the end; the training attack if not given"""
+    """attack on test points at the end; if not given, `Strong` in the ball of the training attack"""
     at: Literal["end", "snapshots"] = "end"
     """test at the end only, or along the curve as well (there with the training attack)"""
 
@@ -91,7 +92,7 @@ class Setup(Spec):
     @property
     def final_attack(self) -> Attack | None:
         """The attack on test points at the end."""
-        return self.evaluation.attack or self.attack
+        return self.evaluation.attack or judging(self.attack)
 
     def snapshot_steps(self) -> list[int]:
         """Step 0, then steps evenly spaced in the logarithm, up to the step cap."""

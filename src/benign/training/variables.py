@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from benign.training import audit
 from benign.training.descent import Status
 from benign.training.evaluation import MEANINGS, measured
 from benign.training.probes import snapshots_for, tallies_for
@@ -33,6 +34,8 @@ def variables(setup: Setup) -> dict[str, Variable]:
         found[tally.name] = Variable(tally.meaning, tally.units)
     for name in measured(setup, setup.final_attack):
         found[name] = Variable(*MEANINGS[name])
+    for name in audit.measured(setup):
+        found[name] = Variable(*audit.MEANINGS[name])
     if setup.evaluation.at == "snapshots":
         for name in measured(setup, setup.attack):
             meaning, units = MEANINGS[name]

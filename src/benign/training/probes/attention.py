@@ -1,5 +1,7 @@
 """Where an attention network looks and what it values, on signal-noise data (Zhang, Jiang)."""
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -12,8 +14,22 @@ from benign.training.probes.probe import PerRunValue, attacked, snapshot
 from benign.training.setup import Setup
 
 
+class ByToken(NamedTuple):
+    """Something of every distinct clean training token (Zhang Definitions 2 and 3)."""
+
+    signal: Float[Tensor, "runs 2 *rest"]
+    """of mu_+ and of mu_-"""
+    noise: Float[Tensor, "runs samples noise_tokens *rest"]
+    """of xi_{n,2}, ..., xi_{n,M} of every training point n"""
+
+
 def attention_on_signal_noise(setup: Setup) -> bool:
     return isinstance(setup.network, Attention) and isinstance(setup.data, SignalNoise)
+
+
+def noise_tokens(setup: Setup) -> bool:
+    """Whether there is a noise token beside the signal."""
+    return attention_on_signal_noise(setup) and setup.data.tokens > 1
 
 
 def strong_token(setup: Setup) -> bool:
@@ -79,40 +95,40 @@ def value_negative_signal(step: Step) -> PerRunValue:
     applies=attention_on_signal_noise,
 )
 def value_noise_max(step: Step) -> PerRunValue:
-    values = _attention_pass(step.clean).values.sum(2)[:, :, 1:]
+    values = attention_pass(step.clean).values.sum(2)[:, :, 1:]
     return values.abs().flatten(1).amax(1) if values.numel() else torch.zeros_like(step.loss)
 
 
 @snapshot("Frobenius norm of W_Q over all heads", "1/length", attention_on_signal_noise)
 def query_norm(step: Step) -> PerRunValue:
-    return torch.linalg.vector_norm(_network(step).queries(step.batch.params), dim=(1, 2))
+    return torch.linalg.vector_norm(attention_network(step).queries(step.batch.params), dim=(1, 2))
 
 
 @snapshot("Frobenius norm of W_K over all heads", "1/length", attention_on_signal_noise)
 def key_norm(step: Step) -> PerRunValue:
-    return torch.linalg.vector_norm(_network(step).keys(step.batch.params), dim=(1, 2))
+    return torch.linalg.vector_norm(attention_network(step).keys(step.batch.params), dim=(1, 2))
 
 
 @snapshot("norm of u = W_V w_O over all heads", "1/length", attention_on_signal_noise)
 def value_norm(step: Step) -> PerRunValue:
-    return torch.linalg.vector_norm(_network(step).values(step.batch.params), dim=(1, 2))
+    return torch.linalg.vector_norm(attention_network(step).values(step.batch.params), dim=(1, 2))
 
 
-def _attention_pass(seen: Pass) -> AttentionPass:
+def attention_pass(seen: Pass) -> AttentionPass:
     assert isinstance(seen, AttentionPass)
     return seen
 
 
 def _attention(seen: Pass) -> Float[Tensor, "runs samples heads tokens tokens"]:
-    return _attention_pass(seen).attention
+    return attention_pass(seen).attention
 
 
-def _network(step: Step) -> Attention:
+def attention_network(step: Step) -> Attention:
     network = step.batch.setup.network
     assert isinstance(network, Attention)
     return network
 
 
 def _signal_values(step: Step) -> Float[Tensor, "runs 2"]:
-    u = _network(step).values(step.batch.params).sum(2)
+    u = attention_network(step).values(step.batch.params).sum(2)
     return torch.einsum("rsd,rd->rs", step.batch.sample.latent["signal"], u)

@@ -1,0 +1,276 @@
+"""Attacks that follow from how points are made rather than from a search: Li Theorem 4.3, Zhang Theorem 3.
+
+`FeatureSwap`, `AllPatch` and `Coupling` never look at the network. `CommonShift` takes from it a
+coordinate and a sign, and `FeatureOrthogonal` confines any other attack to where no feature is.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from benign.attacks.attack import Attack, Points, Target, repeated
+from benign.attacks.balls import Ball
+from benign.attacks.several import Balls
+from benign.axes import PerRun, replace
+from benign.data.feature_patches import FeaturePatches
+from benign.data.model import DataModel
+from benign.data.signal_noise import SignalNoise
+from benign.losses import margin, margin_slope
+from benign.networks.network import Params, Pass
+from benign.spec import NonNegative, Positive
+
+Classes = Int64[Tensor, "runs samples"]
+
+
+class FeatureAttack(Attack):
+    """Base of the attacks that put a feature of another class into a point.
+
+    No feature of a patch changes by more than `clip`. With features along axes (Li Definition 2.1)
+    that is the l_inf ball; other features are refused.
+    """
+
+    clip: PerRun[NonNegative]
+    """eps: no coordinate moves by more"""
+
+    def rivals(self, target: Target) -> Classes:
+        """y' of every point: uniform on the other classes, and the same whenever it is asked for."""
+        own = target.y.long()
+        others = target.sample.latent["features"].shape[1] // 2 - 1
+        place = target.streams("rival").integers(own.shape[1]) * others >> 32
+        return place + (place >= own)
+
+    def threat(self) -> Ball:
+        return replace(Ball(p="inf", radius=0.0, per="sample"), {("radius",): self.clip})
+
+    def check_against(self, data: DataModel) -> None:
+        patches = _patches_for(self, data)
+        for name, wanted in (("only", "both"), ("directions", "axes")):
+            if getattr(patches, name) != wanted:
+                raise ValueError(
+                    f"`data.{name}` must be {wanted!r} for the attack `{self.kind}`, "
+                    f"got {getattr(patches, name)!r}: leave it out or use another attack"
+                )
+
+    def passes(self) -> int:
+        return 0
+
+
+class FeatureSwap(FeatureAttack):
+    """Delta(X, y) of Li Theorem 4.3 and Proposition 3.1: the non-robust patches change their class, the others stay.
+
+    delta_p = -min(beta_p, eps) v_y + eps v_y' with y' uniform on the other classes. The paper has
+    beta_p in place of the minimum, and means beta_p <= eps; otherwise Delta would leave the ball.
+    """
+
+    def perturb(self, target: Target) -> Points:
+        own, rival = _pair(target, self.rivals(target), robust=False)
+        clip = _each(self.clip, target.x)
+        taken = torch.minimum(target.sample.latent["strength"][..., None], clip)
+        open_to_it = ~target.sample.latent["robust"][..., None]
+        return target.x + (clip * rival - taken * own) * open_to_it
+
+
+class AllPatch(FeatureAttack):
+    """The attack that breaks robust features (papers/li.md 2.1, 2.9): eps u_y' on every patch, -eps u_y where u_y is.
+
+    A network w_i = gamma u_i withstands it only where |J_R| (alpha - eps) > P eps, up to the noise and
+    the bend of the activation. y' is uniform on the other classes.
+    """
+
+    def perturb(self, target: Target) -> Points:
+        own, rival = _pair(target, self.rivals(target), robust=True)
+        return target.x + _each(self.clip, target.x) * (
+            rival - own * target.sample.latent["robust"][..., None]
+        )
+
+
+class Coupling(Attack):
+    """Moves points of both classes to where they cannot be told apart (Zhang Theorem 3, papers/zhang.md 4).
+
+    - `meet: signal`: token 1 goes to (mu_+ + mu_-)/2, at a distance of |mu|/sqrt(2). This fools every
+      classifier.
+    - `meet: permutation`: token 1 and a noise token xi_a meet half-way, mu_y -> (mu_y + xi_a)/2 and
+      xi_a -> (mu_-y + xi_a)/2, so that the classes differ in the order of tokens alone. a is the
+      token for which the longer of the two moves is shortest; where token 1 has a shorter way to
+      (mu_+ + mu_-)/2, it takes that. The distance is R_perm. This fools classifiers that do not see
+      the order of tokens, as network (1).
+
+    A ball smaller than that is honoured: the point goes to the point of the ball that is nearest to
+    the meeting point.
+    """
+
+    ball: Ball
+    meet: Literal["signal", "permutation"] = "signal"
+    """what the two classes have in common afterwards: every token, or the set of tokens"""
+
+    def perturb(self, target: Target) -> Points:
+        x, middle = target.x, target.sample.latent["signal"].mean(1)[:, None]
+        delta = torch.zeros_like(x)
+        delta[:, :, 0] = middle - x[:, :, 0]
+        if self.meet == "permutation" and x.shape[2] > 1:
+            delta = self._shorter(delta, x, 2 * middle - x[:, :, 0])
+        return self.ball.points(x, self.ball.project(delta, self.ball.radii(target.data, x), x))
+
+    def _shorter(
+        self, delta: Points, x: Points, other: Float[Tensor, "runs samples dim"]
+    ) -> Points:
+        """The move that exchanges tokens where it is shorter than `delta`; `other` is the other class's signal."""
+        noise = x[:, :, 1:]
+        moves = torch.stack([noise - x[:, :, :1], other[:, :, None] - noise], dim=3) / 2
+        lengths = self._length(moves.flatten(1, 2)).unflatten(1, noise.shape[1:3])
+        length, nearest = lengths.min(2)
+        place = nearest[:, :, None, None].expand(-1, -1, 1, x.shape[3])
+        exchange = torch.zeros_like(x)
+        exchange[:, :, :1] = moves[:, :, :, 0].gather(2, place)
+        exchange.scatter_(2, place + 1, moves[:, :, :, 1].gather(2, place))
+        shorter = length < self._length(delta)
+        return torch.where(shorter[:, :, None, None], exchange, delta)
+
+    def _length(self, delta: Points) -> Float[Tensor, "runs samples"]:
+        """The radius a move needs."""
+        return self.ball.norm(delta).amax((2, 3))
+
+    def check_against(self, data: DataModel) -> None:
+        if not isinstance(data, SignalNoise):
+            raise ValueError(
+                f"the attack `{self.kind}` needs two signals, but `data` is `{data.kind}`: "
+                "use `signal_noise` data or another attack"
+            )
+
+    def threat(self) -> Ball:
+        return self.ball
+
+    def passes(self) -> int:
+        return 0
+
+
+class CommonShift(Attack):
+    """One coordinate of every token moves by the same amount: the l0 attack of radius 1 on network (1) (appE.l0).
+
+    Adding c e_j to every token adds c u_j to all values. It adds exactly c u_j to f where attention
+    does not see the attack or is uniform. Otherwise the queries move as well and attention with them,
+    but the values are averaged still: f comes to lie between c u_j + min_l v_l and c u_j + max_l v_l,
+    so that every network with u != 0 has a size that breaks it.
+
+    The coordinate is the one in which the margin is steepest, at the clean point; it is chosen again
+    where that leads, since a long shift saturates attention and the slope is u from then on. The
+    choice of smaller margin counts.
+    """
+
+    size: PerRun[Positive]
+    """c, of any size: the l0 ball counts coordinates only"""
+
+    def perturb(self, target: Target) -> Points:
+        first, _ = self._shifted(target, target.x)
+        second, reached = self._shifted(target, first)
+        better = margin(target.run(second).outputs, target.y) < reached
+        return torch.where(better[:, :, None, None], second, first)
+
+    def _shifted(
+        self, target: Target, points: Points
+    ) -> tuple[Points, Float[Tensor, "runs samples"]]:
+        """The clean points, shifted as the slope at other points says; and the margins of those."""
+        seen = target.run(points)
+        slopes = seen.inputs_gradient(margin_slope(seen.outputs, target.y)).sum(2, keepdim=True)
+        steepest = slopes.abs().argmax(3, keepdim=True)
+        one = torch.zeros_like(slopes).scatter_(3, steepest, slopes.gather(3, steepest).sign())
+        return target.x - _each(self.size, one) * one, margin(seen.outputs, target.y)
+
+    def threat(self) -> Ball:
+        return Ball(p=0, radius=1.0)
+
+    def passes(self) -> int:
+        return 5
+
+
+class FeatureOrthogonal(Attack):
+    """Another attack, confined to perturbations orthogonal to all 2k features (derived.init-residual).
+
+    What it gains comes from P_perp w, the part of the weights that noiseless training never moves (Li
+    Lemma D.2) and that Lemma D.28 leaves out. The other attack sees the network at x + P_perp delta,
+    so its steps, its best point and its restarts are those of the confined problem.
+    """
+
+    attack: Attack
+    """the attack that is confined"""
+
+    def perturb(self, target: Target) -> Points:
+        confined = _OffFeatures(**vars(target))
+        return confined.confine(self.attack.perturb(confined))
+
+    def check_against(self, data: DataModel) -> None:
+        self.attack.check_against(data)
+        directions = _patches_for(self, data).directions
+        if directions == "axes":
+            return
+        ball = self.attack.threat()
+        if not isinstance(ball, Ball) or ball.p != 2 or ball.box is not None:
+            raise ValueError(
+                f"`data.directions` must be 'axes' with this `attack`, got {directions!r}: off features that "
+                "are not axes only an l2 ball without a box keeps its points, so use either"
+            )
+
+    def threat(self) -> Ball | Balls | None:
+        return self.attack.threat()
+
+    def passes(self) -> int:
+        return self.attack.passes()
+
+
+@dataclass(frozen=True)
+class _OffFeatures(Target):
+    """A target that does not notice what happens along the features."""
+
+    def off(self, delta: Points) -> Points:
+        """P_perp delta."""
+        features = self.sample.latent["features"][:, None]
+        return delta - delta @ features.transpose(2, 3) @ features
+
+    def confine(self, points: Points) -> Points:
+        x = repeated(self.x, points)
+        return x + self.off(points - x)
+
+    def run(self, points: Points) -> Pass:
+        return _OffFeaturesPass(self, super().run(self.confine(points)))
+
+
+class _OffFeaturesPass(Pass):
+    """A pass whose inputs may move off the features alone."""
+
+    def __init__(self, target: _OffFeatures, seen: Pass):
+        self._target, self._seen = target, seen
+        self.outputs = seen.outputs
+
+    def params_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Params:
+        return self._seen.params_gradient(c)
+
+    def inputs_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Points:
+        return self._target.off(self._seen.inputs_gradient(c))
+
+
+def _patches_for(attack: Attack, data: DataModel) -> FeaturePatches:
+    if not isinstance(data, FeaturePatches):
+        raise ValueError(
+            f"the attack `{attack.kind}` needs features, but `data` is `{data.kind}`: "
+            "use `feature_patches` data or another attack"
+        )
+    return data
+
+
+def _pair(target: Target, rivals: Classes, *, robust: bool) -> tuple[Points, Points]:
+    """u_y and u_y' of every point, or v_y and v_y', against its patches."""
+    features = target.sample.latent["features"]
+    first = 0 if robust else features.shape[1] // 2
+    runs = torch.arange(len(features), device=features.device)[:, None]
+    own, rival = (
+        features[runs, first + classes][:, :, None] for classes in (target.y.long(), rivals)
+    )
+    return own, rival
+
+
+def _each(number: object, x: Tensor) -> Tensor:
+    """A number, or one a run, ready to multiply points."""
+    return torch.as_tensor(number, dtype=x.dtype, device=x.device).reshape(-1, 1, 1, 1)

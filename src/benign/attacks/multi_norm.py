@@ -1,0 +1,97 @@
+"""Several balls at once: the worst of the norms, all of them, or the steepest norm of every step."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from benign.attacks.attack import Attack, Points, Target
+from benign.attacks.balls import Ball, Units
+from benign.attacks.losses import AttackLoss, check_loss, slope, value
+from benign.attacks.pgd import PGD
+from benign.attacks.several import Balls
+from benign.attacks.worst import Worst
+from benign.data.model import DataModel
+from benign.losses import margin
+from benign.spec import Count, Positive
+
+
+class MultiNorm(Attack):
+    """Projected ascent in several balls. `combine` says what becomes of their points:
+
+    - `worst`: for every point the one of smallest margin (the max strategy of Tramer and Boneh).
+    - `average`: all of them, ball after ball: the training loss is then their mean, and so is
+      robust accuracy.
+    - `steepest`: one ascent, of which every step takes, for every point, the ball whose step and
+      projection raise the loss most (MSD of Maini et al.); the place of smallest margin is kept.
+    """
+
+    balls: Balls
+    """where to ascend"""
+    combine: Literal["worst", "average", "steepest"] = "worst"
+    """what becomes of the balls' points"""
+    steps: Count = 20
+    step: Positive = 0.2
+    """length of a step as a share of the radius"""
+    loss: AttackLoss = "margin"
+    """what is ascended"""
+
+    def check_against(self, data: DataModel) -> None:
+        for ball in self.balls.each():
+            ball.check_against(data)
+        check_loss(self.loss, data)
+
+    def threat(self) -> Balls:
+        return self.balls
+
+    def passes(self) -> int:
+        each = 3 * self.steps + 1 if self.combine == "steepest" else 2 * self.steps + 1
+        return each * len(self.balls.each())
+
+    def perturb(self, target: Target) -> Points:
+        if self.combine == "steepest":
+            return self._steepest(target)
+        points = [self._pgd(ball).perturb(target) for ball in self.balls.each()]
+        if self.combine == "average":
+            return torch.cat(points, dim=1)
+        worst = Worst(target.x)
+        for each in points:
+            worst.offer(each, margin(target.run(each).outputs, target.y))
+        return worst.points
+
+    def _pgd(self, ball: Ball) -> PGD:
+        keep = "best" if self.combine == "worst" else "last"
+        return PGD(ball=ball, steps=self.steps, step=self.step, loss=self.loss, keep=keep)
+
+    def _steepest(self, target: Target) -> Points:
+        worst, delta = Worst(target.x), torch.zeros_like(target.x)
+        balls = [(ball, ball.radii(target.data, target.x)) for ball in self.balls.each()]
+        here = target.run(target.x)
+        worst.offer(target.x, margin(here.outputs, target.y))
+        for _ in range(self.steps):
+            gradient = here.inputs_gradient(slope(self.loss, here.outputs, target.y))
+            tries = [self._try(ball, radius, target, delta, gradient) for ball, radius in balls]
+            delta = _highest(tries)
+            points = balls[0][0].points(target.x, delta)
+            here = target.run(points)
+            worst.offer(points, margin(here.outputs, target.y))
+        return worst.points
+
+    def _try(
+        self, ball: Ball, radius: Units, target: Target, delta: Points, gradient: Points
+    ) -> tuple[Points, Tensor]:
+        """One ball's step, with what is ascended after it."""
+        rise = ball.steepest(gradient.clone())
+        new = ball.project(delta + self.step * radius * rise, radius, target.x)
+        outputs = target.run(ball.points(target.x, new)).outputs
+        return new, value(self.loss, outputs, target.y)
+
+
+def _highest(tries: list[tuple[Points, Tensor]]) -> Points:
+    """For every point the perturbation of highest value."""
+    best, height = tries[0]
+    for delta, reached in tries[1:]:
+        higher = reached > height
+        best = torch.where(higher[:, :, None, None], delta, best)
+        height = torch.where(higher, reached, height)
+    return best

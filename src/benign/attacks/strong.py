@@ -1,0 +1,74 @@
+"""The attack that test points are judged by: the worst of several."""
+
+from benign.attacks.apgd import APGD
+from benign.attacks.attack import Attack, Points, Target
+from benign.attacks.balls import Ball
+from benign.attacks.pgd import PGD
+from benign.attacks.several import Balls
+from benign.attacks.worst import Worst
+from benign.data.model import DataModel
+from benign.losses import margin
+from benign.spec import Count
+
+
+class Strong(Attack):
+    """For every point the worst of these attacks in a ball, or in each of several:
+
+    - projected ascent of -margin in short steps from the clean point (a tenth of the radius);
+    - APGD on -margin, from the clean point and from random ones;
+    - with three classes or more, APGD on the difference of logits ratio and on the cross-entropy;
+    - `also`, where given: the training attack, so that none is weaker than what was trained against.
+
+    The cross-entropy is never relied on alone: at interpolation its gradient is zero and fakes robustness.
+    """
+
+    ball: Ball | Balls
+    """the ball, or balls of several norms"""
+    steps: Count = 50
+    """of every ascent"""
+    restarts: Count = 3
+    """ascents of APGD, the first from the clean point"""
+    also: Attack | None = None
+    """another attack to try, which must stay in the ball"""
+
+    def check(self) -> None:
+        if any(ball.p == 0 for ball in self.ball.each()):
+            raise ValueError("`ball.p` must be 1, 2 or inf for `strong`, got 0: use `pgd`")
+
+    def check_against(self, data: DataModel) -> None:
+        for attack in self._attacks(data):
+            attack.check_against(data)
+
+    def threat(self) -> Ball | Balls:
+        return self.ball
+
+    def passes(self) -> int:
+        also = self.also.passes() if self.also else 0
+        return len(self.ball.each()) * (2 * self.steps + 3) * (1 + self.restarts) + also
+
+    def perturb(self, target: Target) -> Points:
+        worst = Worst(target.x)
+        worst.offer(target.x, margin(target.run(target.x).outputs, target.y))
+        for attack in self._attacks(target.data):
+            points = attack.perturb(target)
+            for each in points.split(target.x.shape[1], dim=1):
+                worst.offer(each, margin(target.run(each).outputs, target.y))
+        return worst.points
+
+    def _attacks(self, data: DataModel) -> list[Attack]:
+        attacks: list[Attack] = [self.also] if self.also else []
+        for ball in self.ball.each():
+            attacks.append(PGD(ball=ball, steps=self.steps, step=0.1, keep="best"))
+            attacks.append(APGD(ball=ball, steps=self.steps, restarts=self.restarts))
+            if (data.label_count() or 2) > 2:
+                losses = ("dlr", "cross_entropy")
+                attacks += [APGD(ball=ball, steps=self.steps, loss=loss) for loss in losses]
+        return attacks
+
+
+def judging(attack: Attack | None) -> Attack | None:
+    """The attack that judges a network trained against another one: `Strong` in the same ball."""
+    threat = attack.threat() if attack else None
+    if threat is None or any(ball.p == 0 for ball in threat.each()):
+        return attack
+    return Strong(ball=threat, also=attack)
