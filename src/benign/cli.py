@@ -1,4 +1,4 @@
-"""The command line: `benign papers`, `run`, `show`, `pack` and `merge`.
+"""The command line: `benign papers`, `run`, `show`, `audit`, `pack` and `merge`.
 
 Exit codes: 0 fine (a diverged run is an outcome), 1 some runs failed, 2 bad input, 130 interrupted.
 Results go to stdout, progress and complaints to stderr. What imports torch is imported inside
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benign import __version__
+from benign.console import complain, say, shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 LONG_WORK = 30.0
 """seconds of work above which several processes are worth their start of about 3 s"""
-MOST_LINES, LONGEST_LINE = 6, 300
 
 # typer carries a click of its own, older versions use the package: this finds the class of either.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -99,7 +99,7 @@ Verbose = Annotated[
 
 def _print_version(wanted: bool) -> bool:
     if wanted:
-        _say(f"benign {__version__}")
+        say(f"benign {__version__}")
         raise typer.Exit(OK)
     return wanted
 
@@ -132,7 +132,7 @@ def papers(
     """List the papers, their recipes and readings."""
     from benign.describe import papers_text
 
-    _say(papers_text(name))
+    say(papers_text(name))
 
 
 @app.command(
@@ -170,7 +170,7 @@ def run(
             plan.experiment.prepare(plan.folder, device, 1 if workers is None else workers)
         failed = [_run_plan(plan, device, workers, verbose) for plan in plans]
     except KeyboardInterrupt:
-        _complain("interrupted: what is finished is kept, the same command resumes")
+        complain("interrupted: what is finished is kept, the same command resumes")
         raise typer.Exit(INTERRUPTED) from None
     raise typer.Exit(FAILED if any(failed) else OK)
 
@@ -202,12 +202,52 @@ def show(
         from benign.describe import folder_text, yaml_text
         from benign.experiment import open_experiment
 
-        _say(folder_text(Path(target)))
+        say(folder_text(Path(target)))
         if verbose:
-            _say(yaml_text(open_experiment(target)))
+            say(yaml_text(open_experiment(target)))
         return
     plans = _plans(target, scale, reading, readings, changes, seeds, out)
     _show_plans(plans, device, workers, verbose)
+
+
+@app.command(
+    epilog=_examples(
+        "benign audit runs/zhang/fig1/quick/default      are its attacks strong enough?",
+        "benign audit jiang/fig1 --scale smoke           does its step size decide the picture?",
+    )
+)
+def audit(
+    target: Annotated[str, typer.Argument(help="A folder of results, a recipe or a YAML file.")],
+    seeds: Seeds = None,
+    scale: Scale = None,
+    reading: Answers = None,
+    device: Device = "cpu",
+    workers: Workers = None,
+    out: Out = None,
+    changes: Changes = None,
+) -> None:
+    """Audit the attacks of a folder of results, or the step size of a recipe or a file.
+
+    Attacks: the training attack beside the evaluation attack and certificates, with the runs that
+    are doubtful. Step size: runs at the rate, half and a quarter of it, at equal rate x steps.
+    """
+    from benign.audits import attack_audit, rate_audit
+    from benign.experiment import open_result
+    from benign.papers.recipes import recipes
+    from benign.progress import watching
+
+    if os.path.isdir(target) and target not in recipes():
+        say("\n".join(attack_audit(open_result(target))))
+        return
+    for plan in _plans(target, scale, reading, None, changes, seeds, out):
+        say(plan.title)
+        at_once = _workers(plan.experiment, device) if workers is None else workers
+        with watching(sys.stderr) as watcher:
+            say(
+                "\n".join(
+                    rate_audit(plan.experiment, plan.folder / "audit", device, at_once, watcher)
+                )
+            )
 
 
 @app.command(epilog=_examples("benign pack runs/jiang/fig1/paper/default fig1.pack"))
@@ -218,7 +258,7 @@ def pack(
     """Write a folder of results into one file."""
     from benign.experiment import pack
 
-    _say(f"{pack(folder, file)} records of {folder} packed into {file}")
+    say(f"{pack(folder, file)} records of {folder} packed into {file}")
 
 
 @app.command(epilog=_examples("benign merge fig1.pack runs/jiang/fig1/paper/default"))
@@ -230,7 +270,7 @@ def merge(
     from benign.experiment import merge
 
     done = merge(source, folder)
-    _say(
+    say(
         f"{done.added} records added to {folder}, {done.present} were there, {done.damaged} damaged"
     )
 
@@ -256,20 +296,21 @@ def _show_plans(plans: "list[Plan]", device: str, workers: int | None, verbose: 
     at_once = (cores() if device == "cpu" else 1) if workers is None else workers
     for plan in plans:
         plan.experiment.check_machine(device, at_once)
-        _say(f"{plan.title}\n{plan_text(plan.experiment, plan.folder, device, at_once)}")
+        say(f"{plan.title}\n{plan_text(plan.experiment, plan.folder, device, at_once)}")
         if verbose:
-            _say(yaml_text(plan.experiment))
+            say(yaml_text(plan.experiment))
 
 
 def _run_plan(plan: "Plan", device: str, workers: int | None, verbose: bool) -> bool:
     """Run, draw and tell; returns whether something failed."""
+    from benign.audits import flagged
     from benign.describe import counts_of, errors, result_text, yaml_text
     from benign.progress import statuses, watching
     from benign.sweep.local import RETRIED
 
-    _say(plan.title)
+    say(plan.title)
     if verbose:
-        _say(yaml_text(plan.experiment))
+        say(yaml_text(plan.experiment))
     if workers is None:
         workers = _workers(plan.experiment, device)
     with watching(sys.stderr) as watcher:
@@ -277,27 +318,29 @@ def _run_plan(plan: "Plan", device: str, workers: int | None, verbose: bool) -> 
     counts = counts_of(result)
     failed = any(counts[status] for status in RETRIED)
     if plan.recipe is None:
-        _say(result_text(result))
+        say(result_text(result))
     else:
         failed |= not _draw(plan, plan.recipe, result, verbose)
-    _say(f"runs: {statuses(counts)}")
+    say(f"runs: {statuses(counts)}")
+    if doubts := flagged(result):
+        say(f"doubtful: {doubts}; `benign audit {shown(plan.folder)}` tells more")
     if any(counts[status] for status in RETRIED):
-        _say("\n".join([*errors(plan.folder, whole=verbose), "the same command tries them again"]))
-    _say(f"data: {_shown(plan.folder)}")
+        say("\n".join([*errors(plan.folder, whole=verbose), "the same command tries them again"]))
+    say(f"data: {shown(plan.folder)}")
     return failed
 
 
 def _draw(plan: "Plan", recipe: "Recipe", result: "xr.Dataset", verbose: bool) -> bool:
     """Summarise and draw; an axis that was changed may make that impossible, the data is kept."""
     try:
-        _say(recipe.summarise(result))
+        say(recipe.summarise(result))
         pictures = recipe.draw(result, plan.folder, plan.caption)
     except Exception as error:
         if verbose:
             traceback.print_exc()
-        _complain(f"the data is kept, but the figure of {recipe.name} cannot be drawn: {error}")
+        complain(f"the data is kept, but the figure of {recipe.name} cannot be drawn: {error}")
         return False
-    _say(f"pictures: {', '.join(_shown(path) for path in pictures)}")
+    say(f"pictures: {', '.join(shown(path) for path in pictures)}")
     return True
 
 
@@ -309,30 +352,6 @@ def _workers(experiment: "Experiment", device: str) -> int:
     if device != "cpu" or cores() == 1:
         return 1
     return cores() if estimate(experiment.units(), device).most_seconds > LONG_WORK else 1
-
-
-def _shown(path: Path) -> str:
-    """A path as seen from here, if it lies below."""
-    path, here = Path(os.path.abspath(path)), Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def _printable(text: str) -> str:
-    """Without control characters, which a stranger's file could send to the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
-
-
-def _say(text: str) -> None:
-    if text:
-        print(_printable(text), flush=True)
-
-
-def _complain(text: str) -> None:
-    lines = _printable(text).splitlines()
-    if len(lines) > MOST_LINES:
-        lines[MOST_LINES:] = [f"... and {len(lines) - MOST_LINES} more"]
-    lines = [line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..." for line in lines]
-    print("benign: " + "\n  ".join(lines), file=sys.stderr, flush=True)
 
 
 def _usage(error: Any) -> str:
@@ -350,12 +369,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not {"-v", "--verbose"}.isdisjoint(arguments):
             traceback.print_exc()
         if isinstance(error, OSError):
-            _complain(f"{error.filename or 'input or output'}: {error.strerror or error}")
+            complain(f"{error.filename or 'input or output'}: {error.strerror or error}")
             return FAILED
-        _complain(_usage(error) if isinstance(error, UsageError) else str(error))
+        complain(_usage(error) if isinstance(error, UsageError) else str(error))
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
-        _complain("interrupted")
+        complain("interrupted")
         return INTERRUPTED
 
 

@@ -1,6 +1,7 @@
 """Several norms at once: the worst, all, and the steepest step."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ def test_on_a_linear_network_it_finds_the_worst_ball(combine, widest):
     network, data = Linear(init_std=1.0), small_data(dim=20, tokens=4, samples=6)
     batch = start([small_setup(data, network)] * 2)
     x, y, u = batch.sample.x, batch.sample.y, batch.params["u"]
-    multiples = {"l1": 1.0, "l2": 0.3, "linf": 0.05} | {widest: 6.0}
+    multiples: dict[str, Any] = {"l1": 1.0, "l2": 0.3, "linf": 0.05} | {widest: 6.0}
     attack = MultiNorm(balls=Balls(radius=0.7, **multiples), combine=combine)
     points = attacked(attack, network, batch.params, data, x, y)
     duals = {"l1": math.inf, "l2": 2, "linf": 1}

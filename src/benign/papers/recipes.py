@@ -12,8 +12,10 @@ import xarray as xr
 
 import benign.papers
 from benign.attacks.attack import Attack
+from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
+from benign.attacks.strong import Strong
 from benign.axes import Axis
 from benign.data.model import DataModel
 from benign.experiment import Experiment
@@ -156,14 +158,16 @@ def describe_attack(attack: Attack | Axis | None) -> str:
         return "several"
     if isinstance(attack, OneStep):
         return f"one step of rate {_told(attack.rate)} clipped to {_told(attack.clip)}, loss {attack.loss}"
-    if not isinstance(attack, PGD):
-        return "none" if attack is None else attack.label()
-    ball = attack.ball
+    if isinstance(attack, PGD):
+        return f"{attack.steps}-step PGD, {_describe_ball(attack.ball)}, {attack.keep} iterate"
+    if isinstance(attack, Strong) and isinstance(attack.ball, Ball):
+        return f"the worst of PGD and APGD, {attack.steps} steps, {_describe_ball(attack.ball)}"
+    return "none" if attack is None else attack.label()
+
+
+def _describe_ball(ball: Ball) -> str:
     unit = {"signal": " |mu|", "point": " |x|"}.get(ball.relative_to or "", "")
-    return (
-        f"{attack.steps}-step PGD, l{ball.p} radius {_told(ball.radius)}{unit} per {ball.per}, "
-        f"{attack.keep} iterate"
-    )
+    return f"l{ball.p} radius {_told(ball.radius)}{unit} per {ball.per}"
 
 
 def _told(value: Any) -> str:

@@ -28,6 +28,7 @@ FLAGS = {
     4: "zero_gradients",
     8: "below_certificate",
     16: "above_possible",
+    32: "evaluation_attack_weaker_than_training_attack",
 }
 
 MEANINGS: dict[str, tuple[str, str]] = {
@@ -117,6 +118,7 @@ def _flags(values: dict[str, Tensor], setup: Setup) -> Tensor:
     raised = {4: values.get("zero_gradient_share", torch.zeros_like(found)) > 0}
     if "robust_accuracy_training_attack" in values:
         raised[1] = values["robust_accuracy_training_attack"] - found > GAP
+        raised[32] = found - values["robust_accuracy_training_attack"] > GAP
         trained = values["train_robust_accuracy"] - values["train_robust_accuracy_judged"]
         raised[2] = trained > GAP
     if "robust_accuracy_certified" in values:

@@ -81,9 +81,7 @@ def _build(scale: str, reading: Reading) -> Experiment:
             stop_on="clean" if reading["stop"] == "clean" else "attacked",
             max_steps=size.max_steps,
         ),
-        evaluation=Evaluation(
-            samples=size.test, attack=PGD(ball=ball, steps=50, step=0.1, keep="best")
-        ),
+        evaluation=Evaluation(samples=size.test),
         seeds=size.seeds,
     )
 

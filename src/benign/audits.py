@@ -1,0 +1,114 @@
+"""Two audits of a sweep: whether its attacks can be trusted, and whether its step size decides what it shows."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from benign.axes import Axis
+from benign.experiment import Experiment
+from benign.sweep.local import Watcher
+from benign.training.audit import FLAGS, GAP
+from benign.training.descent import Status
+
+SLOWER = (1, 2, 4)
+"""the rate is divided by these, and the steps multiplied"""
+COMPARED = ("train_loss", "test_loss", "test_accuracy", "robust_accuracy", "attention_on_signal")
+MOVED = 0.02
+"""change of a mean over seeds that counts; of a loss, relative to it"""
+
+
+def flagged(result: xr.Dataset) -> str:
+    """How many runs are doubtful, and why; empty where none is."""
+    if "audit" not in result:
+        return ""
+    codes = result["audit"].fillna(0).astype(int)
+    counts = {name: int(((codes & code) > 0).sum()) for code, name in FLAGS.items()}
+    return ", ".join(
+        f"{count} runs {name.replace('_', ' ')}" for name, count in counts.items() if count
+    )
+
+
+def attack_audit(result: xr.Dataset) -> list[str]:
+    """What the attacks of a result are worth, in lines."""
+    if "audit" not in result:
+        return ["no attack was used, so there is nothing to audit"]
+    lines = [f"{int(result['audit'].notnull().sum())} runs with an attack"]
+    pairs = [
+        ("fresh points", "robust_accuracy_training_attack", "robust_accuracy"),
+        ("training points", "train_robust_accuracy", "train_robust_accuracy_judged"),
+    ]
+    for points, trained, judged in pairs:
+        if trained in result and judged in result:
+            gap = result[trained] - result[judged]
+            lines.append(
+                f"{points}: accuracy {_mean(result[trained])} under the training attack, "
+                f"{_mean(result[judged])} under the evaluation attack; largest gap {float(gap.max()):.3g}"
+            )
+    if "robust_accuracy_certified" in result:
+        lines.append(f"proven on fresh points: accuracy {_mean(result.robust_accuracy_certified)}")
+    doubts = flagged(result)
+    return [
+        *lines,
+        f"flagged: {doubts}"
+        if doubts
+        else f"no run is flagged: no gap above {GAP}, no contradiction",
+    ]
+
+
+def slower(experiment: Experiment, factor: int) -> Experiment:
+    """The same with the rate divided and every number of steps multiplied: equal rate x steps, equal draws."""
+    fields = experiment.as_dict()
+    training = fields["training"]
+    training["rate"] = _divided(experiment.training.rate, factor)
+    for name in ("max_steps", "drop_every"):
+        training[name] *= factor
+    return Experiment.from_dict({**fields, "pairing": "common"})
+
+
+def rate_audit(
+    experiment: Experiment,
+    folder: Path,
+    device: str = "cpu",
+    workers: int = 1,
+    watcher: Watcher | None = None,
+) -> list[str]:
+    """Run at the rate, half and a quarter of it, each in a folder of its own, and tell in lines what moved.
+
+    What changes with the rate at equal rate x steps is no property of gradient flow.
+    """
+    results = [
+        slower(experiment, factor).run(folder / f"rate_{factor}", device, workers, watcher)
+        for factor in SLOWER
+    ]
+    lines = ["means at the rate, half and a quarter of it; cells whose mean over seeds moved"]
+    for name in COMPARED:
+        if all(name in result for result in results):
+            lines.append(_compared(name, [_sound(result)[name] for result in results]))
+    ended = ", ".join(str(int((r.status == Status.CONVERGED).sum())) for r in results)
+    return [*lines, f"converged runs: {ended} of {results[0].status.size}"]
+
+
+def _compared(name: str, values: list[xr.DataArray]) -> str:
+    means = [value.mean("seed").values for value in values]
+    change = np.abs(means[-1] - means[0])
+    scale = np.abs(means[-1]) if name.endswith("loss") else 1.0
+    moved = int((change > MOVED * scale).sum())
+    told = ", ".join(f"{np.nanmean(mean):.3g}" for mean in means)
+    return f"{name}: {told}; {moved} of {means[0].size} cells moved, at most by {np.nanmax(change):.2g}"
+
+
+def _sound(result: xr.Dataset) -> xr.Dataset:
+    return result.where(result["status"].isin([Status.CONVERGED, Status.STEP_CAP]))
+
+
+def _mean(value: xr.DataArray) -> str:
+    return f"{float(value.mean()):.3g}"
+
+
+def _divided(rate: Any, factor: int) -> Any:
+    if not isinstance(rate, Axis):
+        return rate / factor
+    values = [each / factor for each in rate.values]
+    return {"zipped": rate.group, "values": values} if rate.group else values
