@@ -83,6 +83,7 @@ ATTACKS: list[Attack] = [
     PGD(ball=Ball(p=1, radius=0.5, coordinates=2), start="uniform", restarts=2),
     PGD(ball=Ball(p="inf", radius=0.1, relative_to="point"), steps=6),
     OneStep(rate=0.1, clip=0.02, loss="margin"),
+    OneStep(rate=0.1, ball=Ball(radius=0.05), loss="cross_entropy"),
     APGD(ball=Ball(radius=0.3), steps=8, restarts=2),
     APGD(ball=Ball(p=1, radius=0.5, per="sample"), steps=8),
     MultiNorm(balls=Balls(radius=0.1, l1=5.0, linf=0.3), steps=6),

@@ -222,6 +222,30 @@ def test_a_run_that_does_not_fit_alone_is_out_of_memory(tmp_path, monkeypatch):
     assert (result.status == Status.OUT_OF_MEMORY).all()
 
 
+PROMPT = """
+import subprocess
+import sys
+import benign as bo
+class Mine(bo.SignalNoise):
+    pass
+sweep = bo.Experiment(
+    data=Mine(samples=[4, 6], tokens=2, dim=8, snr=1.0, noise_std=1.0),
+    network=bo.Linear(),
+    training=bo.GradientDescent(rate=0.1, max_steps=1),
+)
+try:
+    sweep.run(sys.argv[1], workers=2)
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_classes_of_a_prompt_are_refused_in_other_processes(tmp_path):
+    command = [sys.executable, "-", str(tmp_path / "run")]
+    done = subprocess.run(command, input=PROMPT, capture_output=True, text=True, check=True)
+    assert "`workers` must be 1 here: `Mine` is defined at a prompt" in done.stdout
+
+
 def test_two_workers_give_the_same_bits_as_one(finished, tmp_path):
     assert tiny().run(tmp_path / "run", workers=2).identical(finished[1])
 

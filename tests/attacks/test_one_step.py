@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
 from benign.axes import stack
 from benign.data.feature_patches import FeaturePatches
@@ -10,10 +11,6 @@ from benign.losses import loss, margin
 from benign.networks.patch_cnn import PatchCNN
 from benign.spec import SpecError
 from benign.streams import Streams
-from benign.training.descent import Batch, descend
-from benign.training.probes import SNAPSHOTS
-from benign.training.setup import Evaluation, GradientDescent, Setup
-from benign.training.setup import stack as stack_setups
 from tests.reference import attacked, close, run_ids
 
 DATA = FeaturePatches(
@@ -67,31 +64,26 @@ def test_each_run_has_its_own_rate_and_clip():
     assert torch.equal(together[1], sample.x[1])
 
 
+@pytest.mark.parametrize(("p", "per"), [(1, "sample"), (2, "token"), ("inf", "token")])
+def test_in_a_ball_the_step_is_projected(p, per):
+    """The linf ball is the clip; elsewhere the nearest point of the ball to the whole step."""
+    sample, params = drawn()
+    ball = Ball(p=p, radius=0.05, per=per)
+    moved, free = (
+        attacked(attack, NETWORK, params, DATA, sample.x, sample.y) - sample.x
+        for attack in (OneStep(rate=0.7, ball=ball), OneStep(rate=0.7, clip=1e9))
+    )
+    radius = ball.radii(DATA, sample.x)
+    assert (ball.norm(free) > radius).any()
+    close(moved, ball.project(free.clone(), radius, sample.x), 1e-9)
+    if p == "inf":
+        close(moved, free.clamp(-0.05, 0.05), 1e-9)
+
+
 def test_bad_fields_are_named():
+    with pytest.raises(SpecError, match="`clip` and `ball`: give exactly one of them, got both"):
+        OneStep(rate=1.0, clip=1.0, ball=Ball(radius=1.0))
     with pytest.raises(SpecError, match="rate: must be greater than 0, got 0"):
         OneStep(rate=0.0, clip=1.0)
     with pytest.raises(SpecError, match="clip: must be greater than or equal to 0, got -1"):
         OneStep(rate=1.0, clip=-1.0)
-
-
-def test_probes_are_the_largest_correlations_of_each_class():
-    """Li's max_r <w_ir, u_i> and max_r <w_ir, v_i>, here for every step of an attacked run."""
-    setup = Setup(
-        data=DATA,
-        network=NETWORK,
-        attack=OneStep(rate=1.0, clip=0.3),
-        training=GradientDescent(rate=0.1, max_steps=3),
-        evaluation=Evaluation(samples=5),
-        precision="float64",
-    )
-    for step, _ in descend(Batch.start(stack_setups([setup] * 2, "cpu"), Streams(run_ids(2)))):
-        weights = step.batch.params["weights"]
-        features = step.batch.sample.latent["features"]
-        for offset, name in ((0, "robust_feature_learned"), (3, "non_robust_feature_learned")):
-            for run in range(2):
-                largest = [
-                    max(float(w @ features[run, offset + i]) for w in weights[run, i])
-                    for i in range(3)
-                ]
-                measured = float(SNAPSHOTS[name].measure(step)[run])
-                assert measured == pytest.approx(sum(largest) / 3, rel=1e-10)

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from benign.plan.runs import Unit
+from benign.spec import Component
 from benign.sweep.local import Watcher, compute_unit, record_unit, without_result
 from benign.sweep.store import Store
 from benign.training.descent import Status
@@ -32,6 +34,7 @@ def run_in_pool(
     again, each unit alone, and a unit that kills its process a second time is recorded as out of
     memory.
     """
+    _check_importable(units)
     lost = _pool(units, store, device, workers, watcher)
     for unit in lost:
         if _pool([unit], store, device, 1, watcher):
@@ -40,6 +43,20 @@ def run_in_pool(
                 unit, store, arrays, device, 0.0, "the process that computed it was killed twice"
             )
             watcher.unit_ends(unit, arrays, 0.0)
+
+
+def _check_importable(units: list[Unit]) -> None:
+    """Other processes import the classes of components: a prompt or a notebook cannot be imported."""
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    if file and Path(file).exists():
+        return
+    for unit in units:
+        for _, part in unit.runs[0].cell:
+            if isinstance(part, Component) and type(part).__module__ == "__main__":
+                raise ValueError(
+                    f"`workers` must be 1 here: `{type(part).__name__}` is defined at a prompt or in a notebook, "
+                    "which other processes cannot import; put the class into a file"
+                )
 
 
 def _pool(

@@ -1,0 +1,83 @@
+"""What a step of projected ascent costs beside the forward and backward pass inside it, ball by ball.
+
+    python benchmarks/attack_step.py [--device cuda]
+
+Both are timed in turn, in one process on one thread; the median of their ratios is printed.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+import benign as bo
+from benign.attacks.attack import Target
+from benign.streams import RunId, Streams
+
+SIZES = {
+    "small": (8, 512, 64),
+    "zhang/fig1": (4, 1024, 128),
+    "jiang/fig1": (2, 1024, 512),
+}
+"""runs, dimension and width; 20 points of 16 tokens"""
+BALLS = {
+    "l2 token": bo.Ball(radius=0.1),
+    "l2 sample": bo.Ball(radius=0.1, per="sample"),
+    "linf token": bo.Ball(p="inf", radius=0.1),
+    "linf sample": bo.Ball(p="inf", radius=0.1, per="sample"),
+    "l1 token": bo.Ball(p=1, radius=0.1),
+    "l2 token, box": bo.Ball(radius=0.1, box=(-9.0, 9.0)),
+}
+STEPS, REPEATS = 10, 9
+
+
+def target(runs: int, dim: int, hidden: int, device: str) -> Target:
+    data = bo.SignalNoise(samples=20, tokens=16, dim=dim, snr=1.0, noise_std=0.4)
+    network = bo.Attention(hidden=hidden, init=bo.TorchDefault(divide_by=16))
+    streams = Streams([RunId(0, index, "") for index in range(runs)], device)
+    sample = data.sample(streams, "train", data.samples, torch.float32)
+    params = network.initial_params(data, streams, torch.float32)
+    return Target(network, params, data, sample, streams)
+
+
+def seconds(work: Callable[[], object], device: str) -> float:
+    begin = time.perf_counter()
+    work()
+    if device != "cpu":
+        torch.cuda.synchronize()
+    return time.perf_counter() - begin
+
+
+def ratio(point: Target, ball: bo.Ball, device: str) -> float:
+    attack = bo.PGD(ball=ball, steps=STEPS)
+
+    def passes() -> None:
+        for _ in range(STEPS):
+            point.run(point.x).inputs_gradient(point.y)
+
+    passes()
+    attack.perturb(point)
+    return statistics.median(
+        seconds(lambda: attack.perturb(point), device) / seconds(passes, device)
+        for _ in range(REPEATS)
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", default="cpu")
+    device = parser.parse_args().device
+    torch.set_num_threads(1)
+    print("size".ljust(12), *(name.rjust(14) for name in BALLS))
+    with torch.no_grad():
+        for name, size in SIZES.items():
+            point = target(*size, device)
+            print(
+                name.ljust(12), *(f"{ratio(point, ball, device):14.2f}" for ball in BALLS.values())
+            )
+
+
+if __name__ == "__main__":
+    main()
