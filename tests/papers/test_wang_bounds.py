@@ -2,12 +2,20 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from scipy import integrate, stats
 from torch import Tensor
 
-from benign.papers.wang.bounds import error_floor, gaussian_overlap, robust_error_floor
+import benign as bo
+from benign.papers.wang.bounds import (
+    error_floor,
+    gaussian_overlap,
+    margin_error_bound,
+    margin_per_norm,
+    robust_error_floor,
+)
 from tests.reference import close, doubles
 
 CASES = [(2.0, 0.5, 0.1, 1.0), (1.0, 0.9, 0.3, 0.7), (5.0, 0.0, 0.0, 1.3), (3.0, 2.0, 0.05, 2.0)]
@@ -70,3 +78,25 @@ def test_from_the_signal_on_it_is_one_half():
     for version in ("printed", "sharp"):
         close(robust_error_floor(signal, radius, 0.2, 1.0, version)[:2], doubles(0.5, 0.5))
     close(robust_error_floor(signal, radius, 0.2)[2], doubles(0.5)[0], 1e-5)
+
+
+def test_the_margin_bounds_the_error_of_trained_networks(tmp_path):
+    """Lemma 4.2 with its explicit constant, clean and attacked, with 3 standard errors; and not vacuous."""
+    attack = bo.PGD(ball=bo.Ball(radius=0.3, per="sample"), steps=5)
+    result = bo.Experiment(
+        data=bo.Mixture(samples=40, dim=100, signal=[3.0, 6.0], flip=0.05, balanced=True),
+        network=bo.TwoLayer(width=20, init_std=1e-3),
+        attack=attack,
+        training=bo.GradientDescent(
+            rate=0.05, stop_loss=0.05, max_steps=300, first_attacked_step=1
+        ),
+        evaluation=bo.Evaluation(samples=2000, attack=attack),
+        seeds=3,
+    ).run(tmp_path / "run")
+    room = margin_per_norm(result).mean("seed")
+    assert room.sel(signal=6.0) > room.sel(signal=3.0) > 0.3
+    for radius, error in ((0.0, 1 - result.test_accuracy), (0.3, 1 - result.robust_accuracy)):
+        bound = margin_error_bound(result, radius)
+        assert (error <= bound + 3 * np.sqrt(bound / 2000)).all()
+        assert float(bound.sel(signal=6.0).max()) < 0.2
+    assert margin_error_bound(result, 100.0).isnull().all()

@@ -1,8 +1,10 @@
-"""What no classifier can do better on two clusters with flipped labels (papers/wang.md 2.3, Theorem 3.2)."""
+"""Bounds of test errors on two clusters: below for any classifier (Theorem 3.2), above by the margin (Lemma 4.2)."""
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
+import xarray as xr
 from jaxtyping import Float64
 from torch import Tensor
 
@@ -47,6 +49,28 @@ def robust_error_floor(
     gap = _double(signal) - _double(radius)
     floor = error_floor(gaussian_overlap(2 * gap.clamp_min(0), noise_std), flip, version)
     return torch.where(gap > 0, floor, 0.5)
+
+
+def margin_per_norm(result: xr.Dataset) -> xr.DataArray:
+    """min over y of E[y f | y] / ||W||_2 of the runs of a result, what Lemma B.14 bounds from below."""
+    least = np.minimum(result.test_margin_positive, result.test_margin_negative)
+    return least / result.spectral_norm
+
+
+def margin_error_bound(
+    result: xr.Dataset, radius: Any = 0.0, noise_std: float = 1.0
+) -> xr.DataArray:
+    """Lemma 4.2: error against clean labels in an l2 ball is at most mean_y exp(-(M_y/||W||_2 - alpha)^2 / 2 sigma^2).
+
+    The constant of the lemma is 1/2 for Gaussian clusters, and its sum may be a mean (papers/wang.md
+    2.4). NaN where its hypothesis M_y >= alpha ||W||_2 fails.
+    """
+    positive, negative = (
+        margin / result.spectral_norm - radius
+        for margin in (result.test_margin_positive, result.test_margin_negative)
+    )
+    terms = [np.exp(-((room / noise_std) ** 2) / 2) for room in (positive, negative)]
+    return ((terms[0] + terms[1]) / 2).where((positive >= 0) & (negative >= 0))
 
 
 def _double(number: Number) -> Numbers:
