@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from benign.networks.module import ModuleNetwork as ModuleNetwork
     from benign.networks.patch_cnn import PatchCNN as PatchCNN
     from benign.networks.two_layer import TwoLayer as TwoLayer
+    from benign.papers.inside import inside_theorem as inside_theorem
     from benign.papers.recipes import recipe as recipe
     from benign.spec import SpecError as SpecError
     from benign.theory.boundary import boundary as boundary
@@ -76,6 +77,7 @@ _HOME = {
     "TorchDefault": "networks.initial",
     "TwoLayer": "networks.two_layer",
     "boundary": "theory.boundary",
+    "inside_theorem": "papers.inside",
     "linspace": "axes",
     "logspace": "axes",
     "merge": "experiment",

@@ -69,10 +69,22 @@ def plan_text(experiment: Experiment, folder: Path, device: str, workers: int) -
     rows = [
         *_grid(experiment),
         ("units", [f"{len(units)}, each of runs of one shape", *_shapes(units)]),
+        *_coordinates(units),
         *_cost(left, device, workers),
         ("folder", [f"{folder}: {state}"]),
     ]
     return _labelled(rows)
+
+
+def _coordinates(units: Sequence[Unit]) -> list[tuple[str, list[str]]]:
+    """Where the runs are computed, and why; nothing where nothing else than R^d was asked for."""
+    told: Counter[str] = Counter()
+    for unit in units:
+        cell = unit.runs[0].cell
+        if cell.coordinates != "ambient":
+            told[cell.space.text] += len(unit.runs)
+    lines = [f"{runs} runs: {text}" for text, runs in told.items()]
+    return [("coordinates", _abbreviated(lines))] if lines else []
 
 
 def _cost(left: list[Unit], device: str, workers: int) -> list[tuple[str, list[str]]]:
@@ -195,7 +207,7 @@ def _size(experiment: Experiment) -> str:
 def _shapes(units: Sequence[Unit]) -> list[str]:
     shapes: Counter[str] = Counter()
     for unit in units:
-        data = unit.runs[0].cell.data
+        data = unit.runs[0].cell.reduced().data
         shapes[f"{data.samples} samples x {data.tokens} tokens x {data.dim}"] += len(unit.runs)
     return _abbreviated([f"{shape}: {runs} runs" for shape, runs in shapes.items()])
 

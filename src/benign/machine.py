@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import torch
 
+from benign.axes import replace
 from benign.training.engine import run_bytes
 from benign.training.setup import Setup
 
@@ -45,9 +46,16 @@ def check_memory(cells: Iterable[Setup], device: str) -> None:
     cell = max(cells, key=run_bytes)
     needed, there = run_bytes(cell), memory_of(device)
     if there and needed > there:
-        data = cell.data
+        data, other = cell.data, _smaller(cell)
         raise ValueError(
             f"one run with `dim` {data.dim}, `samples` {data.samples} and `tokens` {data.tokens} "
             f"needs about {needed // 2**30:,} GiB of memory, {device} has {there / 2**30:,.1f} GiB: "
-            "lower one of them"
+            f"lower one of them{other}"
         )
+
+
+def _smaller(cell: Setup) -> str:
+    """Coordinates in which the run would need less memory, as a remedy; empty where there are none."""
+    auto: Setup = replace(cell, {("coordinates",): "auto"})
+    saves = auto.space.mode != cell.space.mode and run_bytes(auto) < run_bytes(cell)
+    return f", or use `coordinates: {auto.space.mode}`" if saves else ""

@@ -98,7 +98,7 @@ class Watching(Watcher, ABC):
         """Samples, tokens and dimension of the unit at work, where it is one only."""
         if len(self.under_way) != 1:
             return ""
-        data = next(iter(self.under_way.values())).runs[0].cell.data
+        data = next(iter(self.under_way.values())).runs[0].cell.reduced().data
         return f"{data.samples} x {data.tokens} x {data.dim}, "
 
     @abstractmethod

@@ -29,7 +29,7 @@ class Replay:
 
     def test(self, count: int = 250) -> Sample:
         """The first fresh test points that the evaluation saw."""
-        return self.setup.data.sample(self.streams, "test/0", count, self.setup.dtype)
+        return Batch.start(self.setup, self.streams).fresh("test/0", count)
 
     def steps(self) -> Iterator[Step]:
         """Every step before its update. The weights change in place: copy what you keep."""

@@ -84,7 +84,7 @@ class Spec(BaseModel):
         """A short name, for an axis of components: the fields that differ from their defaults."""
         fields = type(self).model_fields
         told = [
-            f"{name}={getattr(self, name)}"
+            f"{name}={_range(getattr(self, name))}"
             for name in fields
             if getattr(self, name) != fields[name].default
         ]
@@ -113,6 +113,14 @@ class Spec(BaseModel):
             return cls.model_validate(dict(fields))
         except ValidationError as error:
             raise SpecError(_problems(error, cls)) from None
+
+
+def _range(value: Any) -> str:
+    """A value, or the ends of an axis."""
+    if not isinstance(value, Axis):
+        return str(value)
+    first, last = value.values[0], value.values[-1]
+    return f"{first:g} to {last:g}" if isinstance(first, float) else f"{first} to {last}"
 
 
 def _plain(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """Patches with a robust or a non-robust feature of their class: Li and Li, Definitions 2.1, 2.2 and 4.1."""
 
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int64
@@ -42,6 +42,8 @@ class FeaturePatches(DataModel):
     the whole point even where `only` hides a feature. The strengths differ, so there is no one
     signal norm; give attacks an absolute radius. Fewer points are the first of more points.
     """
+
+    latent_vectors: ClassVar[tuple[str, ...]] = ("features",)
 
     classes: Shape[Count] = 2
     """number of classes k"""
@@ -115,6 +117,15 @@ class FeaturePatches(DataModel):
         x += signal.mul_(shown[..., None])  # two steps: a fused one may round by a number's place
         y = labels.to(dtype)
         return Sample(x, y, y, {"features": features, "robust": robust, "strength": strength})
+
+    def axis_count(self) -> int:
+        return 2 * self.classes
+
+    def reduced(self, dim: int) -> "FeaturePatches":
+        return replace(self, {("dim",): dim, ("directions",): "axes"})
+
+    def why_not_gaussian(self) -> None:
+        return None
 
     def robust_mask(self, streams: Streams, split: str, labels: Labels) -> Robust:
         """J_R of every point, of classes `labels`: a draw from D_{J,y} of Definition 2.2."""

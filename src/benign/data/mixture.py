@@ -2,14 +2,14 @@
 
 import math
 from functools import cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
-from benign.axes import PerRun, Shape
+from benign.axes import PerRun, Shape, replace
 from benign.data.model import DataModel, Sample, signed_labels
 from benign.spec import Count, FlipRate, NonNegative, Positive
 from benign.streams import Streams
@@ -40,6 +40,8 @@ class Mixture(DataModel):
     [runs, samples] marks flipped points, and `half_space` [runs, 1, dim], in its mode, is u. Fewer
     points are the first of more points, but for the flips of `fixed_count`.
     """
+
+    latent_vectors: ClassVar[tuple[str, ...]] = ("signal", "half_space")
 
     tokens: Shape[Count] = 1
     """one: a point of the mixture is a vector"""
@@ -126,6 +128,17 @@ class Mixture(DataModel):
         centres = sample.clean_y[..., None] * sample.latent["signal"]
         noise = (sample.x[:, :, 0] - centres) / _column(self.noise_std, sample.x[:, :, 0])
         return self._in_half_space(noise, sample.latent["half_space"][:, 0]).to(sample.y.dtype)
+
+    def axis_count(self) -> int:
+        return 1 if self.flip_mode != "half_space" else 2
+
+    def reduced(self, dim: int) -> "Mixture":
+        return replace(self, {("dim",): dim, ("direction",): "axis"})
+
+    def why_not_gaussian(self) -> str | None:
+        if self.cluster == "gaussian":
+            return None
+        return f"`data.cluster` is {self.cluster}, whose law a rotation changes: use `gaussian`"
 
     def _direction(self, streams: Streams) -> Float64[Tensor, "runs dim"]:
         """mu / |mu| of each run."""

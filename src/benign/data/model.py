@@ -2,13 +2,13 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from benign.axes import Shape
+from benign.axes import Shape, replace
 from benign.spec import Component, Count
 from benign.streams import Streams
 
@@ -33,6 +33,9 @@ class Sample:
 
 class DataModel(Component):
     """A distribution of labelled points made of tokens."""
+
+    latent_vectors: ClassVar[tuple[str, ...]] = ("signal",)
+    """names of the latent parts [runs, count, dim] that are vectors of token space, as far as a sample has them"""
 
     samples: Shape[Count]
     """number of training points N"""
@@ -63,6 +66,32 @@ class DataModel(Component):
     def label_count(self) -> int | None:
         """k where labels are classes 0 to k - 1; None where they are -1 and +1."""
         return None
+
+    # What small coordinates (benign.coordinates) ask.
+
+    def axis_count(self) -> int:
+        """How many vectors the parts named in `latent_vectors` hold."""
+        return 0
+
+    def noise_count(self) -> int:
+        """How many training tokens span, together with the latent vectors, all training tokens."""
+        return self.samples * self.tokens
+
+    def noise_tokens(self, sample: Sample) -> Float[Tensor, "runs rows dim"]:
+        """Those tokens."""
+        return sample.x.flatten(1, 2)
+
+    def reduced(self, dim: int) -> "DataModel":
+        """The same model in `dim` coordinates: latent vectors, of the same lengths, along the first axes."""
+        return replace(self, {("dim",): dim})
+
+    def why_not_gaussian(self) -> str | None:
+        """What keeps the law of points from being the same after a rotation of R^dim; None where nothing does.
+
+        Then the standard normal numbers [noise_count, dim] of the stream `train/noise` are all that
+        training tokens have beside the latent vectors, and fresh points are drawn likewise.
+        """
+        return f"`data` ({self.kind}) does not declare that its noise is Gaussian"
 
 
 def signed_labels(

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from benign.axes import PerRun
+from benign.axes import PerRun, replace
 from benign.data.model import DataModel, Sample, signed_labels
 from benign.spec import FlipRate, NonNegative, Positive
 from benign.streams import Streams
@@ -96,6 +96,22 @@ class SignalNoise(DataModel):
     def flip_chance(self, sample: Sample) -> Float[Tensor, "runs samples"]:
         rate = torch.as_tensor(self.flip, dtype=sample.y.dtype, device=sample.y.device)
         return rate.reshape(-1, 1).expand_as(sample.y)
+
+    def axis_count(self) -> int:
+        return 2
+
+    def noise_count(self) -> int:
+        return self.samples * (self.tokens - 1)
+
+    def noise_tokens(self, sample: Sample) -> Float[Tensor, "runs rows dim"]:
+        return sample.x[:, :, 1:].flatten(1, 2)
+
+    def reduced(self, dim: int) -> "SignalNoise":
+        changes = {"dim": dim, "snr": None, "signal": self.signal_norm(), "directions": "axes"}
+        return replace(self, {(name,): value for name, value in changes.items()})
+
+    def why_not_gaussian(self) -> None:
+        return None
 
     def _directions(self, streams: Streams, dtype: torch.dtype) -> Float[Tensor, "runs 2 dim"]:
         """mu_+ / |mu| and mu_- / |mu| of each run."""

@@ -3,12 +3,12 @@
 from typing import Literal, TypeAlias
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from benign.axes import PerRun, Shape
 from benign.data.model import DataModel
-from benign.networks.initial import Init
+from benign.networks.initial import GaussianInit, Init
 from benign.networks.network import Cost, Network, Params, Pass
 from benign.spec import Count, Positive
 from benign.streams import Streams
@@ -140,6 +140,36 @@ class Attention(Network):
 
     def trained(self, params: Params) -> tuple[str, ...]:
         return ("weights",)
+
+    def row_count(self, data: DataModel) -> int:
+        """For small coordinates (benign.coordinates.rows): the rows are the columns of W_Q and W_K, and u."""
+        return self.heads * (2 * self.hidden + 1)
+
+    def initial_rows(self, params: Params, data: DataModel) -> Float[Tensor, "runs rows dim"]:
+        return params["weights"][:, :, : self.row_count(data)].transpose(1, 2)
+
+    def with_rows(self, params: Params, rows: Float[Tensor, "runs rows dim"]) -> Params:
+        """u(0) is kept, as `initial_values`: it cannot be drawn again."""
+        columns = torch.nn.functional.pad(rows.transpose(1, 2), (0, self._spare_columns()))
+        values = rows[:, -self.heads :].transpose(1, 2).clone()
+        return {**params, "weights": columns.contiguous(), "initial_values": values}
+
+    def why_not_gaussian(self) -> str | None:
+        if isinstance(self.init, GaussianInit):
+            return None
+        return f"`network.init` is {self.init.kind}, whose weights are no Gaussian vectors: use `gaussian_init`"
+
+    def row_std(self, params: Params, data: DataModel) -> Float64[Tensor, "runs rows"]:
+        """sigma_h for W_Q and W_K, sigma_V |w_O| for u."""
+        assert isinstance(self.init, GaussianInit)
+        norm = torch.linalg.vector_norm(params["output"].double(), dim=1, keepdim=True)
+        scores, values = (
+            torch.as_tensor(std, dtype=norm.dtype, device=norm.device).reshape(-1, 1)
+            for std in (self.init.score_std, self.init.value_std)
+        )
+        widths = (2 * self.heads * self.hidden, self.heads)
+        parts = (scores.expand(len(norm), widths[0]), (values * norm).expand(-1, widths[1]))
+        return torch.cat(parts, dim=1)
 
     def cost(self, data: DataModel) -> Cost:
         columns = self.heads * (2 * self.hidden + 1) + self._spare_columns()

@@ -1,7 +1,7 @@
 """The attention network with W_Q = W_K = 0, which gradient descent never leaves: linear in the mean token."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from benign.axes import PerRun
@@ -40,6 +40,24 @@ class Linear(Network):
 
     def run(self, params: Params, x: Tensor) -> "LinearPass":
         return LinearPass(params, x)
+
+    def row_count(self, data: DataModel) -> int:
+        """For small coordinates (benign.coordinates.rows): u is the one row."""
+        return 1
+
+    def initial_rows(self, params: Params, data: DataModel) -> Float[Tensor, "runs 1 dim"]:
+        return params["u"][:, None]
+
+    def with_rows(self, params: Params, rows: Float[Tensor, "runs 1 dim"]) -> Params:
+        return {**params, "u": rows[:, 0]}
+
+    def why_not_gaussian(self) -> None:
+        return None
+
+    def row_std(self, params: Params, data: DataModel) -> Float64[Tensor, "runs 1"]:
+        u = params["u"]
+        std = torch.as_tensor(self.init_std, dtype=torch.float64, device=u.device)
+        return std.reshape(-1, 1).expand(len(u), 1)
 
     def cost(self, data: DataModel) -> Cost:
         size = data.tokens * data.dim

@@ -3,7 +3,7 @@
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 from torch.nn.functional import relu
 
@@ -92,6 +92,24 @@ class PatchCNN(Network):
 
     def output_count(self) -> int | None:
         return self.classes if self.outputs == "classes" else None
+
+    def row_count(self, data: DataModel) -> int:
+        """For small coordinates (benign.coordinates.rows): the rows are the filters."""
+        return self.classes * self.width
+
+    def initial_rows(self, params: Params, data: DataModel) -> Float[Tensor, "runs rows dim"]:
+        return params["weights"].flatten(1, 2)
+
+    def with_rows(self, params: Params, rows: Float[Tensor, "runs rows dim"]) -> Params:
+        return {"weights": rows.unflatten(1, (self.classes, self.width))}
+
+    def why_not_gaussian(self) -> None:
+        return None
+
+    def row_std(self, params: Params, data: DataModel) -> Float64[Tensor, "runs rows"]:
+        weights = params["weights"]
+        std = torch.as_tensor(self.init_std, dtype=torch.float64, device=weights.device)
+        return std.reshape(-1, 1).expand(len(weights), self.row_count(data))
 
     def cost(self, data: DataModel) -> Cost:
         filters = self.classes * self.width

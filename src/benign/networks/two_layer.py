@@ -1,10 +1,10 @@
 """The two-layer network of Wang et al. section 2, with closed-form gradients."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 from torch.nn import functional
 
@@ -126,11 +126,14 @@ class TwoLayer(Network):
                 "outer_bias": linear_default(streams("init/outer_bias"), self.width, dtype=dtype),
             }
         half = streams("init/inner").normal(self.width // 2, inputs, dtype=dtype)
-        std = 1 / math.sqrt(3 * inputs) if self.preset == "hybrid" else self.init_std
+        std = self._init_std(inputs)
         half *= torch.as_tensor(std, dtype=dtype, device=half.device).reshape(-1, 1, 1)
         outer = half.new_full((len(half), self.width), 1 / math.sqrt(self.width))
         outer[:, self.width // 2 :] *= -1
         return {"inner": half.repeat(1, 2, 1), "outer": outer}
+
+    def _init_std(self, inputs: int) -> Any:
+        return 1 / math.sqrt(3 * inputs) if self.preset == "hybrid" else self.init_std
 
     def trained(self, params: Params) -> tuple[str, ...]:
         return tuple(params) if self.preset == "torch_default" else ("inner",)
@@ -161,6 +164,35 @@ class TwoLayer(Network):
 
     def run(self, params: Params, x: Tensor) -> "TwoLayerPass":
         return TwoLayerPass(self, params, x)
+
+    def row_count(self, data: DataModel) -> int:
+        """For small coordinates (benign.coordinates.rows): the rows are the parts of the w_s that meet a token each.
+
+        Those of the second half start as those of the first, but for `torch_default`.
+        """
+        return self._drawn_neurons() * data.tokens
+
+    def initial_rows(self, params: Params, data: DataModel) -> Float[Tensor, "runs rows dim"]:
+        drawn = params["inner"][:, : self._drawn_neurons()]
+        return drawn.unflatten(2, (data.tokens, data.dim)).flatten(1, 2)
+
+    def with_rows(self, params: Params, rows: Float[Tensor, "runs rows dim"]) -> Params:
+        drawn = rows.unflatten(1, (self._drawn_neurons(), -1)).flatten(2)
+        return {**params, "inner": drawn.repeat(1, self.width // drawn.shape[1], 1)}
+
+    def why_not_gaussian(self) -> str | None:
+        if self.preset != "torch_default":
+            return None
+        return "`network.preset` is torch_default, whose uniform weights are no Gaussian vectors: use `hybrid`"
+
+    def row_std(self, params: Params, data: DataModel) -> Float64[Tensor, "runs rows"]:
+        inner = params["inner"]
+        std = self._init_std(data.tokens * data.dim)
+        std = torch.as_tensor(std, dtype=torch.float64, device=inner.device)
+        return std.reshape(-1, 1).expand(len(inner), self.row_count(data))
+
+    def _drawn_neurons(self) -> int:
+        return self.width if self.preset == "torch_default" else self.width // 2
 
     def cost(self, data: DataModel) -> Cost:
         inputs = data.tokens * data.dim

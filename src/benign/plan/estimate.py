@@ -37,7 +37,7 @@ def estimate(units: list[Unit], device: str) -> Estimate:
         fixed += runs * _fixed_seconds(setup, rate)
         together = min(runs, batch_size(setup, device))
         calls = math.ceil(runs / together) * _step_passes(setup)
-        products = runs * setup.data.samples * _step_passes(setup) * _multiplies(setup)
+        products = runs * setup.data.samples * _step_passes(setup) * _multiplies(setup.reduced())
         stepwise += setup.training.max_steps * (calls * SECONDS_PER_PASS + products / rate)
         memory = max(memory, together * run_bytes(setup))
     total = sum(len(unit.runs) for unit in units)
@@ -54,12 +54,17 @@ def _multiplies(setup: Setup) -> int:
 
 
 def _fixed_seconds(setup: Setup, rate: float) -> float:
-    """Drawing data and weights, and the evaluation at the end."""
-    cost, data = setup.network.cost(setup.data), setup.data
+    """Drawing data and weights, bringing them to small coordinates, and the evaluation at the end."""
+    small, drawn = setup.reduced(), setup.space.drawn_dim
+    cost, data = small.network.cost(small.data), small.data
     attack = setup.final_attack
     passes = 1 + (attack.passes() + 1 if attack else 0)
-    draws = (data.samples + setup.evaluation.samples) * data.tokens * data.dim + cost.weights / 2
-    return draws * SECONDS_PER_DRAW + passes * setup.evaluation.samples * cost.multiplies / rate
+    tokens = (data.samples + setup.evaluation.samples) * data.tokens
+    draws = tokens * drawn + cost.weights / 2 * drawn / data.dim
+    products = passes * setup.evaluation.samples * cost.multiplies
+    if setup.space.mode == "projected":
+        products += (tokens + 2 * data.dim) * drawn * data.dim
+    return draws * SECONDS_PER_DRAW + products / rate
 
 
 @cache

@@ -18,7 +18,8 @@ from benign.training.descent import Batch
 from benign.training.setup import Setup
 
 GAP = 0.02
-"""accuracy that the judging attack may take from the training attack before it counts as masked"""
+"""accuracy that the judging attack may take from the training attack before it counts as masked, and share of points
+without a gradient before they count"""
 ERRORS = 3
 """standard errors by which an accuracy must exceed what is possible before it counts"""
 
@@ -115,7 +116,7 @@ def _judged_training(batch: Batch, judge: Attack) -> Tensor:
 def _flags(values: dict[str, Tensor], setup: Setup) -> Tensor:
     """The flags of every run, added up."""
     found = values["robust_accuracy"]
-    raised = {4: values.get("zero_gradient_share", torch.zeros_like(found)) > 0}
+    raised = {4: values.get("zero_gradient_share", torch.zeros_like(found)) > GAP}
     if "robust_accuracy_training_attack" in values:
         raised[1] = values["robust_accuracy_training_attack"] - found > GAP
         raised[32] = found - values["robust_accuracy_training_attack"] > GAP

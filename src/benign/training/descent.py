@@ -11,6 +11,9 @@ from torch import Tensor
 
 from benign import axes
 from benign.attacks.attack import Target, repeated
+from benign.coordinates.span import View
+from benign.coordinates.start import start
+from benign.data.feature_patches import FeaturePatches
 from benign.data.model import Sample
 from benign.losses import loss, loss_slope, margin
 from benign.networks.network import Params, Pass
@@ -38,15 +41,16 @@ class Batch:
     index: Int[Tensor, " runs"]
     sample: Sample
     params: Params
+    view: View | None = None
+    """how the runs see fresh points of R^d; without it they are drawn in the runs' own coordinates"""
 
     @staticmethod
     def start(setup: Setup, streams: Streams) -> "Batch":
-        """Draw the training points and the initial weights."""
-        sample = setup.data.sample(streams, "train", setup.data.samples, setup.dtype)
-        params = setup.network.initial_params(setup.data, streams, setup.dtype)
-        return Batch(
-            setup, streams, torch.arange(len(streams), device=sample.x.device), sample, params
-        )
+        """Draw the training points and the initial weights; `setup` is in the coordinates of its space from here on."""
+        drawn = start(setup.space, setup.data, setup.network, streams, setup.dtype)
+        index = torch.arange(len(streams), device=drawn.sample.x.device)
+        setup = setup.within(drawn.data)
+        return Batch(setup, streams, index, drawn.sample, drawn.params, drawn.view)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -57,13 +61,22 @@ class Batch:
             self.setup.network, self.params, self.setup.data, sample, self.streams.within(part)
         )
 
+    def fresh(self, split: str, count: int, only: str = "both") -> Sample:
+        """Points that the runs were not trained on; `only` is for `FeaturePatches`, see there."""
+        data = self.view.data if self.view else self.setup.data
+        if isinstance(data, FeaturePatches) and only != "both":
+            data = data.showing(only)
+        sample = data.sample(self.streams, split, count, self.setup.dtype)
+        return self.view.of_sample(sample) if self.view else sample
+
     def select(self, keep: Bool[Tensor, " runs"]) -> "Batch":
         """The runs of the batch that a mask keeps."""
         places = keep.nonzero()[:, 0]
         params = {name: value[places] for name, value in self.params.items()}
         setup = axes.select(self.setup, places)
         streams = self.streams[places.tolist()]
-        return Batch(setup, streams, self.index[places], self.sample.select(places), params)
+        view = self.view.select(places) if self.view else None
+        return Batch(setup, streams, self.index[places], self.sample.select(places), params, view)
 
 
 @dataclass(frozen=True)

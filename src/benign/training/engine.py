@@ -77,12 +77,20 @@ def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def run_bytes(setup: Setup) -> int:
-    """Estimated memory of one run: its weights, and its training points or a block of test points in a pass."""
-    cost = setup.network.cost(setup.data)
+    """Estimated memory of one run: its weights, and its training points or a block of test points in a pass.
+
+    In small coordinates also what leads to them: the rows and the basis, and with a projection a block in R^d.
+    """
+    small, drawn = setup.reduced(), setup.space.drawn_dim
+    cost = small.network.cost(small.data)
     copies = 3 if (setup.attack or setup.final_attack) else 1
-    points = max(setup.data.samples, min(BLOCK, setup.evaluation.samples))
-    inputs = copies * setup.data.tokens * setup.data.dim
-    return (cost.weights + points * (cost.point + inputs)) * setup.dtype.itemsize
+    points = max(small.data.samples, min(BLOCK, setup.evaluation.samples))
+    inputs = copies * small.data.tokens * small.data.dim
+    numbers = cost.weights + points * (cost.point + inputs)
+    if small is not setup:
+        numbers += 4 * drawn * small.data.dim  # two matrices in float64
+        numbers += points * small.data.tokens * drawn
+    return numbers * setup.dtype.itemsize
 
 
 def batch_size(setup: Setup, device: str) -> int:

@@ -81,11 +81,11 @@ def _measure_block(
 ) -> dict[str, Tensor]:
     """Sums over the points of one block."""
     setup = batch.setup
-    test = setup.data.sample(batch.streams, split, count, setup.dtype)
+    test = batch.fresh(split, count)
     values = _clean(setup, setup.network.run(batch.params, test.x), test)
     if isinstance(setup.data, FeaturePatches):
         for kind in ("robust", "non_robust"):
-            shown = setup.data.showing(kind).sample(batch.streams, split, count, setup.dtype)
+            shown = batch.fresh(split, count, only=kind)
             outputs = setup.network.run(batch.params, shown.x).outputs.double()
             values[f"{kind}_feature_accuracy"] = correct(margin(outputs, shown.y.double()))
     if attack is not None:

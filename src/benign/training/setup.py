@@ -8,6 +8,7 @@ from benign import axes
 from benign.attacks.attack import Attack
 from benign.attacks.strong import judging
 from benign.axes import OneOf, PerRun
+from benign.coordinates.space import Space, Wanted, choose
 from benign.data.model import DataModel
 from benign.networks.network import Network
 from benign.spec import Count, NonNegative, Positive, Spec, Whole
@@ -60,6 +61,9 @@ class Setup(Spec):
     training: GradientDescent
     evaluation: Evaluation = Evaluation()
     precision: Literal["float32", "float64"] = "float32"
+    coordinates: Wanted = "ambient"
+    """where runs are computed: in R^dim; in the span they stay in, drawn in R^dim (projected: the same runs) or drawn
+    there (sampled: the same law, whatever `dim`); auto takes the smallest that is exact"""
     root_seed: Whole = 0
     """changes every draw of the experiment"""
     pairing: Literal["independent", "common"] = "independent"
@@ -76,6 +80,7 @@ class Setup(Spec):
         for attack in (self.attack, self.evaluation.attack):
             if attack is not None:
                 attack.check_against(self.data)
+        _ = self.space  # refuses coordinates that would not be exact
 
     def flipping(self) -> torch.Tensor:
         """Whether training labels are flipped: one answer, or one a run."""
@@ -93,6 +98,20 @@ class Setup(Spec):
     def final_attack(self) -> Attack | None:
         """The attack on test points at the end."""
         return self.evaluation.attack or judging(self.attack)
+
+    @property
+    def space(self) -> Space:
+        """Where the run is computed, and why; ValueError where `coordinates` would not be exact."""
+        return choose(self.coordinates, self.data, self.network, self.attack, self.final_attack)
+
+    def within(self, data: DataModel) -> "Setup":
+        """The same run on data in the coordinates of its space, which are all there is from then on."""
+        return axes.replace(self, {("data",): data, ("coordinates",): "ambient"})
+
+    def reduced(self) -> "Setup":
+        """The run in the coordinates of its space, for what it costs."""
+        space = self.space
+        return self if space.mode == "ambient" else self.within(self.data.reduced(space.dim))
 
     def snapshot_steps(self) -> list[int]:
         """Step 0, then steps evenly spaced in the logarithm, up to the step cap."""

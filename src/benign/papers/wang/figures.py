@@ -12,6 +12,7 @@ from benign.data.mixture import Mixture
 from benign.experiment import Experiment
 from benign.networks.two_layer import TwoLayer
 from benign.papers.recipes import Question, Reading, Recipe
+from benign.papers.wang.exponents import EXPONENTS
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
 from benign.theory.intervals import mean_interval
@@ -143,5 +144,6 @@ RECIPES = [
         draw=_draw,
         summarise=_summarise,
         questions=(RADIUS, NETWORK),
-    )
+    ),
+    EXPONENTS,
 ]

@@ -65,6 +65,8 @@ def initial_value_vectors(step: Step) -> Float[Tensor, "runs dim heads"]:
 
 def _drawn_again(step: Step) -> Float[Tensor, "runs dim heads"]:
     batch, network = step.batch, attention_network(step)
+    if "initial_values" in batch.params:  # in small coordinates W_V is not drawn
+        return batch.params["initial_values"]
     output = batch.params["output"]
     heads = [
         network.initial_value_matrix(batch.setup.data, batch.streams, output.dtype, head)

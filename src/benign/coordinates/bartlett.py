@@ -1,0 +1,143 @@
+"""Gaussian vectors in a space of any dimension, by their coordinates alone: Bartlett's factor.
+
+Let G have `rows` independent rows, each standard normal in R^d. Gram and Schmidt turn the rows into
+an orthonormal basis, and the rows' coordinates in it are L, lower triangular, with G G^T = L L^T:
+
+    L_ij ~ N(0, 1) for j < i,    L_ii = sqrt(chi-square with d - i degrees of freedom),    i, j = 0, 1, ...
+
+all independent (papers/jiang.md 7.1, papers/wang.md 6.2). The dimension enters only as the degrees
+of freedom of the diagonal: it may be 1e20 or, where d > rows - 1, not whole, and costs nothing.
+
+A chi-square is a quantile: its distribution function's inverse at a uniform number of its stream.
+So changing d keeps every uniform and every normal, and moves L smoothly and monotonically.
+"""
+
+import math
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float64, Num
+from scipy.special import gammainccinv, gammaincinv, ndtri
+from torch import Tensor
+
+from benign.streams import Stream, Streams
+
+# Where the expansion takes over. scipy 1.17 inverts to 1e-13 up to 4e5 degrees of freedom, but its
+# lower tail is off by 5e-12 at 1e6 and by 5e-6, a tenth of a standard deviation, at 1e9.
+_MANY = 2e5
+# With fewer, even the quantile of 1 - 2**-65 is too small for a float64.
+_FEWEST = 1e-25
+
+# One number, one a run, or one a draw: the axes are those of the draw from the left, each may be 1.
+Freedom = float | Num[Tensor, "..."]
+
+
+def bartlett(
+    streams: Streams, rows: int, freedom: Freedom, dtype: torch.dtype = torch.float64
+) -> Float[Tensor, "runs rows columns"]:
+    """Coordinates of `rows` standard normal vectors of R^freedom, in the order of Gram and Schmidt.
+
+    `freedom` is a number or one a run; `streams` should be the draw's own (`streams.within(part)`).
+    Where freedom < rows the rows span the space, and there are `freedom` columns; when runs differ
+    in this, a run with fewer columns than another has zeros in the rest. The first rows of a longer
+    factor are a shorter one: `bartlett(s, 5, d)` is `bartlett(s, 9, d)[:, :5, :5]`.
+    """
+    freedom = _checked(freedom).reshape(-1, 1)
+    _require_a_law(freedom, rows)
+    column = torch.arange(rows, device="cpu")
+    chi_squares = chi_square(streams("chi-squares"), (freedom - column).clamp(min=0), rows)
+    normals = streams("normals").normal(math.comb(rows, 2), dtype=dtype)
+    factor = normals.new_zeros(len(streams), rows, rows)
+    row, before = torch.tril_indices(rows, rows, -1, device=factor.device)  # row after row
+    factor.flatten(1).index_copy_(1, row * rows + before, normals)
+    factor.diagonal(dim1=1, dim2=2).copy_(chi_squares.sqrt())
+    there = column < freedom
+    if not there.all():
+        factor *= there[:, None].to(factor.device)
+    return factor[:, :, : int(there.any(0).sum())]
+
+
+def chi_square(stream: Stream, freedom: Freedom, *shape: int) -> Float64[Tensor, "runs *shape"]:
+    """Chi-square draws with any degrees of freedom from 0 on, whole or not, to 1e-12 relative.
+
+    Each takes two words of the stream, 64 bits: 32 would be grains of 1e-9 that end at 6.3 standard
+    deviations; 64 reach 9.1 on both sides. The words, and the quantile, which is computed on the
+    CPU, are the same for every device. As with all draws, a shorter one is the start of a longer.
+    """
+    runs = len(stream.words)
+    each = _checked(freedom)
+    each = each.reshape(*each.shape, *[1] * (1 + len(shape) - each.ndim)).expand(runs, *shape)
+    words = stream.integers(2 * math.prod(shape)).reshape(runs, *shape, 2)
+    tail, upper = _tail(words.cpu().numpy())
+    return torch.from_numpy(_quantile(each.numpy(), tail, upper)).to(words.device)
+
+
+def _tail(
+    words: Num[np.ndarray, "runs *shape 2"],
+) -> tuple[Float64[np.ndarray, "runs *shape"], Bool[np.ndarray, "runs *shape"]]:
+    """The uniform (high 2**32 + low + 1/2) / 2**64, or its distance to 1 where that is smaller.
+
+    The distance is kept, and `upper` says which, since a float64 near 1 has lost the digits of it.
+    """
+    upper = words[..., 0] >= 2**31
+    high, low = np.moveaxis(np.where(upper[..., None], 2**32 - 1 - words, words), -1, 0)
+    return high * 2.0**-32 + (low + 0.5) * 2.0**-64, upper
+
+
+def _quantile(
+    freedom: Float64[np.ndarray, "*shape"],
+    tail: Float64[np.ndarray, "*shape"],
+    upper: Bool[np.ndarray, "*shape"],
+) -> Float64[np.ndarray, "*shape"]:
+    """The number that a chi-square stays below, or where `upper` above, with probability `tail`."""
+    quantile = np.zeros(freedom.shape)  # the law with no degrees of freedom is the number 0
+    few, many = (freedom > _FEWEST) & (freedom < _MANY), freedom >= _MANY
+    for part, inverse in ((few & ~upper, gammaincinv), (few & upper, gammainccinv)):
+        quantile[part] = 2 * inverse(freedom[part] / 2, tail[part])
+    normal = ndtri(tail[many])
+    quantile[many] = _expansion(freedom[many], np.where(upper[many], -normal, normal))
+    return quantile
+
+
+def _expansion(
+    freedom: Float64[np.ndarray, "many"], z: Float64[np.ndarray, "many"]
+) -> Float64[np.ndarray, "many"]:
+    """The chi-square quantile x at the level of the normal quantile z, as Cornish and Fisher expand it.
+
+    With k degrees of freedom and h = sqrt(2 / k) it is a series in h, whose polynomials in z follow
+    from dx/dz = normal density(z) / chi-square density(x). The first term left out is at most
+    220 / k**3 for |z| < 9.2: 3e-14 at the fewest degrees of freedom used here.
+    """
+    h, square = np.sqrt(2 / freedom), z * z
+    terms = (
+        z,
+        (square - 1) / 3,
+        z * (square - 7) / 36,
+        -((3 * square + 7) * square - 16) / 810,
+        z * ((9 * square + 256) * square - 433) / 38880,
+    )
+    series = np.zeros_like(z)
+    for term in reversed(terms):
+        series = h * (term + series)
+    return freedom * (1 + series)
+
+
+def _checked(freedom: Freedom) -> Float64[Tensor, "..."]:
+    """In float64 on the CPU."""
+    if not isinstance(freedom, Tensor):
+        freedom = torch.tensor(float(freedom), dtype=torch.float64)
+    freedom = freedom.to("cpu", torch.float64)
+    wrong = freedom[~(freedom.isfinite() & (freedom >= 0))]
+    if len(wrong):
+        raise ValueError(f"`freedom` must be 0 or more and finite, got {wrong[0].item()}")
+    return freedom
+
+
+def _require_a_law(freedom: Float64[Tensor, "runs 1"], rows: int) -> None:
+    """Wishart's law exists for whole degrees of freedom, and for all above rows - 1."""
+    wrong = freedom[(freedom != freedom.floor()) & (freedom < rows - 1)]
+    if len(wrong):
+        raise ValueError(
+            f"`freedom` must be a whole number or more than {rows - 1}, one less than the {rows} rows, "
+            f"got {wrong[0].item()}"
+        )

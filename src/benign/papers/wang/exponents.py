@@ -1,0 +1,170 @@
+"""How the critical dimension grows with the signal, far beyond the paper's own figure, in exact coordinates."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from benign.attacks.balls import Ball
+from benign.attacks.pgd import PGD
+from benign.axes import zipped
+from benign.data.mixture import Mixture
+from benign.experiment import Experiment
+from benign.networks.two_layer import TwoLayer
+from benign.papers.recipes import Question, Reading, Recipe
+from benign.plot.exponents import Critical, exponents_figure
+from benign.plot.style import save
+from benign.theory.boundary import Boundary, boundary
+from benign.training.setup import Evaluation, GradientDescent
+
+LEVEL = 0.8413
+"""accuracy against clean labels at one standard deviation: Phi(1)"""
+RHO, FLIP = 0.1, 0.1
+AROUND = {"robust": (0.1, 3.0), "clean": (0.25, 4.0)}
+"""dimensions that are tried, as multiples of the predicted ones"""
+
+ACTIVATION = Question(
+    "activation",
+    "the theory has a smooth and a non-smooth case; the figure has ReLU",
+    {"relu": "ReLU, as in the figure", "smooth": "smoothed leaky ReLU, gamma = 0.5, H = 1"},
+    "the figure's network",
+)
+
+
+@dataclass(frozen=True)
+class _Size:
+    samples: int
+    width: int
+    signals: tuple[float, ...]
+    dims: int
+    seeds: int
+    test: int
+    steps: int
+
+
+_SIZES = {
+    "smoke": _Size(20, 10, (4.0, 10.0, 30.0), 2, 1, 200, 20),
+    "quick": _Size(50, 40, (4.0, 10.0, 30.0, 100.0), 5, 2, 1000, 100),
+    "paper": _Size(100, 200, (4.0, 7.0, 12.0, 20.0, 40.0, 80.0, 160.0), 8, 10, 2000, 400),
+}
+
+
+def predicted(samples: int, rho: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Where the averaged linear predictor errs with chance 1 - Phi(1) (papers/wang.md 2.5).
+
+    d = (q^2 / n) (r^4 / (1 + rho r)^2 - r^2) with q = (1 - 2 beta) n.
+    """
+    kept = (1 - 2 * FLIP) ** 2 * samples
+    return lambda r: kept * (r**4 / (1 + rho * r) ** 2 - r**2)
+
+
+def _cells(size: _Size) -> list[tuple[float, int]]:
+    """Signals, each with dimensions around both of its predicted boundaries."""
+    cells = set()
+    for signal in size.signals:
+        for rho, (low, high) in zip((RHO, 0.0), AROUND.values(), strict=True):
+            expected = float(predicted(size.samples, rho)(np.array(signal)))
+            tried = np.geomspace(low * expected, high * expected, size.dims)
+            cells |= {(signal, max(round(dim), 2 * size.samples)) for dim in tried}
+    return sorted(cells)
+
+
+def _build(scale: str, reading: Reading) -> Experiment:
+    size = _SIZES[scale]
+    cells = _cells(size)
+    # The largest curvature of the loss is about (d + n r^2) / n; Wang's own rate 1/(C d^2) is out of reach.
+    rates = [size.samples / (dim + size.samples * signal**2) for signal, dim in cells]
+    stds = [
+        1e-3 * rate / math.sqrt(size.width * dim)
+        for (_, dim), rate in zip(cells, rates, strict=True)
+    ]
+    bend = {"activation": "smoothed_leaky_relu", "slope": 0.5, "smoothness": 1.0}
+    ball = Ball(radius=RHO, relative_to="signal", per="sample")
+    return Experiment(
+        data=Mixture(
+            samples=size.samples,
+            signal=zipped("cell", [signal for signal, _ in cells]),
+            dim=zipped("cell", [dim for _, dim in cells]),
+            flip=FLIP,
+        ),
+        network=TwoLayer(
+            width=size.width,
+            init_std=zipped("cell", stds),
+            **(bend if reading["activation"] == "smooth" else {}),
+        ),
+        attack=PGD(ball=ball, steps=10, step=0.3),
+        training=GradientDescent(
+            rate=zipped("cell", rates), stop_loss=0.05, max_steps=size.steps, first_attacked_step=1
+        ),
+        evaluation=Evaluation(
+            samples=size.test, attack=PGD(ball=ball, steps=20, step=0.2, keep="best")
+        ),
+        precision="float64",
+        coordinates="sampled",
+        pairing="common",
+        seeds=size.seeds,
+    )
+
+
+def boundaries(result: xr.Dataset) -> tuple[Boundary, Boundary]:
+    """Critical dimensions of clean and of robust accuracy, for every signal."""
+    maps = (
+        result[["test_accuracy", "robust_accuracy"]]
+        .set_index(cell=["signal", "dim"])
+        .unstack("cell")
+    )
+    law = "signal * dim**p"
+    return boundary(maps.test_accuracy, LEVEL, law), boundary(maps.robust_accuracy, LEVEL, law)
+
+
+def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+    clean, robust = boundaries(result)
+    samples = _samples(result)
+    figure = exponents_figure(
+        [
+            Critical("clean", clean, predicted(samples, 0.0)),
+            Critical("robust", robust, predicted(samples, RHO)),
+        ],
+        x="signal r",
+        y="critical dimension d*",
+        title="Dimension at which accuracy falls to 84 %",
+        caption=f"{caption} Dashed: the averaged linear predictor.",
+    )
+    return save(figure, folder / "exponents")
+
+
+def _summarise(result: xr.Dataset) -> str:
+    lines = []
+    for name, found, printed in zip(("clean", "robust"), boundaries(result), (4, 2), strict=True):
+        fit = found.fit
+        told = found.reason if fit is None else f"{fit.slope:.3g} {_interval(fit.slope_interval)}"
+        rows = found.critical.dropna("signal")
+        ends = [f"r = {r:g}: {d:.3g}" for r, d in zip(rows.signal.values, rows.values, strict=True)]
+        lines.append(f"{name}: d* grows as r to the {told} (printed: {printed}); {', '.join(ends)}")
+        if rows.size > 2:
+            local = np.diff(np.log(rows.values)) / np.diff(np.log(rows.signal.values))
+            lines.append("  local exponents: " + ", ".join(f"{slope:.2f}" for slope in local))
+    return "\n".join(lines)
+
+
+def _interval(bounds: tuple[float, float]) -> str:
+    return f"[{bounds[0]:.3g}, {bounds[1]:.3g}]"
+
+
+def _samples(result: xr.Dataset) -> int:
+    return json.loads(result.attrs["experiment"])["data"]["samples"]
+
+
+EXPONENTS = Recipe(
+    name="wang/exponents",
+    title="Critical dimension of clean and robust accuracy, r from 4 to 160, d up to 1e11",
+    shows="where the laws d ~ r^4 (clean) and d ~ r^2 (robust) set in",
+    build=_build,
+    draw=_draw,
+    summarise=_summarise,
+    questions=(ACTIVATION,),
+)

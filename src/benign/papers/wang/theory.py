@@ -1,0 +1,205 @@
+"""Assumption 1 of Wang et al. with its extra parts (A) and (B), and Theorem 3.1 (papers/wang.md 2.1, 2.2 and 5).
+
+Symbols: n samples in d dimensions, r = |mu|, attack radius alpha = rho r, width m, step size eta, omega the standard
+deviation of an initial weight, beta the share of flipped labels.
+One constant C stands in every condition; with C = 1 a ratio is the largest C that the condition allows.
+
+All lengths are in units of the noise: dividing x, mu and alpha by its standard deviation changes nothing else. A
+standard Gaussian has psi_2 norm 1.63, Definition 2.1 asks for 1: that moves constants only.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import Field
+
+from benign.data.mixture import Mixture
+from benign.networks.two_layer import TwoLayer
+from benign.spec import Positive, Spec
+from benign.theory.conditions import (
+    Condition,
+    Conditions,
+    Moderate,
+    one_cell,
+    radius_share,
+    signal_norm,
+    smallest_whole,
+)
+from benign.training.setup import Setup
+
+SIGNALS = (1e-8, 1e8)
+"""where r is looked for; at the upper end every ratio has reached its limit"""
+RISING = ("(A1)", "(A2)", "(B2)", "item 3")
+"""conditions whose room grows with r, also when d is always the smallest that (1) allows"""
+
+
+class Constants(Spec):
+    """What Assumption 1 leaves open."""
+
+    const: Moderate = 1.0
+    """C"""
+    failure: Annotated[Positive, Field(lt=0.5)] = 0.1
+    """probability delta of an atypical draw, less than 1/2"""
+
+    def __str__(self) -> str:
+        return f"C = {self.const:g}, delta = {self.failure:g}"
+
+
+ALL_ONE = Constants()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """What Assumption 1 is about, in units of the noise."""
+
+    samples: int
+    dim: int
+    signal: float
+    """r = |mu|"""
+    radius: float
+    """rho = alpha / |mu|"""
+    flip: float
+    """beta"""
+    width: int
+    """m"""
+    init_std: float
+    """omega"""
+    rate: float
+    """eta"""
+    smooth: bool = False
+    """a smooth activation, not ReLU or its kin"""
+
+    @staticmethod
+    def of(setup: Setup) -> "Numbers":
+        """The numbers of a cell."""
+        data, network = parts(setup)
+        unit, start = data.noise_std, network.init_std
+        if start is None:  # of PyTorch's size
+            start = 1 / math.sqrt(3 * data.dim)
+        return Numbers(
+            samples=data.samples,
+            dim=data.dim,
+            signal=signal_norm(setup) / unit,
+            radius=radius_share(setup),
+            flip=data.flip,
+            width=network.width,
+            init_std=start * unit,
+            rate=setup.training.rate * unit**2,
+            smooth=network.activation == "smoothed_leaky_relu",
+        )
+
+
+def parts(setup: Setup) -> tuple[Mixture, TwoLayer]:
+    """Data and network of a cell; ValueError where the theorem is about others."""
+    data, network = one_cell(setup).data, setup.network
+    if not isinstance(data, Mixture) or not isinstance(network, TwoLayer):
+        raise ValueError(
+            f"`data` ({data.kind}) and `network` ({network.kind}) must be mixture and two_layer: "
+            "the theorem of Wang is about those"
+        )
+    return data, network
+
+
+def conditions(
+    numbers: Numbers | Setup, given: Constants = ALL_ONE, robust: bool = False
+) -> Conditions:
+    """Assumption 1 item by item, with (A) for a smooth activation and (B) for ReLU and its kin.
+
+    The last row is what item 3 of Theorem 3.1, the bound on the robust error, needs more; asked for if `robust`.
+    """
+    n = numbers if isinstance(numbers, Numbers) else Numbers.of(numbers)
+    c, d, r = given.const, n.dim, n.signal
+    start = n.init_std * math.sqrt(n.width * d)
+    rows = [
+        Condition.at_least("(1a)", "d >= C r^2 n", d, c * r**2 * n.samples),
+        Condition.at_least("(1b)", "d >= C n^2 (log(n/delta) + alpha^2)", d, _noise_dim(n, given)),
+        Condition.at_most("(2)", "beta <= 1 / C", n.flip, 1 / c),
+        Condition.at_most("(3)", "omega sqrt(m d) <= eta", start, n.rate),
+        Condition.at_most("(4)", "eta <= 1 / (C d^2)", n.rate, largest_rate(d, given)),
+        Condition.at_least("(5)", "n >= C log(m/delta)", n.samples, c * _log(n.width, given)),
+        Condition.at_most("(6)", "alpha <= r", n.radius, 1.0),
+        *(_smooth(n, given) if n.smooth else _non_smooth(n, given)),
+        _item_3(n, given) if robust else _item_3(n, given).beside(),
+    ]
+    if not isinstance(numbers, Numbers):
+        rows.insert(0, Condition.setting(_departures(numbers)))
+    kind = "smooth" if n.smooth else "non-smooth"
+    return Conditions(f"Wang Theorem 3.1, {kind} ({given})", tuple(rows))
+
+
+def needed_dim(n: Numbers, given: Constants) -> float:
+    """(1): the smallest d, which does not depend on the `dim` of the numbers."""
+    return max(given.const * n.signal**2 * n.samples, _noise_dim(n, given))
+
+
+def smallest_signal(n: Numbers, given: Constants, dim: int | None, robust: bool) -> float:
+    """The smallest r at which the conditions that rise with it hold, at the given d or the smallest for it.
+
+    The interval is halved; its upper end where no r is large enough.
+    """
+
+    def fits(signal: float) -> bool:
+        here = replace(n, signal=signal)
+        here = replace(here, dim=dim or smallest_whole(needed_dim(here, given)))
+        asked = conditions(here, given, robust)
+        return all(row.holds for row in asked if row.asked and row.name in RISING)
+
+    low, high = SIGNALS
+    if not fits(high):
+        return high
+    while high > low * (1 + 1e-12):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def largest_rate(dim: float, given: Constants) -> float:
+    """(4): the largest eta."""
+    return 1 / (given.const * float(dim) ** 2)
+
+
+def _noise_dim(n: Numbers, c: Constants) -> float:
+    attack = (n.radius * n.signal) ** 2
+    return c.const * float(n.samples) ** 2 * (_log(n.samples, c) + attack)
+
+
+def _smooth(n: Numbers, c: Constants) -> list[Condition]:
+    log = c.const * _log(n.samples, c)
+    return [
+        Condition.at_most("(A1)", "d <= r^4 / C", n.dim, n.signal**4 / c.const),
+        Condition.at_least("(A2)", "r^2 >= C log(n/delta)", n.signal**2, log),
+    ]
+
+
+def _non_smooth(n: Numbers, c: Constants) -> list[Condition]:
+    log, share = _log(n.samples, c), n.dim / n.samples
+    slow = math.sqrt(share * _log(n.width * share, c))
+    statement = "r^2 >= C max(sqrt((d/n) log(m d / (n delta))), log(n/delta))"
+    return [
+        Condition.at_least("(B1)", "m >= C log(n/delta)", n.width, c.const * log),
+        Condition.at_least("(B2)", statement, n.signal**2, c.const * max(slow, log)),
+    ]
+
+
+def _item_3(n: Numbers, c: Constants) -> Condition:
+    bound = n.signal * math.sqrt(n.samples / n.dim) / c.const
+    return Condition.at_most("item 3", "rho <= r sqrt(n/d) / C", n.radius, bound)
+
+
+def _log(count: float, c: Constants) -> float:
+    return math.log(count / c.failure)
+
+
+def _departures(setup: Setup) -> list[str]:
+    """In what a cell is not the setting of Theorem 3.1."""
+    (data, network), training = parts(setup), setup.training
+    found = {
+        "labels flipped in blocks": data.flip > 0 and data.flip_mode == "blocks",
+        "a fixed number of flips": data.flip > 0 and data.flip_mode == "fixed_count",
+        "classes balanced": data.balanced,
+        "both layers trained": network.preset == "torch_default",
+        "attacked from the first step on": setup.attack is not None and not training.first_attacked_step,
+        "a falling rate": training.drop_every > 0,
+    }  # fmt: skip
+    return [name for name, departs in found.items() if departs]

@@ -1,0 +1,132 @@
+"""Condition 1 of Zhang et al. and what the two cases of Theorem 2 add to it (papers/zhang.md 3).
+
+Condition 1 is Jiang's Condition 4.1 without the strong noise token and with a smaller sigma_V; its symbols are
+explained there. The attack moves every token by up to tau = r |mu|.
+"""
+
+import math
+from typing import Literal, TypeAlias
+
+from benign.papers.jiang.theory import (
+    ALL_ONE,
+    Constants,
+    Numbers,
+    departures,
+    largest_value_std,
+    log_rows,
+    parts,
+    shared_rows,
+)
+from benign.theory.conditions import Condition, Conditions
+from benign.training.setup import Setup
+
+Case: TypeAlias = Literal[1, 2]
+"""a weak attack, which lets attention focus; a strong one, under which it is said to stay uniform"""
+
+_NAMES = {
+    "dim": "(1) d",
+    "hidden": "(1) d_h",
+    "samples": "(2)",
+    "tokens": "(3) M",
+    "output": "(3) w_O",
+    "rate": "(4)",
+    "value_std": "(5) V",
+    "score_low": "(5) low",
+    "score_high": "(5) high",
+    "loss": "(6)",
+}
+
+
+def conditions(numbers: Numbers | Setup, case: Case = 1, given: Constants = ALL_ONE) -> Conditions:
+    """Condition 1 item by item, the regime and the radius of a case, and what its proof really uses.
+
+    The last rows are not asked for. They say what Lemma 18 needs (its bracket, corrected, is positive), and the radii
+    from which no classifier, or none with uniform attention, is robust (papers/zhang.md 4).
+    """
+    n = numbers if isinstance(numbers, Numbers) else Numbers.of(numbers, attacked=True)
+    rows = shared_rows(n, given, _NAMES)
+    rows = [_smaller_start(row, n, given) if row.name == "(5) V" else row for row in rows]
+    rows += [_regime(n, case, given), *_radius(n, case, given)]
+    rows += [row.beside() for row in (*_proof(n, case, given), *log_rows(n, given))]
+    if not isinstance(numbers, Numbers):
+        rows.insert(0, Condition.setting(_departures(numbers)))
+    return Conditions(f"Zhang Theorem 2 case {case} ({given})", tuple(rows))
+
+
+def needed_race(loss: float, case: Case, c: Constants) -> float:
+    """The smallest N SNR^2: of order 1 in case 1, of order 1 / eps in case 2."""
+    return c.regime if case == 1 else c.regime / loss
+
+
+def radii(hidden: float, case: Case, c: Constants) -> tuple[float, float]:
+    """The smallest and the largest r = tau / |mu| of a case."""
+    edge = 1 / math.log(hidden) if hidden > 1 else math.inf
+    return (0.0, edge / c.const) if case == 1 else (edge * c.const, 1 / c.const)
+
+
+def largest_start(dim: float, scale: float, hidden: float, norm: float, c: Constants) -> float:
+    """(5): the largest sigma_V, Jiang's divided by sqrt(d), so that |u_0| tau stays small as well."""
+    return largest_value_std(scale, hidden, norm, c) / math.sqrt(dim)
+
+
+def theorem_steps(n: Numbers, case: Case) -> float:
+    """T of Theorem 2 with constant 1, M times as long in case 2."""
+    steps = 1 / (n.rate * n.loss * n.signal * n.output_norm**2)
+    return steps if case == 1 else n.tokens * steps
+
+
+def bracket(n: Numbers, c: Constants) -> tuple[float, float]:
+    """What the signal gains and what noise and attack cost in Lemma 18; its T1 exists if the first is larger.
+
+    N (|mu| - tau)^2 against N (1 + 30 M^2) P' + 60 M^2 sigma_p^2 d, where
+    P' = |mu| tau + 2 sigma_p tau sqrt(2 log(4 N M / delta)) + tau^2; printed without the N before 30 M^2.
+    """
+    mu = math.sqrt(n.signal)
+    tau = n.radius * mu
+    log = math.sqrt(2 * math.log(4 * n.samples * n.tokens / c.failure))
+    slack = mu * tau + 2 * n.noise_std * tau * log + tau**2
+    square = n.tokens**2
+    cost = n.samples * (1 + 30 * square) * slack + 60 * square * n.noise
+    return n.samples * (mu - tau) ** 2, cost
+
+
+def _smaller_start(row: Condition, n: Numbers, c: Constants) -> Condition:
+    bound = largest_start(n.dim, n.scale, n.hidden, n.output_norm, c)
+    return Condition.at_most(row.name, f"{row.statement} / sqrt(d)", n.value_std, bound)
+
+
+def _regime(n: Numbers, case: Case, c: Constants) -> Condition:
+    statement = "N SNR^2 >= c" if case == 1 else "N SNR^2 >= c / eps"
+    return Condition.at_least("regime", statement, n.race, needed_race(n.loss, case, c))
+
+
+def _radius(n: Numbers, case: Case, c: Constants) -> list[Condition]:
+    low, high = radii(n.hidden, case, c)
+    if case == 1:
+        return [Condition.at_most("radius", "tau <= |mu| / log d_h", n.radius, high)]
+    return [
+        Condition.at_least("radius low", "tau >= |mu| / log d_h", n.radius, low),
+        Condition.at_most("radius high", "tau <= |mu|", n.radius, high),
+    ]
+
+
+def _proof(n: Numbers, case: Case, c: Constants) -> list[Condition]:
+    uniform = 1 / (math.sqrt(2) * n.tokens)
+    rows = [
+        Condition.at_least("proof", "N SNR^2 >= 60 M^2", n.race, 60 * n.tokens**2),
+        Condition.at_least("Lemma 18", "signal's gain > cost of noise and attack", *bracket(n, c)),
+        Condition.at_most("robust", "tau < |mu| / sqrt(2)", n.radius, math.sqrt(0.5)),
+    ]
+    if case == 2:
+        rows.append(Condition.at_most("uniform", "tau < |mu| / (sqrt(2) M)", n.radius, uniform))
+    return rows
+
+
+def _departures(setup: Setup) -> list[str]:
+    data, found = parts(setup)[0], departures(setup, attacked=True)
+    threat = setup.attack.threat() if setup.attack else None
+    if data.strong_noise_std not in (None, data.noise_std):
+        found.append("a strong noise token")
+    if threat is not None and threat.per == "sample":
+        found.append("one ball for all tokens")
+    return found
