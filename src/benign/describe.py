@@ -78,12 +78,18 @@ def plan_text(experiment: Experiment, folder: Path, device: str, workers: int) -
 
 def _coordinates(units: Sequence[Unit]) -> list[tuple[str, list[str]]]:
     """Where the runs are computed, and why; nothing where nothing else than R^d was asked for."""
-    told: Counter[str] = Counter()
+    found: dict[tuple[str, int], list[Unit]] = {}
     for unit in units:
         cell = unit.runs[0].cell
         if cell.coordinates != "ambient":
-            told[cell.space.text] += len(unit.runs)
-    lines = [f"{runs} runs: {text}" for text, runs in told.items()]
+            found.setdefault((cell.space.mode, cell.space.dim), []).append(unit)
+    lines = []
+    for (mode, dim), those in found.items():
+        runs, dims = sum(len(unit.runs) for unit in those), [u.runs[0].cell.data.dim for u in those]
+        if min(dims) == max(dims):
+            lines.append(f"{runs} runs: {those[0].runs[0].cell.space.text}")
+        else:
+            lines.append(f"{runs} runs: {mode}, {dim:,} for d from {min(dims):,} to {max(dims):,}")
     return [("coordinates", _abbreviated(lines))] if lines else []
 
 
