@@ -35,6 +35,17 @@ def test_a_data_model_a_network_and_a_probe_of_a_users_own(tmp_path: Path):
     assert failed == 0
 
 
+def test_the_page_on_coordinates_runs_at_its_dimension(tmp_path: Path):
+    """Clean accuracy is perfect from r = 200 on, robust accuracy at r = 1000 only."""
+    page = PAGE.with_name("coordinates.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "vast.py").write_text(block, encoding="utf-8")
+    subprocess.run([sys.executable, "vast.py"], cwd=tmp_path, capture_output=True, check=True)
+    result = open_result(tmp_path / "runs/vast")
+    assert (result.test_accuracy[1:] == 1).all()
+    assert result.robust_accuracy.values.ravel().round(1).tolist() == [0, 0, 1]
+
+
 def test_a_folder_of_an_unknown_data_model_says_so(tmp_path: Path):
     (tmp_path / "experiment.json").write_text(
         '{"format":1,"history":[{"data":{"kind":"shells"}}]}', encoding="utf-8"
