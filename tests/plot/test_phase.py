@@ -289,3 +289,23 @@ def test_wrong_panels_are_refused():
         printed_curve(ax, "samples * radius**2 = 3", values, "snr", "samples")
     with pytest.raises(ValueError, match="must be printed with its numbers"):
         printed_curve(ax, "samples * snr**p", values, "snr", "samples")
+
+
+def test_a_law_that_the_points_do_not_determine_is_not_drawn():
+    """Crossings that go up and down: the slope may be 0, so its curve would say something untrue."""
+    snr, samples = np.geomspace(0.1, 10, 40), np.array([2.0, 4.0, 8.0, 16.0])
+    places = np.array([0.5, 3.0, 0.4, 2.5])
+    values = xr.DataArray(
+        (snr[None, :, None] > places[:, None, None]).astype(float).repeat(2, axis=2),
+        {"samples": samples, "snr": snr, "seed": [0, 1]},
+        ("samples", "snr", "seed"),
+    )
+    found = boundary(values, 0.5)
+    assert found.fit is not None
+    assert not found.fit.bounded
+    figure = phase_figure(
+        [Panel(values, "samples", "snr", "accuracy", boundary=found)], title="t", caption="c"
+    )
+    labels = [str(each.get_label()) for each in figure.axes[0].lines]
+    assert "no law is drawn: its slope may be 0" in labels
+    assert not any(label.startswith("fit") for label in labels)

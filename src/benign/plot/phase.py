@@ -173,7 +173,9 @@ def fitted_curve(ax: Axes, boundary: Boundary, x: str, y: str) -> None:
         label=name + ("; bars: range over seeds" if several else ""),
     )
     fit = boundary.fit
-    if fit is not None:
+    if fit is not None and not fit.bounded:
+        ax.plot([], [], linestyle="none", label="no law is drawn: its slope may be 0")
+    elif fit is not None:
         symbols = _symbol(critical, law.row), str(critical.attrs.get("symbol", law.column))
         exponent = f"p = {number(fit.exponent)} {interval_text(fit.exponent_interval)}"
         label = f"fit: {_law_text(*symbols, 'p')} = {number(fit.constant)}, {exponent}"
