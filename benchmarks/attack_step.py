@@ -65,6 +65,18 @@ def ratio(point: Target, ball: bo.Ball, device: str) -> float:
     )
 
 
+def top_k_share(count: int) -> float:
+    """Share of the exact gain that 40 l1 steps of so many coordinates reach on a linear network with d = 512."""
+    data = bo.SignalNoise(samples=20, tokens=4, dim=512, snr=1.0, noise_std=0.4)
+    network, streams = bo.Linear(init_std=1.0), Streams([RunId(0, 0, "")])
+    sample = data.sample(streams, "train", data.samples, torch.float64)
+    params = network.initial_params(data, streams, torch.float64)
+    attack = bo.PGD(ball=bo.Ball(p=1, radius=0.5, coordinates=count), steps=40)
+    points = attack.perturb(Target(network, params, data, sample, streams))
+    gain = sample.y * (network.forward(params, sample.x) - network.forward(params, points))
+    return float((gain / (0.5 * params["u"].abs().amax(1, keepdim=True))).mean())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", default="cpu")
@@ -77,6 +89,8 @@ def main() -> None:
             print(
                 name.ljust(12), *(f"{ratio(point, ball, device):14.2f}" for ball in BALLS.values())
             )
+    shares = ", ".join(f"{count}: {top_k_share(count):.2f}" for count in (1, 4, 16, 64))
+    print(f"share of the exact gain by coordinates of an l1 step: {shares}")
 
 
 if __name__ == "__main__":

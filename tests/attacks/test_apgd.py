@@ -217,8 +217,12 @@ class Wrapped(Network):
 
 
 class Pictures(DataModel):
+    """The images above as a data model of one run."""
+
     def sample(self, streams: Any, split: str, count: int, dtype: torch.dtype) -> Sample:
-        raise NotImplementedError
+        x, y = images(count, seed=2)
+        labels = y[None].to(dtype)
+        return Sample(x[None].to(dtype), labels, labels)
 
     def label_count(self) -> int:
         return 10
@@ -229,11 +233,10 @@ MODEL: list[nn.Module] = []
 
 def accuracy(attack: Attack, model: nn.Module, x: Tensor, y: Tensor) -> float:
     MODEL[:] = [model]
-    labels = y[None].float()
-    data = Pictures(samples=1, tokens=SIDE, dim=SIDE)
-    target = Target(
-        Wrapped(), {}, data, Sample(x[None], labels, labels), Streams([RunId(0, 0, "")])
-    )
+    data = Pictures(samples=len(x), tokens=SIDE, dim=SIDE)
+    streams = Streams([RunId(0, 0, "")])
+    sample = data.sample(streams, "test", len(x), torch.float32)
+    target = Target(Wrapped(), {}, data, sample, streams)
     with torch.no_grad():
         points = attack.perturb(target)[0]
         return float((model(points).argmax(1) == y).float().mean())

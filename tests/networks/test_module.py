@@ -170,11 +170,12 @@ def fresh() -> None:
 def directly(network: ModuleNetwork, runs: int, data: DataModel | None = None) -> list[nn.Module]:
     """The modules of these runs, as a user would build them from their seeds."""
     seeds = Streams(run_ids(runs))("init/module").integers(1)[:, 0].tolist()
+    points: Any = data or small_data()
     built = []
     with torch.random.fork_rng():
         for seed in seeds:
             torch.manual_seed(seed)
-            built.append(network.build(data or small_data()).double().eval())  # type: ignore[arg-type]
+            built.append(network.build(points).double().eval())
     return built
 
 

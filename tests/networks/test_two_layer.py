@@ -30,6 +30,7 @@ from tests.reference import (
     close,
     doubles,
     film,
+    normal_cdf,
     normals,
     run_ids,
     small_data,
@@ -423,10 +424,6 @@ def test_training_does_not_depend_on_the_coordinates(phi: str):
         close(few.loss, full.loss)
         close(few.params["inner"] @ basis.T, full.params["inner"])
         close(few.attacked @ basis.T, full.attacked)
-
-
-def normal_cdf(z: float) -> float:
-    return math.erfc(-z / math.sqrt(2)) / 2
 
 
 def test_2_5_one_step_is_the_averaged_classifier():

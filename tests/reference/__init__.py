@@ -1,5 +1,6 @@
 """Slow, obvious re-implementations to compare with, and small setups to compare on."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,6 +88,11 @@ def attacked(
     sample = Sample(x, y, y, latent or {})
     streams = Streams(run_ids(len(x)))
     return attack.perturb(Target(network, params, data, sample, streams))
+
+
+def normal_cdf(z: float) -> float:
+    """Phi(z), with its digits in the lower tail."""
+    return math.erfc(-z / math.sqrt(2)) / 2
 
 
 def run_ids(count: int, seed: int = 0) -> list[RunId]:

@@ -12,13 +12,9 @@ from benign.networks.linear import Linear
 from benign.networks.patch_cnn import PatchCNN
 from benign.training.descent import Batch
 from benign.training.evaluation import measure
-from tests.reference import small_data, small_pgd, small_setup, start
+from tests.reference import normal_cdf, small_data, small_pgd, small_setup, start
 
 POINTS = 20_000
-
-
-def normal_cdf(z: float) -> float:
-    return math.erfc(-z / math.sqrt(2)) / 2
 
 
 def linear_batch(radius: float = 0.4, **fields: Any) -> Batch:

@@ -16,11 +16,12 @@ from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
-from benign.training.descent import Step, descend
+from benign.training.descent import Step, descend, look
 from benign.training.engine import train_runs
 from benign.training.probes import SNAPSHOTS, snapshots_for, tallies_for
 from benign.training.probes.features import correlations, own
 from benign.training.probes.scores import (
+    balance,
     coefficients,
     key_vectors,
     query_vectors,
@@ -33,6 +34,8 @@ from benign.training.setup import Setup
 from tests.reference import (
     by_head,
     close,
+    film,
+    full_weights,
     run_ids,
     small_data,
     small_network,
@@ -452,3 +455,13 @@ def test_weights_off_the_features_never_move_without_noise():
     setup = small_setup(setup.data, setup.network, rate=0.5, max_steps=10)
     curve = train_runs([setup], run_ids(1))["weights_off_features_curve"][0]
     np.testing.assert_allclose(curve, curve[0], rtol=1e-12)
+
+
+def test_balance_is_the_difference_of_the_gram_matrices():
+    """papers/zhang.md S4, head by head from the full matrices."""
+    frame = film(start([small_setup(network=small_network(heads=2))] * 2))[4]
+    found = balance(look(frame.batch, 4))
+    weights = full_weights(frame.network, frame.batch.params, frame.batch.setup.data, frame.streams)
+    for run, each in enumerate(weights):
+        parts = [q.T @ q - k.T @ k for q, k in zip(each.query, each.key, strict=True)]
+        close(found[run], torch.stack(parts).norm())

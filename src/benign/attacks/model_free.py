@@ -16,7 +16,7 @@ from benign.attacks.balls import Ball
 from benign.attacks.several import Balls
 from benign.axes import PerRun, replace
 from benign.data.feature_patches import FeaturePatches
-from benign.data.model import DataModel
+from benign.data.model import DataModel, column
 from benign.data.signal_noise import SignalNoise
 from benign.losses import margin, margin_slope
 from benign.networks.network import Params, Pass
@@ -67,7 +67,7 @@ class FeatureSwap(FeatureAttack):
 
     def perturb(self, target: Target) -> Points:
         own, rival = _pair(target, self.rivals(target), robust=False)
-        clip = _each(self.clip, target.x)
+        clip = column(self.clip, target.x)
         taken = torch.minimum(target.sample.latent["strength"][..., None], clip)
         open_to_it = ~target.sample.latent["robust"][..., None]
         return target.x + (clip * rival - taken * own) * open_to_it
@@ -82,7 +82,7 @@ class AllPatch(FeatureAttack):
 
     def perturb(self, target: Target) -> Points:
         own, rival = _pair(target, self.rivals(target), robust=True)
-        return target.x + _each(self.clip, target.x) * (
+        return target.x + column(self.clip, target.x) * (
             rival - own * target.sample.latent["robust"][..., None]
         )
 
@@ -177,7 +177,7 @@ class CommonShift(Attack):
         slopes = seen.inputs_gradient(margin_slope(seen.outputs, target.y)).sum(2, keepdim=True)
         steepest = slopes.abs().argmax(3, keepdim=True)
         one = torch.zeros_like(slopes).scatter_(3, steepest, slopes.gather(3, steepest).sign())
-        return target.x - _each(self.size, one) * one, margin(seen.outputs, target.y)
+        return target.x - column(self.size, one) * one, margin(seen.outputs, target.y)
 
     def threat(self) -> Ball:
         return Ball(p=0, radius=1.0)
@@ -269,8 +269,3 @@ def _pair(target: Target, rivals: Classes, *, robust: bool) -> tuple[Points, Poi
         features[runs, first + classes][:, :, None] for classes in (target.y.long(), rivals)
     )
     return own, rival
-
-
-def _each(number: object, x: Tensor) -> Tensor:
-    """A number, or one a run, ready to multiply points."""
-    return torch.as_tensor(number, dtype=x.dtype, device=x.device).reshape(-1, 1, 1, 1)

@@ -2,13 +2,12 @@
 
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball
 from benign.axes import PerRun, replace
-from benign.data.model import DataModel
+from benign.data.model import DataModel, column
 from benign.losses import loss_slope, margin_slope, own_slope
 from benign.spec import NonNegative, Positive
 
@@ -41,7 +40,7 @@ class OneStep(Attack):
     def perturb(self, target: Target) -> Points:
         x, ball = target.x, self.threat()
         here = target.run(x)
-        rise = here.inputs_gradient(self._slope(here.outputs, target.y)) * _each(self.rate, x)
+        rise = here.inputs_gradient(self._slope(here.outputs, target.y)) * column(self.rate, x)
         return ball.points(x, ball.project(rise, ball.radii(target.data, x), x))
 
     def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
@@ -58,8 +57,3 @@ class OneStep(Attack):
 
     def passes(self) -> int:
         return 2
-
-
-def _each(number: object, x: Tensor) -> Tensor:
-    """A number, or one a run, ready to multiply points."""
-    return torch.as_tensor(number, dtype=x.dtype, device=x.device).reshape(-1, 1, 1, 1)

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from benign.axes import PerRun, Shape, replace
-from benign.data.model import DataModel, Sample, signed_labels
+from benign.data.model import DataModel, Sample, column, signed_labels
 from benign.spec import Count, FlipRate, NonNegative, Positive
 from benign.streams import Streams
 
@@ -101,7 +101,7 @@ class Mixture(DataModel):
     def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
         training = split == "train"
         direction = self._direction(streams)
-        signal = (direction * _column(self.signal, direction)).to(dtype)
+        signal = (direction * column(self.signal, direction)).to(dtype)
         clean = signed_labels(streams, split, count, dtype, balanced=self.balanced and training)
         noise = self._noise(streams, split, count, dtype)
         latent = {"signal": signal[:, None]}
@@ -112,7 +112,7 @@ class Mixture(DataModel):
         else:
             flipped = self._drawn_flips(streams, split, count)
         latent["flipped"] = flipped & training
-        x = noise.mul_(_column(self.noise_std, noise)).addcmul_(clean[..., None], signal[:, None])
+        x = noise.mul_(column(self.noise_std, noise)).addcmul_(clean[..., None], signal[:, None])
         return Sample(x[:, :, None], torch.where(latent["flipped"], -clean, clean), clean, latent)
 
     def least_robust_error(self, p: Any, radius: Any, per: str) -> Any:
@@ -124,9 +124,9 @@ class Mixture(DataModel):
 
     def flip_chance(self, sample: Sample) -> Float[Tensor, "runs samples"]:
         if self.flip_mode != "half_space":
-            return _column(self.flip, sample.y).expand_as(sample.y)
+            return column(self.flip, sample.y).expand_as(sample.y)
         centres = sample.clean_y[..., None] * sample.latent["signal"]
-        noise = (sample.x[:, :, 0] - centres) / _column(self.noise_std, sample.x[:, :, 0])
+        noise = (sample.x[:, :, 0] - centres) / column(self.noise_std, sample.x[:, :, 0])
         return self._in_half_space(noise, sample.latent["half_space"][:, 0]).to(sample.y.dtype)
 
     def axis_count(self) -> int:
@@ -167,7 +167,7 @@ class Mixture(DataModel):
             for one_run in chance:
                 one_run.copy_(_quartic_quantile(one_run))
             return chance
-        inside = torch.erf(_column(self.cut, chance) / math.sqrt(2))
+        inside = torch.erf(column(self.cut, chance) / math.sqrt(2))
         return chance.mul_(2).sub_(1).mul_(inside).erfinv_().mul_(math.sqrt(2))
 
     def _drawn_flips(
@@ -177,7 +177,7 @@ class Mixture(DataModel):
         stream = streams(f"{split}/flips")
         blocks = self.flip_mode == "blocks"
         draws = stream.uniform(math.ceil(count / self.block) if blocks else count)
-        rate = _column(self.flip, draws)
+        rate = column(self.flip, draws)
         if blocks:
             return (draws < rate).repeat_interleave(self.block, dim=1)[:, :count]
         if self.flip_mode == "independent":
@@ -191,7 +191,7 @@ class Mixture(DataModel):
         """Where <u, xi> exceeds its quantile 1 - `flip`; `noise` has `noise_std` 1."""
         depth = torch.einsum("rnd,rd->rn", noise, normal)
         # The laws are symmetric, and a small chance is more precise than one near 1.
-        rate = _column(self.flip, depth.double()).expand(len(depth), 1).clone()
+        rate = column(self.flip, depth.double()).expand(len(depth), 1).clone()
         return depth > -self._quantile(rate)
 
     def _half_space_normal(
@@ -204,12 +204,6 @@ class Mixture(DataModel):
             return _axis(1, self.dim, streams)
         draw = streams("signal/half_space").normal(self.dim)
         return _unit(draw - (draw * direction).sum(1, keepdim=True) * direction)
-
-
-def _column(value: Any, like: Tensor) -> Tensor:
-    """A number of each run (or one for all) as a tensor that multiplies `like` [runs, ...]."""
-    value = torch.as_tensor(value, dtype=like.dtype, device=like.device)
-    return value.reshape(-1, *[1] * (like.ndim - 1))
 
 
 def _axis(index: int, dim: int, streams: Streams) -> Float64[Tensor, "runs dim"]:

@@ -94,6 +94,12 @@ class DataModel(Component):
         return f"`data` ({self.kind}) does not declare that its noise is Gaussian"
 
 
+def column(value: Any, like: Tensor) -> Tensor:
+    """A number of each run (or one for all) as a tensor that multiplies `like` [runs, ...]."""
+    value = torch.as_tensor(value, dtype=like.dtype, device=like.device)
+    return value.reshape(-1, *[1] * (like.ndim - 1))
+
+
 def signed_labels(
     streams: Streams, split: str, count: int, dtype: torch.dtype, *, balanced: bool
 ) -> Float[Tensor, "runs samples"]:

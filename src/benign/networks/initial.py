@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from benign.axes import PerRun
+from benign.data.model import column
 from benign.spec import Component, NonNegative, Positive
 from benign.streams import Stream, Streams
 
@@ -68,5 +69,4 @@ def linear_default(stream: Stream, fan_in: int, *shape: int, dtype: torch.dtype)
 
 def _scaled(weights: Tensor, factor) -> Tensor:
     """Multiply each run's weights by its factor, a number or a tensor [runs]."""
-    factor = torch.as_tensor(factor, dtype=weights.dtype, device=weights.device)
-    return weights.mul_(factor.reshape(-1, *[1] * (weights.ndim - 1)))
+    return weights.mul_(column(factor, weights))
