@@ -265,6 +265,18 @@ class AttentionPass(Pass):
         return gradient.reshape(self._x.shape)
 
 
+class ProductsPass(AttentionPass):
+    """A pass on tokens that are known only by their products with the weights' columns; these are the inputs."""
+
+    def _project(self, weights: Tensor) -> Float[Tensor, "runs points columns"]:
+        return self._points(self._x)
+
+    def inputs_gradient(
+        self, c: Float[Tensor, "runs samples"]
+    ) -> Float[Tensor, "runs samples tokens columns"]:
+        return self._coefficients(c).reshape(self._x.shape)
+
+
 class SplitPass(AttentionPass):
     """A pass in which one path sees attacked tokens and the other the clean ones; inputs are the attacked."""
 
