@@ -254,10 +254,16 @@ def test_no_global_state():
     assert torch.equal(bartlett(some(3), 4, 17), first)
 
 
-def test_float32_is_the_float64_factor_rounded():
-    assert bartlett(some(2), 4, 1e9).dtype == torch.float64
-    single = bartlett(some(2), 4, 1e9, dtype=torch.float32)
-    assert torch.equal(single, bartlett(some(2), 4, 1e9).float())
+def test_many_factors_of_a_run_have_the_law_of_one():
+    """Lengths of rows have mean `freedom`, within 4 standard errors, and no two factors are alike."""
+    freedom = torch.tensor([7.0, 3.0])
+    factors = bartlett(some(2), 4, freedom, 2000)
+    assert factors.shape == (2, 2000, 4, 4)
+    lengths = factors.square().sum(3)
+    error = (2 * freedom[:, None] / 2000).sqrt()
+    assert ((lengths.mean(1) - freedom[:, None]).abs() < 4 * error).all()
+    assert len(lengths[0, :, 0].unique()) == 2000
+    assert factors[1, ..., 3].abs().max() == 0, "a space of 3 dimensions"
 
 
 def test_bad_freedoms_are_refused():

@@ -160,7 +160,9 @@ def test_the_default_is_ambient_and_moves_no_key():
     plain = small_setup()
     assert plain.space.mode == "ambient"
     assert "coordinates" not in plain.identity()
-    with pytest.raises(SpecError, match="must be 'ambient', 'projected', 'sampled' or 'auto'"):
+    with pytest.raises(
+        SpecError, match="must be 'ambient', 'projected', 'sampled', 'approximate' or 'auto'"
+    ):
         setup("smallest")
 
 

@@ -130,6 +130,17 @@ class Seen:
         """<q_row, k_key>."""
         return float((row @ self.weights.query[head]) @ (key @ self.weights.key[head]))
 
+    def score_moves(self) -> list[float]:
+        """What the attack adds to every score of every head and point."""
+        return [
+            self.score(head, attacked[row], attacked[key])
+            - self.score(head, point[row], point[key])
+            for head in self.heads
+            for point, attacked in zip(self.points, self.attacked, strict=True)
+            for row in range(len(point))
+            for key in range(len(point))
+        ]
+
     def signal_scores(self) -> list[float]:
         return [self.score(head, s, s) for head in self.heads for s in self.signal]
 
@@ -215,6 +226,7 @@ DIRECT: dict[str, Callable[[Seen], float]] = {
     "reverse_gap_min": lambda s: min(s.gaps(all_rows(s), 1)),
     "signal_score_min": lambda s: min(s.signal_scores()),
     "signal_score_max": lambda s: max(s.signal_scores()),
+    "score_shift_max": lambda s: max(abs(move) for move in s.score_moves()),
     "signal_query_norm": lambda s: s.mean_norm(s.weights.query, list(s.signal)),
     "signal_key_norm": lambda s: s.mean_norm(s.weights.key, list(s.signal)),
     "noise_query_norm": lambda s: s.mean_norm(s.weights.query, s.noise()),

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64, Num
+from jaxtyping import Bool, Float64, Num
 from scipy.special import gammainccinv, gammaincinv, ndtri
 from torch import Tensor
 
@@ -33,11 +33,12 @@ Freedom = float | Num[Tensor, "..."]
 
 
 def bartlett(
-    streams: Streams, rows: int, freedom: Freedom, dtype: torch.dtype = torch.float64
-) -> Float[Tensor, "runs rows columns"]:
+    streams: Streams, rows: int, freedom: Freedom, *many: int
+) -> Float64[Tensor, "runs *many rows columns"]:
     """Coordinates of `rows` standard normal vectors of R^freedom, in the order of Gram and Schmidt.
 
     `freedom` is a number or one a run; `streams` should be the draw's own (`streams.within(part)`).
+    `many` asks for so many independent factors of each run.
     Where freedom < rows the rows span the space, and there are `freedom` columns; when runs differ
     in this, a run with fewer columns than another has zeros in the rest. The first rows of a longer
     factor are a shorter one: `bartlett(s, 5, d)` is `bartlett(s, 9, d)[:, :5, :5]`.
@@ -45,16 +46,17 @@ def bartlett(
     freedom = _checked(freedom).reshape(-1, 1)
     _require_a_law(freedom, rows)
     column = torch.arange(rows, device="cpu")
-    chi_squares = chi_square(streams("chi-squares"), (freedom - column).clamp(min=0), rows)
-    normals = streams("normals").normal(math.comb(rows, 2), dtype=dtype)
-    factor = normals.new_zeros(len(streams), rows, rows)
+    left = (freedom - column).clamp(min=0).reshape(len(freedom), *[1] * len(many), rows)
+    chi_squares = chi_square(streams("chi-squares"), left, *many, rows)
+    normals = streams("normals").normal(*many, math.comb(rows, 2))
+    factor = normals.new_zeros(*normals.shape[:-1], rows, rows)
     row, before = torch.tril_indices(rows, rows, -1, device=factor.device)  # row after row
-    factor.flatten(1).index_copy_(1, row * rows + before, normals)
-    factor.diagonal(dim1=1, dim2=2).copy_(chi_squares.sqrt())
-    there = column < freedom
+    factor.flatten(-2).index_copy_(-1, row * rows + before, normals)
+    factor.diagonal(dim1=-2, dim2=-1).copy_(chi_squares.sqrt())
+    there = left > 0
     if not there.all():
-        factor *= there[:, None].to(factor.device)
-    return factor[:, :, : int(there.any(0).sum())]
+        factor *= there[..., None, :].to(factor.device)
+    return factor[..., : int((column < freedom).any(0).sum())]
 
 
 def chi_square(stream: Stream, freedom: Freedom, *shape: int) -> Float64[Tensor, "runs *shape"]:

@@ -7,11 +7,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from benign import axes
+from benign.coordinates.fresh import Fresh
 from benign.data.model import DataModel, Sample
+from benign.streams import Streams
 
 
 @dataclass(frozen=True)
-class View:
+class View(Fresh):
     """R^d as seen from a subspace: of every vector its coordinates in an orthonormal basis."""
 
     data: DataModel
@@ -26,8 +28,15 @@ class View:
         vectors = {name: self.of(sample.latent[name]) for name in vector_names(self.data, sample)}
         return replace(sample, x=self.of(sample.x), latent=sample.latent | vectors)
 
+    def model(self, data: DataModel) -> DataModel:
+        return self.data
+
+    def draw(
+        self, model: DataModel, streams: Streams, split: str, count: int, dtype: torch.dtype
+    ) -> Sample:
+        return self.of_sample(model.sample(streams, split, count, dtype))
+
     def select(self, places: Tensor) -> "View":
-        """The view of some of the runs."""
         return View(axes.select(self.data, places), self.basis[places])
 
 

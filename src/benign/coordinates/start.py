@@ -3,12 +3,16 @@
 from dataclasses import dataclass
 
 import torch
+from torch.nn.functional import pad
 
+from benign.coordinates.fresh import Fresh, Held
+from benign.coordinates.narrow import OneByOne, closed, narrow_params, narrowed
 from benign.coordinates.rows import TokenRows
 from benign.coordinates.sampled import GivenNormals, standard_rows
 from benign.coordinates.space import Space
-from benign.coordinates.span import View, view_of_span
+from benign.coordinates.span import view_of_span
 from benign.data.model import DataModel, Sample
+from benign.networks.attention import Attention
 from benign.networks.network import Network, Params
 from benign.streams import Streams
 
@@ -21,20 +25,25 @@ class Start:
     """the data model in the coordinates of the run"""
     sample: Sample
     params: Params
-    view: View | None = None
-    """how fresh points of R^d are seen; without it they are drawn from `data`"""
+    network: Network
+    """in those coordinates"""
+    fresh: Fresh
+    """where points come from that are not trained on"""
 
 
 def start(
     space: Space, data: DataModel, network: Network, streams: Streams, dtype: torch.dtype
 ) -> Start:
     """Draw the training points and the initial weights of every run."""
+    if space.hidden is not None:
+        assert isinstance(network, Attention)
+        return _narrow(space, data, network, streams, dtype)
     if space.mode == "sampled":
         return _sampled(space.dim, data, network, streams, dtype)
     sample = data.sample(streams, "train", data.samples, dtype)
     params = network.initial_params(data, streams, dtype)
     if space.mode == "ambient":
-        return Start(data, sample, params)
+        return Start(data, sample, params, network, Fresh())
     return _projected(data, network, sample, params)
 
 
@@ -43,7 +52,8 @@ def _projected(data: DataModel, network: Network, sample: Sample, params: Params
     rows = network.initial_rows(params, data)
     view = view_of_span(data, sample, rows)
     params = network.with_rows(params, view.of(rows))
-    return Start(data.reduced(view.basis.shape[2]), view.of_sample(sample), params, view)
+    small = data.reduced(view.basis.shape[2])
+    return Start(small, view.of_sample(sample), params, network, view)
 
 
 def _sampled(
@@ -57,4 +67,26 @@ def _sampled(
     sample = small.sample(given, "train", data.samples, dtype)
     params = network.initial_params(small, streams, dtype)
     weights = rows[:, tokens:] * network.row_std(params, data)[:, :, None]
-    return Start(small, sample, network.with_rows(params, weights.to(dtype)))
+    params = network.with_rows(params, weights.to(dtype))
+    return Start(small, sample, params, network, Fresh())
+
+
+def _narrow(
+    space: Space, data: DataModel, network: Attention, streams: Streams, dtype: torch.dtype
+) -> Start:
+    """Tokens, those of held test points among them, and the weights on their span."""
+    small, axes = data.reduced(space.dim), data.axis_count()
+    rows = standard_rows(streams, space.tokens - axes, axes, data.dim)
+    rows = pad(rows, (0, space.dim - space.tokens))
+    train, test = rows.split([data.noise_count(), space.tokens - axes - data.noise_count()], dim=1)
+    sample = small.sample(GivenNormals(streams, "train/noise", train), "train", data.samples, dtype)
+    assert space.hidden is not None
+    narrow = narrowed(network, space.hidden)
+    params = narrow_params(network, space.tokens, data, streams, dtype)
+    if space.mode == "approximate":
+        params = closed(narrow, network.hidden, params, data, streams)
+    fresh: Fresh = OneByOne(data.dim, network.hidden, narrow, params)
+    if space.held:
+        given = GivenNormals(streams, "test/0/noise", test)
+        fresh = Held(small.sample(given, "test/0", space.held, dtype))
+    return Start(small, sample, params, narrow, fresh)

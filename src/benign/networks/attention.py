@@ -88,7 +88,7 @@ class Attention(Network):
             self.initial_value_matrix(data, streams, dtype, head) @ output[:, :, None]
             for head in heads
         ]
-        spare = output.new_zeros(len(output), data.dim, self._spare_columns())
+        spare = output.new_zeros(len(output), data.dim, self.spare_columns())
         return {"weights": torch.cat([*columns, spare], dim=2), "output": output}
 
     def value_matrix(
@@ -116,7 +116,7 @@ class Attention(Network):
         width = 2 * self.heads * self.hidden
         return params["weights"][:, :, width : width + self.heads]
 
-    def _spare_columns(self) -> int:
+    def spare_columns(self) -> int:
         return -self.heads * (2 * self.hidden + 1) % ALIGNMENT
 
     def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples"]:
@@ -150,7 +150,7 @@ class Attention(Network):
 
     def with_rows(self, params: Params, rows: Float[Tensor, "runs rows dim"]) -> Params:
         """u(0) is kept, as `initial_values`: it cannot be drawn again."""
-        columns = torch.nn.functional.pad(rows.transpose(1, 2), (0, self._spare_columns()))
+        columns = torch.nn.functional.pad(rows.transpose(1, 2), (0, self.spare_columns()))
         values = rows[:, -self.heads :].transpose(1, 2).clone()
         return {**params, "weights": columns.contiguous(), "initial_values": values}
 
@@ -172,7 +172,7 @@ class Attention(Network):
         return torch.cat(parts, dim=1)
 
     def cost(self, data: DataModel) -> Cost:
-        columns = self.heads * (2 * self.hidden + 1) + self._spare_columns()
+        columns = self.heads * (2 * self.hidden + 1) + self.spare_columns()
         return Cost(
             weights=3 * data.dim * columns,
             point=data.tokens * (data.dim + 3 * columns + 4 * self.heads * data.tokens),
@@ -241,7 +241,7 @@ class AttentionPass(Pass):
         sums = self.attention.sum(-2)[..., None] * weights
         parts = (moved @ self.keys, moved.transpose(-1, -2) @ self.queries, sums)
         columns = [self._by_column(part) for part in parts]
-        spare = c.new_zeros(*columns[0].shape[:2], self._network._spare_columns())
+        spare = c.new_zeros(*columns[0].shape[:2], self._network.spare_columns())
         return torch.cat([*columns, spare], dim=-1)
 
     def params_gradient(self, c: Float[Tensor, "runs samples"]) -> Params:

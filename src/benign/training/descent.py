@@ -1,7 +1,7 @@
 """The steps of gradient descent, for all runs of a batch together."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benign import axes
 from benign.attacks.attack import Target, repeated
-from benign.coordinates.span import View
+from benign.coordinates.fresh import Fresh
 from benign.coordinates.start import start
 from benign.data.feature_patches import FeaturePatches
 from benign.data.model import Sample
@@ -41,16 +41,16 @@ class Batch:
     index: Int[Tensor, " runs"]
     sample: Sample
     params: Params
-    view: View | None = None
-    """how the runs see fresh points of R^d; without it they are drawn in the runs' own coordinates"""
+    source: Fresh = field(default_factory=Fresh)
+    """where points come from that the runs were not trained on"""
 
     @staticmethod
     def start(setup: Setup, streams: Streams) -> "Batch":
         """Draw the training points and the initial weights; `setup` is in the coordinates of its space from here on."""
         drawn = start(setup.space, setup.data, setup.network, streams, setup.dtype)
         index = torch.arange(len(streams), device=drawn.sample.x.device)
-        setup = setup.within(drawn.data)
-        return Batch(setup, streams, index, drawn.sample, drawn.params, drawn.view)
+        setup = setup.within(drawn.data, drawn.network)
+        return Batch(setup, streams, index, drawn.sample, drawn.params, drawn.fresh)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -63,11 +63,14 @@ class Batch:
 
     def fresh(self, split: str, count: int, only: str = "both") -> Sample:
         """Points that the runs were not trained on; `only` is for `FeaturePatches`, see there."""
-        data = self.view.data if self.view else self.setup.data
-        if isinstance(data, FeaturePatches) and only != "both":
-            data = data.showing(only)
-        sample = data.sample(self.streams, split, count, self.setup.dtype)
-        return self.view.of_sample(sample) if self.view else sample
+        model = self.source.model(self.setup.data)
+        if isinstance(model, FeaturePatches) and only != "both":
+            model = model.showing(only)
+        return self.source.draw(model, self.streams, split, count, self.setup.dtype)
+
+    def see(self, fresh: Sample) -> Pass:
+        """What the networks make of such points."""
+        return self.source.run(self.setup.network, self.params, fresh)
 
     def select(self, keep: Bool[Tensor, " runs"]) -> "Batch":
         """The runs of the batch that a mask keeps."""
@@ -75,8 +78,8 @@ class Batch:
         params = {name: value[places] for name, value in self.params.items()}
         setup = axes.select(self.setup, places)
         streams = self.streams[places.tolist()]
-        view = self.view.select(places) if self.view else None
-        return Batch(setup, streams, self.index[places], self.sample.select(places), params, view)
+        sample, source = self.sample.select(places), self.source.select(places)
+        return Batch(setup, streams, self.index[places], sample, params, source)
 
 
 @dataclass(frozen=True)

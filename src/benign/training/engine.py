@@ -7,10 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benign.coordinates.fresh import BLOCK
 from benign.streams import RunId, Streams
 from benign.training import audit
 from benign.training.descent import Batch, Status, Step, descend
-from benign.training.evaluation import BLOCK, measure
+from benign.training.evaluation import measure
 from benign.training.probes import TALLIES, snapshots_for, tallies_for
 from benign.training.setup import Setup, stack
 from benign.training.variables import variables
@@ -87,6 +88,10 @@ def run_bytes(setup: Setup) -> int:
     points = max(small.data.samples, min(BLOCK, setup.evaluation.samples))
     inputs = copies * small.data.tokens * small.data.dim
     numbers = cost.weights + points * (cost.point + inputs)
+    if (
+        setup.space.hidden is not None and not setup.space.held
+    ):  # the weights of every test point's own directions
+        numbers += points * 4 * small.data.tokens * cost.weights // small.data.dim
     if small is not setup:
         numbers += 4 * drawn * small.data.dim  # two matrices in float64
         numbers += points * small.data.tokens * drawn

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from benign.attacks.attack import Attack, Target, repeated
+from benign.coordinates.fresh import BLOCK
 from benign.data.feature_patches import FeaturePatches
 from benign.data.model import Sample
 from benign.losses import correct, loss, margin
@@ -12,9 +13,6 @@ from benign.networks.network import Pass
 from benign.training import audit
 from benign.training.descent import Batch
 from benign.training.setup import Setup
-
-# Test points are drawn in blocks, each from its own stream: memory stays bounded and the draws do not depend on it.
-BLOCK = 250
 
 MEANINGS: dict[str, tuple[str, str]] = {
     "test_loss": ("loss of fresh clean points", "nats"),
@@ -82,11 +80,11 @@ def _measure_block(
     """Sums over the points of one block."""
     setup = batch.setup
     test = batch.fresh(split, count)
-    values = _clean(setup, setup.network.run(batch.params, test.x), test)
+    values = _clean(setup, batch.see(test), test)
     if isinstance(setup.data, FeaturePatches):
         for kind in ("robust", "non_robust"):
             shown = batch.fresh(split, count, only=kind)
-            outputs = setup.network.run(batch.params, shown.x).outputs.double()
+            outputs = batch.see(shown).outputs.double()
             values[f"{kind}_feature_accuracy"] = correct(margin(outputs, shown.y.double()))
     if attack is not None:
         target = batch.target(test, f"attack/{split}")

@@ -8,7 +8,7 @@ from benign import axes
 from benign.attacks.attack import Attack
 from benign.attacks.strong import judging
 from benign.axes import OneOf, PerRun
-from benign.coordinates.space import Space, Wanted, choose
+from benign.coordinates.space import Space, Tests, Wanted, choose
 from benign.data.model import DataModel
 from benign.networks.network import Network
 from benign.spec import Count, NonNegative, Positive, Spec, Whole
@@ -49,6 +49,9 @@ class Evaluation(Spec):
     """attack on test points at the end; if not given, `Strong` in the ball of the training attack"""
     at: Literal["end", "snapshots"] = "end"
     """test at the end only, or along the curve as well (there with the training attack)"""
+    together: bool = False
+    """where coordinates leave out a part of the weights (docs/coordinates.md): one draw of that part for all
+    test points, instead of one for each; at most 250 points"""
 
 
 class Setup(Spec):
@@ -63,7 +66,8 @@ class Setup(Spec):
     precision: Literal["float32", "float64"] = "float32"
     coordinates: Wanted = "ambient"
     """where runs are computed: in R^dim; in the span they stay in, drawn in R^dim (projected: the same runs) or drawn
-    there (sampled: the same law, whatever `dim`); auto takes the smallest that is exact"""
+    there (sampled: the same law, whatever `dim`); auto takes the smallest that is exact; approximate is for attacks
+    on attention networks too wide for that"""
     root_seed: Whole = 0
     """changes every draw of the experiment"""
     pairing: Literal["independent", "common"] = "independent"
@@ -102,16 +106,23 @@ class Setup(Spec):
     @property
     def space(self) -> Space:
         """Where the run is computed, and why; ValueError where `coordinates` would not be exact."""
-        return choose(self.coordinates, self.data, self.network, self.attack, self.final_attack)
+        evaluation = self.evaluation
+        tests = Tests(evaluation.samples, self.final_attack, evaluation.together)
+        return choose(self.coordinates, self.data, self.network, self.attack, tests)
 
-    def within(self, data: DataModel) -> "Setup":
-        """The same run on data in the coordinates of its space, which are all there is from then on."""
-        return axes.replace(self, {("data",): data, ("coordinates",): "ambient"})
+    def within(self, data: DataModel, network: Network) -> "Setup":
+        """The same run in the coordinates of its space, which are all there is from then on."""
+        parts = {("data",): data, ("network",): network, ("coordinates",): "ambient"}
+        return axes.replace(self, parts)
 
     def reduced(self) -> "Setup":
         """The run in the coordinates of its space, for what it costs."""
-        space = self.space
-        return self if space.mode == "ambient" else self.within(self.data.reduced(space.dim))
+        space, network = self.space, self.network
+        if space.mode == "ambient":
+            return self
+        if space.hidden is not None:
+            network = axes.replace(network, {("hidden",): space.hidden, ("value_dim",): 1})
+        return self.within(self.data.reduced(space.dim), network)
 
     def snapshot_steps(self) -> list[int]:
         """Step 0, then steps evenly spaced in the logarithm, up to the step cap."""

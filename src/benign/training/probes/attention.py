@@ -101,17 +101,23 @@ def value_noise_max(step: Step) -> PerRunValue:
 
 @snapshot("Frobenius norm of W_Q over all heads", "1/length", attention_on_signal_noise)
 def query_norm(step: Step) -> PerRunValue:
-    return torch.linalg.vector_norm(attention_network(step).queries(step.batch.params), dim=(1, 2))
+    return _norm(step, attention_network(step).queries(step.batch.params), 0)
 
 
 @snapshot("Frobenius norm of W_K over all heads", "1/length", attention_on_signal_noise)
 def key_norm(step: Step) -> PerRunValue:
-    return torch.linalg.vector_norm(attention_network(step).keys(step.batch.params), dim=(1, 2))
+    return _norm(step, attention_network(step).keys(step.batch.params), 1)
 
 
 @snapshot("norm of u = W_V w_O over all heads", "1/length", attention_on_signal_noise)
 def value_norm(step: Step) -> PerRunValue:
-    return torch.linalg.vector_norm(attention_network(step).values(step.batch.params), dim=(1, 2))
+    return _norm(step, attention_network(step).values(step.batch.params), 2)
+
+
+def _norm(step: Step, part: Float[Tensor, "runs dim columns"], place: int) -> PerRunValue:
+    """With what the part is beyond narrow coordinates, where they leave something out."""
+    norm, params = torch.linalg.vector_norm(part, dim=(1, 2)), step.batch.params
+    return torch.hypot(norm, params["unseen"][:, place].sqrt()) if "unseen" in params else norm
 
 
 def attention_pass(seen: Pass) -> AttentionPass:

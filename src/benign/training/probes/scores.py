@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from benign.attacks.attack import repeated
 from benign.losses import loss_slope
 from benign.training.descent import Step
 from benign.training.probes.attention import (
@@ -20,7 +21,7 @@ from benign.training.probes.attention import (
     noise_tokens,
     strong_token,
 )
-from benign.training.probes.probe import PerRunValue, snapshot
+from benign.training.probes.probe import PerRunValue, attacked, snapshot
 
 
 class ByRow(NamedTuple):
@@ -187,6 +188,16 @@ def noise_key_norm(step: Step) -> PerRunValue:
     return _mean_norm(key_vectors(step).noise)
 
 
+@snapshot(
+    "largest change of a score by the attack, over training points, heads and tokens",
+    applies=lambda setup: attacked(setup) and attention_on_signal_noise(setup),
+)
+def score_shift_max(step: Step) -> PerRunValue:
+    seen, clean = (attention_pass(each).scores for each in (step.seen, step.clean))
+    moved = seen - repeated(clean, seen)
+    return moved.abs().flatten(1).amax(1)
+
+
 def balance(step: Step) -> PerRunValue:
     """Frobenius norm of W_Q^T W_Q - W_K^T W_K over all heads, which gradient flow conserves (papers/zhang.md S4).
 
@@ -194,6 +205,11 @@ def balance(step: Step) -> PerRunValue:
     is the symmetric part of (W_Q + W_K)^T (W_Q - W_K): one product in place of two.
     """
     network, params = attention_network(step), step.batch.params
+    if "unseen" in params:
+        raise ValueError(
+            "the balance of W_Q and W_K needs all of both, which these coordinates leave out: "
+            "use `coordinates: projected`"
+        )
     queries, keys = (
         part.unflatten(2, (network.heads, network.hidden)).transpose(1, 2)
         for part in (network.queries(params), network.keys(params))
