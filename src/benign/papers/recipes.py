@@ -173,8 +173,8 @@ def _describe_ball(ball: Ball) -> str:
 def _told(value: Any) -> str:
     """A number, or the range of an axis."""
     if isinstance(value, Axis):
-        return f"{min(value.values)} to {max(value.values)}"
-    return str(value)
+        return f"{_told(min(value.values))} to {_told(max(value.values))}"
+    return f"{value:.2g}" if isinstance(value, int) and value > 10**6 else str(value)
 
 
 def plural(count: int, word: str) -> str:

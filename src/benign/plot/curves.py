@@ -1,4 +1,4 @@
-"""Quantities along training, one line a setting, with the spread over seeds."""
+"""Quantities along training, or along an axis of the grid, one line a setting, with the spread over seeds."""
 
 from __future__ import annotations
 
@@ -18,13 +18,21 @@ from benign.plot.style import SMALL, style
 # Okabe and Ito's colours, distinguishable with any colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
+GREY = "#8c8c8c"
+BESIDE = {"fontsize": SMALL, "color": GREY, "ha": "right", "va": "top"}
+
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """One panel: curves with dims (seed, step), each with its name in the legend."""
+    """One panel: curves with dims (seed, step), or another than step, each with its name in the legend."""
 
     curves: Sequence[tuple[str, xr.DataArray]]
     label: str
+    along: str = "step"
+    """the coordinate on the x axis; any other than the step is drawn on a logarithmic scale"""
+    along_label: str = "gradient descent steps"
+    marks: Sequence[tuple[float, str]] = ()
+    """vertical lines, each with a word about it"""
     log: bool = False
     level: float | None = None
     """a horizontal line, such as an error that cannot be beaten"""
@@ -57,19 +65,24 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
     """Mean and standard error over seeds along the steps; a run that has ended counts no more."""
     for colour, (name, values) in zip(COLOURS, panel.curves, strict=False):
         mean = values.mean("seed")
-        ax.plot(mean.step, mean, color=colour, label=name)
+        x = mean[panel.along].values
+        ax.plot(x, mean, color=colour, label=name)
         if values.sizes["seed"] > 1:
-            error = stats.sem(values.transpose("seed", "step"), axis=0, nan_policy="omit")
+            error = stats.sem(values.transpose("seed", ...), axis=0, nan_policy="omit")
             band = np.asarray(error, dtype=float)
-            ax.fill_between(
-                mean.step, mean - band, mean + band, color=colour, alpha=0.2, linewidth=0
-            )
+            ax.fill_between(x, mean - band, mean + band, color=colour, alpha=0.2, linewidth=0)
     if panel.level is not None:
-        ax.axhline(panel.level, color="#8c8c8c", linewidth=0.8, linestyle=":")
-    ax.set_xscale("symlog", linthresh=1)
-    ax.set_xlim(left=0)
+        ax.axhline(panel.level, color=GREY, linewidth=0.8, linestyle=":")
+    for place, word in panel.marks:
+        ax.axvline(place, color=GREY, linewidth=0.8, linestyle="--")
+        ax.annotate(word, (place, 0.98), xycoords=ax.get_xaxis_transform(), rotation=90, **BESIDE)
+    if panel.along == "step":
+        ax.set_xscale("symlog", linthresh=1)
+        ax.set_xlim(left=0)
+    else:
+        ax.set_xscale("log")
     if panel.log:
         ax.set_yscale("log")
-    ax.set_xlabel("gradient descent steps")
+    ax.set_xlabel(panel.along_label)
     ax.set_ylabel(panel.label)
     ax.legend()

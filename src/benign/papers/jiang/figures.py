@@ -9,6 +9,7 @@ from benign.axes import linspace, logspace
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.papers.attention_questions import LABELS, OUTPUT, PROJECTION, network
+from benign.papers.jiang.inside import INSIDE
 from benign.papers.recipes import Question, Reading, Recipe
 from benign.plot.phase import Panel, phase_figure
 from benign.plot.style import save
@@ -111,5 +112,6 @@ RECIPES = [
         draw=_draw,
         summarise=_summarise,
         questions=(OUTPUT, LABELS, PROJECTION, SNR_GRID),
-    )
+    ),
+    INSIDE,
 ]

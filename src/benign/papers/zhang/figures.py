@@ -13,6 +13,7 @@ from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.papers.attention_questions import LABELS, OUTPUT, PROJECTION, network
 from benign.papers.recipes import Question, Reading, Recipe
+from benign.papers.zhang.inside import INSIDE
 from benign.plot.phase import Panel, phase_figure
 from benign.plot.style import save
 from benign.theory.boundary import Boundary, boundary
@@ -143,5 +144,6 @@ RECIPES = [
         draw=_draw,
         summarise=_summarise,
         questions=(NOISE, OUTPUT, LABELS, PROJECTION, STOP, SNR_GRID),
-    )
+    ),
+    INSIDE,
 ]

@@ -1,0 +1,192 @@
+"""Theorems 4.1 and 4.2 where their conditions really hold: d up to 1e20, in the coordinates of the tokens."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from benign.axes import zipped
+from benign.data.signal_noise import SignalNoise
+from benign.experiment import Experiment
+from benign.networks.attention import Attention
+from benign.networks.initial import GaussianInit
+from benign.papers.inside import inside_theorem
+from benign.papers.jiang.theory import (
+    ALL_ONE,
+    HARMFUL_CONSTANT,
+    benign_constant,
+    largest_rate,
+    parts,
+    strong_noise_factor,
+)
+from benign.papers.recipes import Question, Reading, Recipe
+from benign.plot.curves import Curves, curves_figure
+from benign.plot.style import save
+from benign.training.descent import Status
+from benign.training.setup import Evaluation, GradientDescent
+
+SAMPLES, TOKENS = 20, 4
+SPEED = 0.1
+"""eta times the largest of |mu|^2 and C_p^2 / N in units of sigma_p^2 d: small steps, though above condition (6)"""
+
+START = Question(
+    "start",
+    "condition (7) bounds the initial values from above: how large are they?",
+    {"largest": "sigma_V at its bound", "small": "a thousandth of it"},
+    "the theorem allows it, and errors of fresh points come from it (papers/jiang.md 6)",
+)
+
+
+@dataclass(frozen=True)
+class _Size:
+    races: tuple[float, ...]
+    """values of N SNR^2"""
+    losses: tuple[float, ...]
+    seeds: int
+    test: int
+    steps: int
+
+
+_SIZES = {
+    "smoke": _Size((1.0, 1e4), (0.3,), 1, 50, 300),
+    "quick": _Size((1.0, 40.0, 240.0, 1e3, 1e5), (0.1,), 2, 250, 10_000),
+    "paper": _Size(
+        (1.0, 4.0, 20.0, 60.0, 120.0, 240.0, 480.0, 1e3, 3e3, 1e4, 1e5),
+        (0.1, 0.03, 0.01),
+        10,
+        1000,
+        100_000,
+    ),
+}
+
+
+def _cell(race: float, loss: float) -> Experiment:
+    """The smallest experiment inside the conditions at this N SNR^2, but for the rate."""
+    snr = (race / SAMPLES) ** 0.5
+    chosen: dict[str, Any] = {"samples": SAMPLES, "tokens": TOKENS, "loss": loss, "snr": snr}
+    theorem = "4.1" if race >= 1 else "4.2"
+    strict = inside_theorem("jiang", theorem=theorem, **chosen).experiment
+    wanted = SPEED / max(snr**2, strong_noise_factor(TOKENS) ** 2 / SAMPLES)
+    made = inside_theorem("jiang", theorem=theorem, relaxed=wanted / strict.training.rate, **chosen)
+    return made.experiment
+
+
+def _build(scale: str, reading: Reading) -> Experiment:
+    size = _SIZES[scale]
+    cells = [_cell(race, loss) for loss in size.losses for race in size.races]
+    data, networks = zip(*(parts(cell) for cell in cells), strict=True)
+    init = [_init(network) for network in networks]
+    shrink = 1.0 if reading["start"] == "largest" else 1e-3
+
+    def along(values: list[Any]) -> Any:
+        return zipped("cell", values)
+
+    return Experiment(
+        data=SignalNoise(
+            samples=SAMPLES,
+            tokens=TOKENS,
+            dim=along([each.dim for each in data]),
+            snr=along([each.snr for each in data]),
+            noise_std=along([each.noise_std for each in data]),
+            strong_noise_std=along([each.strong_noise_std for each in data]),
+            projected=True,
+        ),
+        network=Attention(
+            hidden=along([network.hidden for network in networks]),
+            value_dim=1,
+            init=GaussianInit(
+                score_std=along([each.score_std for each in init]),
+                value_std=along([shrink * each.value_std for each in init]),
+            ),
+            output_norm=1.0,
+        ),
+        training=GradientDescent(
+            rate=along([cell.training.rate for cell in cells]),
+            stop_loss=along([cell.training.stop_loss for cell in cells]),
+            max_steps=size.steps,
+        ),
+        evaluation=Evaluation(samples=size.test),
+        precision="float64",
+        coordinates="sampled",
+        seeds=size.seeds,
+    )
+
+
+def _init(network: Attention) -> GaussianInit:
+    assert isinstance(network.init, GaussianInit)
+    return network.init
+
+
+def _by_race(result: xr.Dataset) -> list[tuple[float, xr.Dataset]]:
+    """For every training loss to reach, the runs along N SNR^2."""
+    races = (SAMPLES * result.snr**2).round(9)
+    found = result.assign(test_error=1 - result.test_accuracy)
+    found = found.assign_coords(race=races).swap_dims(cell="race")
+    losses = [float(loss) for loss in np.unique(result.stop_loss)[::-1]]
+    return [(loss, found.sel(race=(found.stop_loss == loss).values)) for loss in losses]
+
+
+def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+    marks = [(HARMFUL_CONSTANT, "4.2 proven"), (_benign(), "4.1 proven")]
+    parts = _by_race(result)
+
+    def panel(name: str, label: str, level: float | None = None) -> Curves:
+        curves = [(f"eps = {loss:g}", part[name]) for loss, part in parts]
+        return Curves(curves, label, "race", "N SNR^2", marks, level=level)
+
+    rows = [
+        [panel("test_loss", "test loss", 0.1), panel("test_error", "test error")],
+        [
+            panel("attention_on_signal", "attention on the signal"),
+            panel("attention_on_strong_noise", "attention on the strong noise"),
+        ],
+    ]
+    figure = curves_figure(
+        rows,
+        title="Benign and harmful overfitting where the theorems apply",
+        caption=f"{caption} Condition 4.1 holds with constants 1, but for the step size.",
+    )
+    return save(figure, folder / "inside")
+
+
+def _benign() -> float:
+    return benign_constant(TOKENS, strong_noise_factor(TOKENS))
+
+
+def _summarise(result: xr.Dataset) -> str:
+    lines = []
+    for loss, part in _by_race(result):
+        reached = int((part.status == Status.CONVERGED).sum())
+        lines.append(f"eps = {loss:g}: {reached} of {part.status.size} runs reached it")
+        for race in part.race.values:
+            cell = part.sel(race=race)
+            told = {
+                "test loss": cell.test_loss,
+                "error": cell.test_error,
+                "attention on signal": cell.attention_on_signal,
+                "on strong noise": cell.attention_on_strong_noise,
+            }
+            sizes = f"d = {int(cell.dim):.1e}, d_h = {int(cell.hidden):.1e}, rate {_over(cell):.2g} times (6)"
+            means = ", ".join(f"{name} {float(value.mean()):.3f}" for name, value in told.items())
+            lines.append(f"  N SNR^2 = {race:g}, {sizes}: {means}")
+    return "\n".join(lines)
+
+
+def _over(cell: xr.Dataset) -> float:
+    """The rate as a multiple of its bound."""
+    return float(cell.rate) / largest_rate(
+        max(1.0, float(cell.snr) ** 2), int(cell.hidden), ALL_ONE
+    )
+
+
+INSIDE = Recipe(
+    name="jiang/inside",
+    title="Theorems 4.1 and 4.2 at sizes that satisfy Condition 4.1",
+    shows="the test loss inside both theorems, and between their constants",
+    build=_build,
+    draw=_draw,
+    summarise=_summarise,
+    questions=(START,),
+)
