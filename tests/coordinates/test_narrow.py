@@ -47,7 +47,7 @@ def clean(hidden: int, dim: int = 90, heads: int = 1, samples: int = 3, **fields
     return axes.replace(setup, {("attack",): None})
 
 
-def hidden(setup: Setup) -> int:
+def width_of(setup: Setup) -> int:
     assert isinstance(setup.network, Attention)
     return setup.network.hidden
 
@@ -129,7 +129,7 @@ def test_narrow_runs_are_the_same_runs(hidden, heads, projected):
     ambient = start([setup], run_ids(1))
     frozen = ambient.params["weights"].clone()
     reduced, view, bases = narrow_run(ambient)
-    assert hidden(reduced.setup) == min(hidden, 16)
+    assert width_of(reduced.setup) == min(hidden, 16)
     moved = 0.0
     for (there, _), (here, _) in zip(descend(ambient), descend(reduced), strict=True):
         close(here.loss, there.loss, 1e-10)
@@ -193,7 +193,7 @@ LAWS: dict[str, Fields] = {
 def test_narrow_has_the_law_of_ambient(name, together):
     setup = clean(**LAWS[name])
     batch = batch_of(setup, "sampled", together=together)
-    assert hidden(batch.setup) < hidden(setup)
+    assert width_of(batch.setup) < width_of(setup)
     found = chances(numbers(batch_of(setup, "ambient")), numbers(batch))
     if not together:
         del found["test outputs, product"]
@@ -321,7 +321,7 @@ def test_approximate_has_nearly_the_law_of_ambient(hidden, dim):
     """Also where every column is kept (7), and it is exact."""
     setup = attacked(hidden, dim)
     approximate = batch_of(setup, "approximate", runs=500)
-    assert hidden(approximate.setup) == min(hidden, 2 * (2 + 4 + 6))
+    assert width_of(approximate.setup) == min(hidden, 2 * (2 + 4 + 6))
     found = chances(
         numbers(batch_of(setup, "ambient", runs=500), ATTACK), numbers(approximate, ATTACK)
     )

@@ -10,11 +10,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from benign.attacks.attack import Attack, Points, Target
-from benign.attacks.balls import Ball, Units
+from benign.attacks.balls import Ball
+from benign.attacks.ground import Ground, first_draw
 from benign.attacks.losses import AttackLoss, check_loss, slope, value
+from benign.attacks.products import ground_of
 from benign.attacks.worst import Worst
 from benign.data.model import DataModel
 from benign.losses import margin
+from benign.networks.network import Pass
 from benign.spec import Count
 
 MOMENTUM = 0.75
@@ -65,86 +68,91 @@ class APGD(Attack):
         return self.restarts * (2 * self.steps + 3)
 
     def perturb(self, target: Target) -> Points:
+        ground = ground_of(target, self.ball, self.steps)
         worst = Worst(target.x)
-        radius = self.ball.radii(target.data, target.x)
         for restart in range(self.restarts):
-            delta = torch.zeros_like(target.x)
-            if restart or self.start == "uniform":
-                delta = self.ball.uniform(
-                    target.streams.within(f"start/{restart}"), radius, target.x
-                )
-            self._ascend(target, delta, radius, worst)
+            first = ground.begin(first_draw(self.start, restart))
+            found = self._ascend(ground, first)
+            worst.offer(ground.points(found.points), found.margins)
         return worst.points
 
-    def _ascend(self, target: Target, delta: Points, radius: Units, worst: Worst) -> None:
-        look = _Look(self, target, worst)
+    def _ascend(self, ground: Ground, delta: Points) -> Worst:
+        look = _Look(self, ground, Worst(torch.zeros_like(delta)))
         here = look(delta)
-        edge = radius * self.ball.steepest(here.gradient.clone())
-        look(self.ball.project(edge, radius, target.x))
+        edge = ground.steepest(here.rise.clone()).mul_(ground.radius)
+        look.offer(ground.project(edge))
         climb = _sparse if self.ball.p == 1 else _with_momentum
-        climb(self, look, here, radius)
+        climb(self, look, here)
+        return look.worst
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Place:
-    """A perturbation of every point, with what is ascended there and its gradient."""
+    """A perturbation of every point, with what is ascended there and where it rises.
+
+    That is the steepest direction or, with p = 1, whose steps read more in it, the gradient.
+    """
 
     delta: Points
     value: PerPoint
-    gradient: Points
+    rise: Points
 
-    def better_of(self, other: "_Place") -> "_Place":
-        return self.where(self.value >= other.value, other)
+    def copy(self) -> "_Place":
+        return _Place(self.delta.clone(), self.value.clone(), self.rise.clone())
 
-    def where(self, keep: Bool[Tensor, "runs samples"], other: "_Place") -> "_Place":
-        """This place where `keep` says so, the other elsewhere."""
-        wide = keep[:, :, None, None]
-        return _Place(
-            torch.where(wide, self.delta, other.delta),
-            torch.where(keep, self.value, other.value),
-            torch.where(wide, self.gradient, other.gradient),
-        )
+    def take(self, other: "_Place", chosen: Bool[Tensor, "runs samples"]) -> None:
+        """Become the other place at the chosen points; in place, for the reason that `Worst` tells."""
+        wide = chosen[:, :, None, None]
+        torch.where(wide, other.delta, self.delta, out=self.delta)
+        torch.where(chosen, other.value, self.value, out=self.value)
+        torch.where(wide, other.rise, self.rise, out=self.rise)
+
+    def take_better(self, other: "_Place") -> None:
+        self.take(other, ~(self.value >= other.value))
 
 
 class _Look:
     """Sees what a perturbation does, and remembers the worst."""
 
-    def __init__(self, attack: APGD, target: Target, worst: Worst):
-        self.attack, self.target, self.worst = attack, target, worst
+    def __init__(self, attack: APGD, ground: Ground, worst: Worst):
+        self.attack, self.ground, self.worst = attack, ground, worst
+
+    def offer(self, delta: Points) -> Pass:
+        seen = self.ground.run(delta)
+        self.worst.offer(delta, margin(seen.outputs, self.ground.y))
+        return seen
 
     def __call__(self, delta: Points) -> _Place:
-        points = self.attack.ball.points(self.target.x, delta)
-        seen, y, loss = self.target.run(points), self.target.y, self.attack.loss
-        self.worst.offer(points, margin(seen.outputs, y))
-        gradient = seen.inputs_gradient(slope(loss, seen.outputs, y))
-        return _Place(delta, value(loss, seen.outputs, y), gradient)
+        """The place; where it rises, the next look may write over."""
+        seen, y, loss = self.offer(delta), self.ground.y, self.attack.loss
+        rise = seen.inputs_gradient(slope(loss, seen.outputs, y))
+        rise = rise.contiguous() if self.attack.ball.p == 1 else self.ground.steepest(rise)
+        return _Place(delta, value(loss, seen.outputs, y), rise)
 
 
-def _with_momentum(attack: APGD, look: _Look, here: _Place, radius: Units) -> None:
+def _with_momentum(attack: APGD, look: _Look, here: _Place) -> None:
     """The ascent in l2 and linf balls."""
-    ball, x = attack.ball, look.target.x
-    step = (2 * radius).expand(*x.shape[:2], 1, 1)
-    best, before = here, here.delta
-    rises, last_step, last_best = torch.zeros_like(here.value), step, here.value
+    ground, best = look.ground, here.copy()
+    step = (2 * ground.radius).expand(*ground.y.shape, 1, 1)
+    rises, last_step, last_best = torch.zeros_like(here.value), step, here.value.clone()
     marks = dict(_checkpoints(attack.steps))
+    before = spare = None  # the last perturbation, and memory for the next
     for number in range(1, attack.steps + 1):
-        new = ball.project(here.delta + step * ball.steepest(here.gradient.clone()), radius, x)
-        if number > 1:
-            new = (
-                here.delta + MOMENTUM * (new - here.delta) + (1 - MOMENTUM) * (here.delta - before)
-            )
-            new = ball.project(new, radius, x)
-        before, old = here.delta, here.value
+        new = ground.project(torch.addcmul(here.delta, here.rise, step, out=spare))
+        if before is not None:  # here + MOMENTUM (new - here) + (1 - MOMENTUM) (here - before)
+            new.mul_(MOMENTUM).add_(here.delta, alpha=2 - 2 * MOMENTUM)
+            new = ground.project(new.sub_(before, alpha=1 - MOMENTUM))
+        before, spare, old = here.delta, before, here.value
         here = look(new)
         rises += here.value > old
-        best = best.better_of(here)
+        best.take_better(here)
         if number in marks:
             unchanged = (step == last_step)[:, :, 0, 0] & (best.value <= last_best)
             stuck = (rises < RISING * marks[number]) | unchanged
-            last_step, last_best, rises = step, best.value, torch.zeros_like(rises)
+            last_step, last_best, rises = step, best.value.clone(), torch.zeros_like(rises)
             step = torch.where(stuck[:, :, None, None], step / 2, step)
-            here = best.where(stuck, here)
-            before = torch.where(stuck[:, :, None, None], here.delta, before)
+            here.take(best, stuck)
+            torch.where(stuck[:, :, None, None], here.delta, before, out=before)
 
 
 def _checkpoints(steps: int) -> Iterator[tuple[int, int]]:
@@ -161,22 +169,22 @@ def _checkpoints(steps: int) -> Iterator[tuple[int, int]]:
         here += period
 
 
-def _sparse(attack: APGD, look: _Look, here: _Place, radius: Units) -> None:
+def _sparse(attack: APGD, look: _Look, here: _Place) -> None:
     """The ascent in an l1 ball."""
-    ball, x = attack.ball, look.target.x
-    size = x[0, 0].numel()
+    ball, ground, radius = attack.ball, look.ground, look.ground.radius
+    size = here.delta[0, 0].numel()
     share = torch.full_like(here.value, FIRST_SHARE)
-    step = radius.expand(*x.shape[:2], 1, 1)
-    best, moved_before = here, torch.ones_like(here.value)
+    step = radius.expand(*ground.y.shape, 1, 1)
+    best, moved_before = here.copy(), torch.ones_like(here.value)
     period = max(1, int(0.04 * attack.steps))
     for number in range(1, attack.steps + 1):
-        rise = ball.sparse_direction(here.gradient, share)
-        here = look(ball.project(here.delta + step * rise, radius, x))
-        best = best.better_of(here)
+        rise = ball.sparse_direction(here.rise, share)
+        here = look(ground.project(here.delta + step * rise))
+        best.take_better(here)
         if number % period == 0:
             moved = best.delta.count_nonzero((2, 3)) / size
             sparser = moved < 0.95 * moved_before
             share, moved_before = moved / SPARSER, moved
             step = torch.where(sparser[:, :, None, None], radius, step / SPARSER)
             step = torch.maximum(step, SMALLEST_STEP * radius)
-            here = best.where(sparser, here)
+            here.take(best, sparser)

@@ -3,14 +3,20 @@
 from typing import Literal
 
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 
 from benign.attacks.attack import Attack, Points, Target
-from benign.attacks.balls import Ball, Units
+from benign.attacks.balls import Ball
+from benign.attacks.ground import Ground, first_draw
 from benign.attacks.losses import AttackLoss, check_loss, slope
+from benign.attacks.products import ground_of
 from benign.attacks.worst import Worst
 from benign.data.model import DataModel
 from benign.losses import margin
 from benign.spec import Count, Positive
+
+Wrong = Bool[Tensor, "runs samples"]
 
 
 class PGD(Attack):
@@ -38,43 +44,36 @@ class PGD(Attack):
     """a point that is classified wrongly stays where it is, in later restarts as well"""
 
     def perturb(self, target: Target) -> Points:
-        radius = self.ball.radii(target.data, target.x)
-        worst = Worst(target.x) if self._keeps_best else None
-        points = target.x
+        ground = ground_of(target, self.ball, self.steps)
+        worst = Worst(target.x)
         for restart in range(self.restarts):
-            points = self._climb(target, radius, self._first(target, radius, restart), worst)
-        return worst.points if worst else points
+            first = ground.begin(first_draw(self.start, restart))
+            tries = Worst(torch.zeros_like(first)) if self._keeps_best else None
+            last = self._climb(ground, first, worst.margins <= 0, tries)
+            if tries is None:
+                return ground.points(last)
+            worst.offer(ground.points(tries.points), tries.margins)
+        return worst.points
 
-    def _first(self, target: Target, radius: Units, restart: int) -> Points:
-        """The perturbation a climb starts with."""
-        if restart == 0 and self.start == "zero":
-            return torch.zeros_like(target.x)
-        return self.ball.uniform(target.streams.within(f"start/{restart}"), radius, target.x)
-
-    def _climb(self, target: Target, radius: Units, delta: Points, worst: Worst | None) -> Points:
-        """The last iterate; `worst` is offered every one."""
-        x, y = target.x, target.y
-        length = self.step * self.ball.step_unit(radius)
-        wrong = worst.margins <= 0 if worst else torch.zeros_like(y, dtype=torch.bool)
-        points = torch.empty_like(x)  # one for all steps: fresh memory costs more than the sum
+    def _climb(self, ground: Ground, delta: Points, wrong: Wrong, worst: Worst | None) -> Points:
+        """The last perturbation; `worst` is offered every one."""
+        length = self.step * self.ball.step_unit(ground.radius)
         for _ in range(self.steps):
-            here = target.run(self.ball.points(x, delta, out=points))
-            margins = margin(here.outputs, y)
+            here = ground.run(delta)
+            margins = margin(here.outputs, ground.y)
             if worst:
-                worst.offer(points, margins)
+                worst.offer(delta, margins)
             wrong = wrong | (margins <= 0)
             if self.stop_when_wrong and wrong.all():
-                return points
-            rise = self.ball.steepest(here.inputs_gradient(slope(self.loss, here.outputs, y)))
+                return delta
+            rise = ground.steepest(here.inputs_gradient(slope(self.loss, here.outputs, ground.y)))
             before = delta.clone() if self.stop_when_wrong else delta
-            delta += rise.mul_(length)
-            delta = self.ball.project(delta, radius, x)
+            delta = ground.project(delta.addcmul_(rise, length))
             if self.stop_when_wrong:
                 delta = torch.where(wrong[:, :, None, None], before, delta)
-        self.ball.points(x, delta, out=points)
         if worst:
-            worst.offer(points, margin(target.run(points).outputs, y))
-        return points
+            worst.offer(delta, margin(ground.run(delta).outputs, ground.y))
+        return delta
 
     @property
     def _keeps_best(self) -> bool:

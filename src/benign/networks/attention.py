@@ -130,6 +130,15 @@ class Attention(Network):
             return AttentionPass(self, params, x)
         return SplitPass(self, params, x, clean)
 
+    def weight_columns(self, params: Params) -> Float[Tensor, "runs dim columns"] | None:
+        """For climbs on products (benign.networks.products); None where one path sees the clean tokens."""
+        return params["weights"] if self.exposed == "all" else None
+
+    def products_pass(
+        self, params: Params, products: Float[Tensor, "runs samples tokens columns"]
+    ) -> "ProductsPass":
+        return ProductsPass(self, params, products)
+
     def score_columns(self, columns: Tensor) -> Float[Tensor, "runs rows score_columns"]:
         """The columns of W_Q and W_K (a view)."""
         return columns[..., : 2 * self.heads * self.hidden]
@@ -231,7 +240,7 @@ class AttentionPass(Pass):
         return parts.transpose(2, 3).reshape(runs, samples * tokens, -1)
 
     def _coefficients(
-        self, c: Float[Tensor, "runs samples"]
+        self, c: Float[Tensor, "runs samples"], out: Tensor | None = None
     ) -> Float[Tensor, "runs points columns"]:
         tokens = self._shape[2]
         weights = (c / tokens)[:, :, None, None, None]
@@ -242,7 +251,7 @@ class AttentionPass(Pass):
         parts = (moved @ self.keys, moved.transpose(-1, -2) @ self.queries, sums)
         columns = [self._by_column(part) for part in parts]
         spare = c.new_zeros(*columns[0].shape[:2], self._network.spare_columns())
-        return torch.cat([*columns, spare], dim=-1)
+        return torch.cat([*columns, spare], dim=-1, out=out)
 
     def params_gradient(self, c: Float[Tensor, "runs samples"]) -> Params:
         """The step of u is |w_O|^2 times its gradient, as if W_V itself had moved."""
@@ -272,9 +281,10 @@ class ProductsPass(AttentionPass):
         return self._points(self._x)
 
     def inputs_gradient(
-        self, c: Float[Tensor, "runs samples"]
+        self, c: Float[Tensor, "runs samples"], out: Tensor | None = None
     ) -> Float[Tensor, "runs samples tokens columns"]:
-        return self._coefficients(c).reshape(self._x.shape)
+        flat = None if out is None else out.flatten(1, 2)
+        return self._coefficients(c, flat).unflatten(1, self._x.shape[1:3])
 
 
 class SplitPass(AttentionPass):

@@ -165,6 +165,28 @@ class TwoLayer(Network):
     def run(self, params: Params, x: Tensor) -> "TwoLayerPass":
         return TwoLayerPass(self, params, x)
 
+    def weight_columns(self, params: Params) -> Float[Tensor, "runs inputs width"]:
+        """For climbs on products (benign.networks.products): the w_s, which meet all tokens of a point end to end.
+
+        Of neurons that start in pairs, the difference of each pair and the second of it: a gradient is at first a
+        small difference of the two, of which products with the w_s themselves would lose the digits.
+        """
+        rows = params["inner"]
+        if self.paired:
+            first, second = rows.chunk(2, 1)
+            rows = torch.cat([first - second, second], 1)
+        return rows.transpose(1, 2)
+
+    @property
+    def paired(self) -> bool:
+        """Whether neurons start in pairs: number s as number s + width / 2."""
+        return self.preset != "torch_default"
+
+    def products_pass(
+        self, params: Params, products: Float[Tensor, "runs samples 1 width"]
+    ) -> "ProductsPass":
+        return ProductsPass(self, params, products)
+
     def row_count(self, data: DataModel) -> int:
         """For small coordinates (benign.coordinates.rows): the rows are the parts of the w_s that meet a token each.
 
@@ -215,14 +237,18 @@ class TwoLayerPass(Pass):
     ):
         self._network, self._params, self._x = network, params, x
         self._points = x.flatten(2)
-        rows = network.inner_weights(params).transpose(1, 2)
-        self.preactivations: Float[Tensor, "runs samples width"] = torch.bmm(self._points, rows)
+        self.preactivations: Float[Tensor, "runs samples width"] = self._project()
         if "inner_bias" in params:
             self.preactivations = self.preactivations + params["inner_bias"][:, None, :]
         self._hidden = network.activate(self.preactivations)
         self.outputs = torch.bmm(self._hidden, params["outer"][:, :, None])[:, :, 0]
         if "outer_bias" in params:
             self.outputs = self.outputs + params["outer_bias"][:, None]
+
+    def _project(self) -> Float[Tensor, "runs samples width"]:
+        """The products <w_s, x>."""
+        rows = self._network.inner_weights(self._params)
+        return torch.bmm(self._points, rows.transpose(1, 2))
 
     def _coefficients(
         self, c: Float[Tensor, "runs samples"]
@@ -244,3 +270,22 @@ class TwoLayerPass(Pass):
     ) -> Float[Tensor, "runs samples tokens dim"]:
         rows = self._network.inner_weights(self._params)
         return torch.bmm(self._coefficients(c), rows).reshape(self._x.shape)
+
+
+class ProductsPass(TwoLayerPass):
+    """A pass on points of one token that are known only by their products with the columns; these are the inputs."""
+
+    def _project(self) -> Float[Tensor, "runs samples width"]:
+        if not self._network.paired:
+            return self._points
+        difference, second = self._points.chunk(2, -1)
+        return torch.cat([difference + second, second], -1)
+
+    def inputs_gradient(
+        self, c: Float[Tensor, "runs samples"], out: Tensor | None = None
+    ) -> Float[Tensor, "runs samples 1 width"]:
+        coefficients = self._coefficients(c)[:, :, None]
+        if self._network.paired:
+            first, second = coefficients.chunk(2, -1)
+            coefficients = torch.cat([first, first + second], -1)
+        return coefficients if out is None else out.copy_(coefficients)

@@ -1,0 +1,60 @@
+"""The ground that a climb walks on: perturbations, where they rise, and what the network makes of them."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from benign.attacks.attack import Points, Target
+from benign.attacks.balls import Ball
+from benign.networks.network import Pass
+
+
+def first_draw(start: Literal["zero", "uniform"], restart: int) -> str | None:
+    """The streams from which a climb's first perturbation is drawn; None where it is zero."""
+    return None if start == "zero" and restart == 0 else f"start/{restart}"
+
+
+class Ground:
+    """Perturbations as vectors of R^d.
+
+    Another ground may write them in other coordinates. Sums, multiples and choices of perturbations must be those
+    of the tensors, with the axes [runs, samples, tokens, coordinates]; all else that a climb needs is asked here.
+    """
+
+    def __init__(self, target: Target, ball: Ball):
+        self.target, self.ball = target, ball
+        self.y = target.y
+        self.radius = ball.radii(target.data, target.x)
+        self._points: Tensor | None = None
+
+    def begin(self, draw: str | None) -> Points:
+        """The first perturbation of a climb: zero, or uniform in the ball from the streams of this name."""
+        if draw is None:
+            return torch.zeros_like(self.target.x)
+        return self._uniform(draw)
+
+    def _uniform(self, draw: str) -> Points:
+        streams = self.target.streams.within(draw)
+        return self.ball.uniform(streams, self.radius, self.target.x)
+
+    def run(self, delta: Points) -> Pass:
+        """What the network makes of the perturbed points; gradients in inputs are in the perturbation.
+
+        The next such gradient may be written over the last.
+        """
+        # The same memory for all steps: fresh memory costs more than the sum.
+        self._points = self.ball.points(self.target.x, delta, out=self._points)
+        return self.target.run(self._points)
+
+    def steepest(self, gradient: Points) -> Points:
+        """The perturbation of unit norm along which a linear function rises fastest. May be in place."""
+        return self.ball.steepest(gradient)
+
+    def project(self, delta: Points) -> Points:
+        """The nearest perturbation inside the ball and the box. May be in place."""
+        return self.ball.project(delta, self.radius, self.target.x)
+
+    def points(self, delta: Points) -> Points:
+        """The perturbed points."""
+        return self.ball.points(self.target.x, delta)

@@ -1,0 +1,363 @@
+"""Climbs in the coordinates of the weights: the same trajectories as in R^d, for less."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from benign.attacks import apgd, products
+from benign.attacks.apgd import APGD
+from benign.attacks.attack import Attack, Target
+from benign.attacks.balls import Ball
+from benign.attacks.ground import Ground
+from benign.attacks.pgd import PGD
+from benign.attacks.products import Products, ground_of, pays, plain_attacks
+from benign.attacks.strong import Strong
+from benign.data.mixture import Mixture
+from benign.data.model import DataModel, Sample
+from benign.losses import margin
+from benign.networks.attention import Attention
+from benign.networks.network import Network, Pass
+from benign.networks.products import SeesProducts
+from benign.networks.two_layer import TwoLayer
+from benign.spec import Component
+from benign.streams import Streams
+from tests.reference import (
+    close,
+    film,
+    normals,
+    run_ids,
+    small_data,
+    small_network,
+    small_pgd,
+    small_setup,
+    start,
+)
+
+MIXTURE = Mixture(samples=6, dim=30, signal=3.0, balanced=True)
+SMOOTH: dict[str, Any] = {"activation": "smoothed_leaky_relu", "slope": 0.3, "smoothness": 2.0}
+NETWORKS: dict[str, tuple[Network, DataModel]] = {
+    "one head": (small_network(score_std=0.4), small_data(dim=30)),
+    "two heads": (small_network(score_std=0.4, heads=2), small_data(dim=30)),
+    "uniform": (small_network(attend="uniform"), small_data(dim=30)),
+    "signal": (small_network(attend="signal"), small_data(dim=30)),
+    "theory": (TwoLayer(width=8, init_std=0.2, **SMOOTH), MIXTURE),
+    "hybrid": (TwoLayer(width=8, preset="hybrid"), MIXTURE),
+    "biases": (TwoLayer(width=7, preset="torch_default", **SMOOTH), MIXTURE),
+}
+EACH = pytest.mark.parametrize("name", NETWORKS)
+PER = pytest.mark.parametrize("per", ["token", "sample"])
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products wherever they are possible, also where they do not pay."""
+    monkeypatch.setattr(products, "pays", lambda *sizes: True)
+
+
+def target_of(name: str, dtype: torch.dtype = torch.float64, runs: int = 2) -> Target:
+    """Points and a network after one step, since that of Wang starts at f = 0."""
+    network, data = NETWORKS[name]
+    streams = Streams(run_ids(runs))
+    sample = data.sample(streams, "train", data.samples, dtype)
+    params = network.initial_params(data, streams, dtype)
+    for part, gradient in network.run(params, sample.x).params_gradient(sample.y).items():
+        params[part] += 0.05 * gradient
+    return Target(network, params, data, sample, streams)
+
+
+def both(attack: Attack, target: Target) -> tuple[Tensor, Tensor]:
+    """The attacked points by products, and in R^d."""
+    ball = next(iter(attack.threat().each()))  # type: ignore[union-attr]
+    assert isinstance(ground_of(target, ball, 10), Products)
+    points = attack.perturb(target)
+    with plain_attacks():
+        assert type(ground_of(target, ball, 10)) is Ground
+        return points, attack.perturb(target)
+
+
+def margins(target: Target, points: Tensor) -> Tensor:
+    return margin(target.run(points).outputs, target.y)
+
+
+PGDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "token": ("token", {}),
+    "sample": ("sample", {}),
+    "token, cross-entropy": ("token", {"loss": "cross_entropy"}),
+    "sample, cross-entropy": ("sample", {"loss": "cross_entropy"}),
+    "best": ("sample", {"keep": "best"}),
+    "uniform": ("token", {"start": "uniform", "loss": "cross_entropy"}),
+    "restarts": ("sample", {"restarts": 3}),
+    "stopping": ("token", {"stop_when_wrong": True, "step": 0.1}),
+}
+
+
+@EACH
+@pytest.mark.parametrize("kind", PGDS)
+def test_pgd_goes_the_same_way(always, name, kind):
+    per, fields = PGDS[kind]
+    target = target_of(name)
+    points, plain = both(small_pgd(0.8, per, steps=7, **fields), target)
+    close(points - target.x, plain - target.x)
+
+
+@EACH
+@pytest.mark.parametrize(("per", "loss"), [("token", "margin"), ("sample", "cross_entropy")])
+def test_apgd_looks_at_the_same_places(always, name, per, loss, monkeypatch):
+    """Every place, not only the worst: places of one ascent may be equally bad to the last digit."""
+    target, seen = target_of(name), []
+    offer = apgd._Look.offer
+
+    def noted(look: Any, delta: Tensor) -> Pass:
+        seen.append(look.ground.points(delta) - target.x)
+        return offer(look, delta)
+
+    monkeypatch.setattr(apgd._Look, "offer", noted)
+    attack = APGD(ball=Ball(radius=0.8, per=per), loss=loss, steps=9, restarts=2)
+    points, plain = both(attack, target)
+    by_products, in_space = torch.stack(seen).chunk(2)
+    assert len(by_products) == 22
+    close(by_products[1:], in_space[1:])
+    close(margins(target, points), margins(target, plain))
+
+
+@EACH
+def test_the_judging_attack_finds_the_same_margins(always, name):
+    target = target_of(name)
+    points, plain = both(Strong(ball=Ball(radius=0.8), steps=6, also=small_pgd(0.8)), target)
+    close(margins(target, points), margins(target, plain))
+
+
+TRAININGS: list[tuple[str, Attack]] = [
+    ("one head", small_pgd(0.6)),
+    ("one head", small_pgd(0.6, "sample", keep="best", loss="cross_entropy")),
+    ("two heads", small_pgd(0.6, start="uniform")),
+    ("two heads", small_pgd(0.6, "sample", restarts=2)),
+    ("hybrid", small_pgd(0.6, "sample")),
+    ("biases", small_pgd(0.6, "sample", keep="best")),
+]
+
+
+@pytest.mark.parametrize(("name", "attack"), TRAININGS, ids=str)
+def test_whole_trainings_are_the_same(always, name, attack):
+    network, data = NETWORKS[name]
+    cells = [small_setup(data, network, attack, rate=0.2, first_attacked_step=1)] * 2
+    by_products = film(start(cells))
+    with plain_attacks():
+        in_space = film(start(cells))
+    assert len(by_products) == len(in_space) == 13
+    for here, there in zip(by_products, in_space, strict=True):
+        close(here.attacked, there.attacked)
+        for part in there.params:
+            close(here.params[part], there.params[part])
+
+
+@PER
+def test_runs_of_different_radii_are_batched_as_they_are_alone(always, per):
+    network, data = NETWORKS["two heads"]
+    cells = [small_setup(data, network, small_pgd(radius, per)) for radius in (0.0, 0.3, 1.0)]
+    together = film(start(cells))[-1]
+    for run, cell in enumerate(cells):
+        alone = film(start([cell], [run_ids(3)[run]]))[-1]
+        close(together.params["weights"][run], alone.params["weights"][0])
+        close(together.attacked[run], alone.attacked[0])
+
+
+@EACH
+@PER
+@pytest.mark.parametrize("draw", [None, "start/1"])
+def test_coordinates_mean_what_they_say(always, name, per, draw):
+    """First perturbation, gradient, norm and steepest direction against those in R^d."""
+    target, ball = target_of(name), Ball(radius=100.0, per=per)
+    ground, plain = ground_of(target, ball, 10), Ground(target, ball)
+    assert isinstance(ground, Products)
+    first, expected = ground.begin(draw), plain.begin(draw)
+    assert torch.equal(ground.points(first * 0), target.x)
+    if draw is None:
+        assert not first.any()
+    else:
+        close(ground.points(first) - target.x, expected)
+    here, there = ground.run(first), plain.run(expected)
+    close(here.outputs, there.outputs)
+    gradient, slopes = here.inputs_gradient(target.y), there.inputs_gradient(target.y)
+    close(ground.points(gradient) - target.x, slopes)
+    moved, sum_ = first * 0.7 + gradient, expected * 0.7 + slopes
+    close(ground.points(moved) - target.x, sum_)
+    close(ground.norm(moved), ball.norm(sum_))
+    close(ground.points(ground.steepest(gradient)) - target.x, ball.steepest(slopes.clone()))
+
+
+@PER
+def test_what_has_no_gradient_or_no_room_does_not_move(always, per):
+    target = target_of("one head")
+    attack = small_pgd(0.5, per)
+    target = with_values(target, lambda values: values * torch.tensor([0.0, 1.0])[:, None, None])
+    points, _ = both(attack, target)
+    assert torch.equal(points[0], target.x[0])
+    assert (points[1] != target.x[1]).any()
+    assert torch.equal(both(small_pgd(0.0, per, keep="best"), target)[0], target.x)
+
+
+def with_values(target: Target, change: Callable[[Tensor], Tensor]) -> Target:
+    """The same target with another u = W_V w_O."""
+    network, params = target.network, {name: part.clone() for name, part in target.params.items()}
+    assert isinstance(network, Attention)
+    values = network.values(params)
+    values.copy_(change(values))
+    return replace(target, params=params)
+
+
+@PER
+def test_short_columns_count_as_much_as_long_ones(always, per):
+    """In float32, with u so short that its part of every gradient is below the rounding of other columns."""
+    target = target_of("one head", torch.float32)
+    short = with_values(target, lambda values: 1e-12 * values)
+    points, plain = both(small_pgd(0.5, per), short)
+    close(points - target.x, plain - target.x, 1e-5)
+    close(points - target.x, small_pgd(0.5, per).perturb(target) - target.x, 1e-5)
+
+
+@PER
+def test_saturated_gradients_do_not_underflow(always, per):
+    """In float32 the squares of these gradients are 0, and the gradients are not."""
+    target = target_of("uniform", torch.float32)
+    signals = target.sample.latent["signal"]
+    target = with_values(target, lambda _: 28 * (signals[:, 0] - signals[:, 1])[..., None])
+    assert float(margins(target, target.x).median()) > 40
+    attack = small_pgd(0.1, per, loss="cross_entropy")
+    points, plain = both(attack, target)
+    close(points - target.x, plain - target.x, 1e-5)
+    assert float(attack.ball.norm(points - target.x).min()) > 0.09
+
+
+@pytest.mark.parametrize("condition", [1e3, 1e4])
+@PER
+def test_float32_keeps_its_digits_on_ill_conditioned_weights(always, condition, per):
+    """Against float64 in R^d; singular values of W spread evenly in the logarithm, as a large signal spreads them."""
+    target = target_of("two heads")
+    used = slice(0, 22)
+    left, _, right = torch.linalg.svd(target.params["weights"][..., used], full_matrices=False)
+    sizes = torch.logspace(0, -torch.tensor(condition).log10().item(), 22, dtype=torch.float64)
+    target.params["weights"][..., used] = 3 * left * sizes @ right
+    attack = small_pgd(0.5, per, steps=10)
+    _, expected = both(attack, target)
+    rounded = Target(
+        target.network,
+        {name: part.float() for name, part in target.params.items()},
+        target.data,
+        target.data.sample(target.streams, "train", target.data.samples, torch.float32),
+        target.streams,
+    )
+    points, _ = both(attack, rounded)
+    close(points.double() - target.x, expected - target.x, 1e-5)
+    assert float(attack.ball.norm(points.double() - rounded.x.double()).max()) < 0.5 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("rate", [1e-5, 1e-3])
+def test_float32_keeps_its_digits_where_neurons_of_a_pair_nearly_cancel(always, rate):
+    """Wang's network after a first short step: the gradient is a small difference of its two halves."""
+    network, data = NETWORKS["hybrid"]
+    streams = Streams(run_ids(2))
+    sample = data.sample(streams, "train", 6, torch.float32)
+    params = network.initial_params(data, streams, torch.float32)
+    params["inner"] += rate * network.run(params, sample.x).params_gradient(sample.y)["inner"]
+    exact = {name: part.double() for name, part in params.items()}
+    rounded = Target(network, params, data, sample, streams)
+    points, _ = both(small_pgd(0.5), rounded)
+    x, y = sample.x.double(), sample.y.double()
+    _, expected = both(small_pgd(0.5), Target(network, exact, data, Sample(x, y, y, {}), streams))
+    close(points.double() - x, expected - x, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_where_columns_cancel_points_stay_finite_and_in_the_ball(always, dtype):
+    """Wang's network before its first step: the two halves cancel, and all that is left is rounding."""
+    network, data = NETWORKS["theory"]
+    streams = Streams(run_ids(2))
+    params = network.initial_params(data, streams, dtype)
+    params["inner"][:, 4:] *= 1 + 4 * torch.finfo(dtype).eps
+    sample = data.sample(streams, "train", 6, dtype)
+    points, _ = both(small_pgd(0.5), Target(network, params, data, sample, streams))
+    assert points.isfinite().all()
+    assert float((points - sample.x).norm(dim=-1).max()) < 0.5 * (1 + 1e-5)
+
+
+@EACH
+def test_a_pass_on_products_is_the_pass(name):
+    target = target_of(name)
+    network, params, x = target.network, target.params, target.x
+    assert isinstance(network, SeesProducts)
+    columns = network.weight_columns(params)
+    assert columns is not None
+    there, here = network.run(params, x), network.products_pass(params, x @ columns[:, None])
+    close(here.outputs, there.outputs)
+    c = normals(*target.y.shape)
+    coefficients = here.inputs_gradient(c)
+    close(coefficients @ columns[:, None].transpose(-1, -2), there.inputs_gradient(c))
+    wide = torch.full((*coefficients.shape[:3], 2 * coefficients.shape[3]), 7.0).double()
+    half = wide.chunk(2, -1)[0]
+    close(here.inputs_gradient(c, out=half), coefficients)
+    assert torch.equal(half, coefficients)
+    assert (wide.chunk(2, -1)[1] == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "network", "ball"),
+    [
+        ("one head", None, Ball(p="inf", radius=0.5)),
+        ("one head", None, Ball(p=1, radius=0.5)),
+        ("one head", None, Ball(radius=0.5, box=(-2.0, 2.0))),
+        ("one head", small_network(exposed="values"), Ball(radius=0.5)),
+        ("one head", small_network(exposed="scores"), Ball(radius=0.5)),
+        ("one head", TwoLayer(width=4, preset="hybrid"), Ball(radius=0.5, per="sample")),
+    ],
+    ids=["linf", "l1", "box", "values", "scores", "several tokens"],
+)
+def test_where_products_would_be_wrong_the_climb_is_in_space(always, name, network, ball):
+    target = target_of(name)
+    network = network or target.network
+    params = network.initial_params(target.data, target.streams, torch.float64)
+    target = Target(network, params, target.data, target.sample, target.streams)
+    assert type(ground_of(target, ball, 10)) is Ground
+    assert PGD(ball=ball, steps=2).perturb(target).isfinite().all()
+
+
+def test_a_subclass_that_may_see_points_otherwise_is_climbed_in_space(always):
+    class Doubled(Attention):
+        def attacked_pass(self, params: Any, x: Tensor, clean: Tensor) -> Any:
+            return super().attacked_pass(params, 2 * x, clean)
+
+    Component.families[Network].pop("doubled")
+    target = target_of("one head")
+    target = replace(target, network=Doubled.model_construct(**vars(target.network)))
+    assert type(ground_of(target, Ball(radius=0.5), 10)) is Ground
+
+
+def test_shapes_decide_what_is_cheaper():
+    assert pays(352, 1024, 272, 20), "zhang/fig1"
+    assert pays(320, 1024, 1040, 20), "jiang/fig1"
+    assert pays(4000, 1024, 272, 50), "test points"
+    assert not pays(352, 160, 272, 20), "more columns than dimensions"
+    assert not pays(4, 1024, 272, 20), "the Gram matrix costs more than the climb"
+    assert not pays(352, 1024, 272, 1), "one step"
+    assert not pays(40, 40, 16, 10), "nothing to save"
+    small = target_of("one head")
+    assert type(ground_of(small, Ball(radius=0.5), 10)) is Ground
+
+
+def test_attacks_are_plain_only_inside(always):
+    target, ball = target_of("one head"), Ball(radius=0.5)
+
+    def fail_inside() -> None:
+        with plain_attacks():
+            with plain_attacks():
+                pass
+            assert type(ground_of(target, ball, 10)) is Ground
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        fail_inside()
+    assert isinstance(ground_of(target, ball, 10), Products)
