@@ -41,7 +41,7 @@ def start(
 def _projected(data: DataModel, network: Network, sample: Sample, params: Params) -> Start:
     assert isinstance(network, TokenRows)
     rows = network.initial_rows(params, data)
-    view = view_of_span(data, sample, rows)
+    view = view_of_span(data, sample, rows[:, : network.row_count(data)])
     params = network.with_rows(params, view.of(rows))
     return Start(data.reduced(view.basis.shape[2]), view.of_sample(sample), params, view)
 
@@ -56,5 +56,7 @@ def _sampled(
     given = GivenNormals(streams, "train/noise", rows[:, :tokens])
     sample = small.sample(given, "train", data.samples, dtype)
     params = network.initial_params(small, streams, dtype)
+    if not network.row_count(data):
+        return Start(small, sample, params)
     weights = rows[:, tokens:] * network.row_std(params, data)[:, :, None]
     return Start(small, sample, network.with_rows(params, weights.to(dtype)))
