@@ -70,9 +70,7 @@ class APGD(Attack):
         for restart in range(self.restarts):
             delta = torch.zeros_like(target.x)
             if restart or self.start == "uniform":
-                delta = self.ball.uniform(
-                    target.streams.within(f"start/{restart}"), radius, target.x
-                )
+                delta = target.uniform(self.ball, radius, f"start/{restart}")
             self._ascend(target, delta, radius, worst)
         return worst.points
 

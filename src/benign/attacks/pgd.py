@@ -49,7 +49,7 @@ class PGD(Attack):
         """The perturbation a climb starts with."""
         if restart == 0 and self.start == "zero":
             return torch.zeros_like(target.x)
-        return self.ball.uniform(target.streams.within(f"start/{restart}"), radius, target.x)
+        return target.uniform(self.ball, radius, f"start/{restart}")
 
     def _climb(self, target: Target, radius: Units, delta: Points, worst: Worst | None) -> Points:
         """The last iterate; `worst` is offered every one."""

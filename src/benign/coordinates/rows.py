@@ -32,6 +32,10 @@ class TokenRows(Protocol):
         """The initial weights with other rows, which may be of another length."""
         ...
 
+    def widened(self, params: Params, data: DataModel) -> Params:
+        """The weights, at any time, in a space with one more coordinate, at which they are zero."""
+        ...
+
     def why_not_gaussian(self) -> str | None:
         """What keeps the rows from being independent isotropic Gaussian vectors; None where nothing does."""
         ...

@@ -196,6 +196,10 @@ class TwoLayer(Network):
         drawn = rows.unflatten(1, (self._drawn_neurons(), -1)).flatten(2)
         return {**params, "inner": drawn.repeat(1, self.width // drawn.shape[1], 1)}
 
+    def widened(self, params: Params, data: DataModel) -> Params:
+        by_token = params["inner"].unflatten(2, (data.tokens, data.dim))
+        return {**params, "inner": functional.pad(by_token, (0, 1)).flatten(2)}
+
     def why_not_gaussian(self) -> str | None:
         if self.preset != "torch_default":
             return None

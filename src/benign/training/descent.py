@@ -10,7 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from benign import axes
-from benign.attacks.attack import Target, repeated
+from benign.attacks.attack import Attack, Target, repeated
+from benign.coordinates.beyond import draws_starts, widened
 from benign.coordinates.span import View
 from benign.coordinates.start import start
 from benign.data.feature_patches import FeaturePatches
@@ -43,14 +44,17 @@ class Batch:
     params: Params
     view: View | None = None
     """how the runs see fresh points of R^d; without it they are drawn in the runs' own coordinates"""
+    dim: int | None = None
+    """d, where the runs' own coordinates are fewer"""
 
     @staticmethod
     def start(setup: Setup, streams: Streams) -> "Batch":
         """Draw the training points and the initial weights; `setup` is in the coordinates of its space from here on."""
         drawn = start(setup.space, setup.data, setup.network, streams, setup.dtype)
         index = torch.arange(len(streams), device=drawn.sample.x.device)
+        dim = None if setup.space.mode == "ambient" else setup.data.dim
         setup = setup.within(drawn.data)
-        return Batch(setup, streams, index, drawn.sample, drawn.params, drawn.view)
+        return Batch(setup, streams, index, drawn.sample, drawn.params, drawn.view, dim)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -60,6 +64,12 @@ class Batch:
         return Target(
             self.setup.network, self.params, self.setup.data, sample, self.streams.within(part)
         )
+
+    def as_seen_by(self, attack: Attack, target: Target) -> Target:
+        """The target, with room for random starts of R^d where the attack has any."""
+        if self.dim is None or not draws_starts(attack):
+            return target
+        return widened(target, self.dim, self.view)
 
     def fresh(self, split: str, count: int, only: str = "both") -> Sample:
         """Points that the runs were not trained on; `only` is for `FeaturePatches`, see there."""
@@ -76,7 +86,8 @@ class Batch:
         setup = axes.select(self.setup, places)
         streams = self.streams[places.tolist()]
         view = self.view.select(places) if self.view else None
-        return Batch(setup, streams, self.index[places], self.sample.select(places), params, view)
+        sample, index = self.sample.select(places), self.index[places]
+        return Batch(setup, streams, index, sample, params, view, self.dim)
 
 
 @dataclass(frozen=True)
