@@ -24,11 +24,11 @@ DIMS = [2_000, 1_000_000, 1_000_000_000, 1_000_000_000_000]
 RUN = RunId(0, 0, "")
 
 
-def figure_cell(coordinates: Any, steps: int) -> Setup:
+def figure_cell(coordinates: Any, preset: Any, steps: int) -> Setup:
     """n = 100, m = 1000, d = 18000, PGD of 20 steps (papers/wang.md 3.1), with Gaussian weights."""
     return Setup(
         data=bo.Mixture(samples=100, dim=18_000, signal=5.0, flip=0.1),
-        network=bo.TwoLayer(width=1000, preset="hybrid"),
+        network=bo.TwoLayer(width=1000, preset=preset),
         attack=bo.PGD(ball=bo.Ball(radius=0.1, relative_to="signal", per="sample"), steps=20),
         training=bo.GradientDescent(
             rate=0.1, stop_loss=0.0, max_steps=steps, first_attacked_step=1
@@ -77,13 +77,15 @@ def main() -> None:
     steps = parser.parse_args().steps
     torch.set_num_threads(1)
     with torch.no_grad():
-        found = {
-            name: per_step(figure_cell(name, steps)) for name in ("ambient", "projected", "sampled")
+        cells = {
+            mode: figure_cell(mode, "hybrid", steps) for mode in ("ambient", "projected", "sampled")
         }
-    base = found["ambient"]
+        cells["vanishing"] = figure_cell("sampled", "vanishing", steps)
+        found = {f"{name} ({cell.space.dim})": per_step(cell) for name, cell in cells.items()}
+    base = next(iter(found.values()))
     for name, (operations, seconds) in found.items():
         print(
-            f"{name:10} {operations:.3g} operations a step, {seconds:.3f} s; fewer by "
+            f"{name:16} {operations:.3g} operations a step, {seconds:.3f} s; fewer by "
             f"{base[0] / operations:.1f}, faster by {base[1] / seconds:.1f}"
         )
     times: dict[int, list[float]] = {dim: [] for dim in DIMS}

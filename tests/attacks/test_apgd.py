@@ -109,6 +109,28 @@ def test_more_restarts_never_hurt_the_attack():
     assert (margins[1] <= margins[0]).all()
 
 
+class NotedStarts(Target):
+    """A target that notes which random starts it was asked for."""
+
+    asked: list[str]
+
+    def uniform(self, ball: Ball, radius: Tensor, part: str) -> Tensor:
+        self.asked.append(part)
+        return super().uniform(ball, radius, part)
+
+
+@pytest.mark.parametrize("kind", [PGD, APGD])
+@pytest.mark.parametrize("begin", ["zero", "uniform"])
+def test_every_climb_has_a_start_of_its_own(kind, begin):
+    batch = start([small_setup()])
+    NotedStarts.asked = []
+    target = NotedStarts(
+        batch.setup.network, batch.params, batch.setup.data, batch.sample, batch.streams
+    )
+    kind(ball=Ball(radius=1.0), steps=2, start=begin, restarts=3).perturb(target)
+    assert NotedStarts.asked == [f"start/{climb}" for climb in range(begin == "zero", 3)]
+
+
 def test_it_trains():
     """As a training attack it is at least as hard as PGD of the same steps, within a little."""
     losses = {}

@@ -75,6 +75,7 @@ SETUPS: dict[str, Setup] = {
     "attention, projected noise": attention(projected=True, strong_noise_std=0.9, snr=0.5),
     "two layers": two_layer(),
     "two layers, hybrid": two_layer(start={"preset": "hybrid"}),
+    "two layers, vanishing start": two_layer(start={"preset": "vanishing"}),
     "two layers, half space": two_layer(flip_mode="half_space", flip=0.3),
     "two layers, signal half space": two_layer(
         flip_mode="half_space", half_space="signal", flip=0.3

@@ -128,6 +128,7 @@ def test_what_is_exact_is_taken(fields):
     [
         (small_data(dim=LARGE), small_network(heads=2), 2 + 8 + 22),
         (Mixture(samples=4, dim=LARGE, signal=1.0), TwoLayer(width=6, init_std=0.1), 1 + 4 + 3),
+        (Mixture(samples=4, dim=LARGE, signal=1.0), TwoLayer(width=6, preset="vanishing"), 1 + 4),
         (Mixture(samples=4, dim=LARGE, signal=1.0), Linear(), 1 + 4 + 1),
         (small_data(dim=LARGE), TwoLayer(width=6, preset="hybrid"), 2 + 8 + 9),
         (

@@ -51,6 +51,7 @@ SLOW_PHI: dict[str, slow.Activation] = {
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "theory": {"preset": "theory", "init_std": 0.3},
+    "vanishing": {"preset": "vanishing"},
     "hybrid": {"preset": "hybrid"},
     "torch_default": {"preset": "torch_default"},
 }
@@ -154,7 +155,7 @@ def test_outputs_are_those_of_the_reference(phi: str, preset: str):
 # How the presets start.
 
 
-@pytest.mark.parametrize("preset", ["theory", "hybrid"])
+@pytest.mark.parametrize("preset", ["theory", "vanishing", "hybrid"])
 @each_phi
 def test_a_symmetric_start_gives_zero(phi: str, preset: str):
     """f = 0 everywhere, loss log 2, G = 1/2; a_s = +-1/sqrt(m), first the positive half."""
@@ -477,7 +478,7 @@ def test_2_5_one_step_is_the_averaged_classifier():
         ({"preset": "hybrid"}, "`init_std` belongs to `preset: theory`, got 0.1.*leave it out"),
         ({"init_std": -1.0}, "init_std.*greater than or equal to 0, got -1.0"),
         ({"activation": "tanh"}, "activation: must be 'relu', 'leaky_relu' or .*, got 'tanh'"),
-        ({"preset": "paper"}, "preset: must be 'theory', 'hybrid' or .*, got 'paper'"),
+        ({"preset": "paper"}, "preset: must be 'theory', 'vanishing', 'hybrid' or .*, got 'paper'"),
         ({"activation": "leaky_relu"}, "`slope` must be given with `activation: leaky_relu`"),
         ({"slope": 0.5}, "`slope` has no meaning with `activation: relu`, got 0.5: leave it out"),
         ({**PHI["leaky"], "slope": 1.2}, "`slope` must be at most 1.*got 1.2"),

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from benign.attacks.balls import Ball
+from benign.attacks.balls import Ball, Units
 from benign.attacks.several import Balls
 from benign.data.model import DataModel, Sample
 from benign.networks.network import Network, Params, Pass
@@ -40,6 +40,10 @@ class Target:
     def relabelled(self, y: Float[Tensor, "runs samples"]) -> "Target":
         """The same points with other labels to attack."""
         return replace(self, sample=replace(self.sample, y=y))
+
+    def uniform(self, ball: Ball, radius: Units, part: str) -> Points:
+        """Perturbations uniform in the ball, to start from; `part` names their draws."""
+        return ball.uniform(self.streams.within(part), radius, self.x)
 
     def run(self, points: Points) -> Pass:
         """The network on points in place of the clean ones, or on several sets of them in a row."""

@@ -184,11 +184,16 @@ class Ball(Spec):
         elif self.p == 0:
             delta = self._random_coordinates(streams, radius, x)
         else:
-            delta = self._direction(streams, shape, dtype)
-            units = self._units(delta)
-            share = streams("length").uniform(*units.shape[1:3], 1, dtype=dtype)
-            delta *= share.pow_(1 / units.shape[-1]).mul_(radius) / self.norm(delta)
+            direction = self._direction(streams, shape, dtype)
+            delta = self.filled(streams, radius, direction, x.shape[-1])
         return delta if self.box is None else self.project(delta, radius, x)
+
+    def filled(self, streams: Streams, radius: Units, direction: Points, dim: int) -> Points:
+        """Along random directions of tokens in R^dim, the lengths of points uniform in the ball. In place."""
+        length = self.norm(direction)
+        size = dim if self.per == "token" else dim * direction.shape[2]
+        share = streams("length").uniform(*length.shape[1:], dtype=direction.dtype)
+        return direction.mul_(share.pow_(1 / size).mul_(radius) / length)
 
     def _direction(self, streams: Streams, shape: torch.Size, dtype: torch.dtype) -> Tensor:
         """Normal numbers for l2, exponential ones with signs for l1: uniform on the sphere after normalisation."""

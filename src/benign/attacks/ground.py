@@ -35,8 +35,7 @@ class Ground:
         return self._uniform(draw)
 
     def _uniform(self, draw: str) -> Points:
-        streams = self.target.streams.within(draw)
-        return self.ball.uniform(streams, self.radius, self.target.x)
+        return self.target.uniform(self.ball, self.radius, draw)
 
     def run(self, delta: Points) -> Pass:
         """What the network makes of the perturbed points; gradients in inputs are in the perturbation.

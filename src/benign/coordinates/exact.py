@@ -45,7 +45,7 @@ def _attack_trouble(field: str, attack: Attack | None, *, training: bool) -> str
             f"`{field}` is {attack.kind}, which is not known to act alike in every basis: "
             f"use one of {kinds} in an l2 ball"
         )
-    if training and _draws(attack):
+    if training and starts_at_random(attack):
         return (
             f"`{field}` ({attack.kind}) starts at random, which leaves the span in every training step: "
             "use `start: zero` and `restarts: 1`"
@@ -58,7 +58,8 @@ def _attack_trouble(field: str, attack: Attack | None, *, training: bool) -> str
     return next(filter(None, troubles), None)
 
 
-def _draws(attack: Attack) -> bool:
+def starts_at_random(attack: Attack) -> bool:
+    """Whether a climb of the attack starts at a random point of its ball."""
     return getattr(attack, "start", "zero") != "zero" or getattr(attack, "restarts", 1) > 1
 
 

@@ -18,15 +18,22 @@ class TokenRows(Protocol):
     """
 
     def row_count(self, data: DataModel) -> int:
-        """How many rows the initial weights have; equal ones count once."""
+        """How many rows of initial weights the span needs; equal ones count once.
+
+        Where it is 0, `initial_params` draws in the span what the rows are there.
+        """
         ...
 
     def initial_rows(self, params: Params, data: DataModel) -> Float[Tensor, "runs rows dim"]:
-        """The rows of initial weights."""
+        """The rows of initial weights, first those that the span needs."""
         ...
 
     def with_rows(self, params: Params, rows: Float[Tensor, "runs rows dim"]) -> Params:
         """The initial weights with other rows, which may be of another length."""
+        ...
+
+    def widened(self, params: Params, data: DataModel) -> Params:
+        """The weights, at any time, in a space with one more coordinate, at which they are zero."""
         ...
 
     def why_not_gaussian(self) -> str | None:

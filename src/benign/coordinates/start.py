@@ -50,7 +50,7 @@ def start(
 def _projected(data: DataModel, network: Network, sample: Sample, params: Params) -> Start:
     assert isinstance(network, TokenRows)
     rows = network.initial_rows(params, data)
-    view = view_of_span(data, sample, rows)
+    view = view_of_span(data, sample, rows[:, : network.row_count(data)])
     params = network.with_rows(params, view.of(rows))
     small = data.reduced(view.basis.shape[2])
     return Start(small, view.of_sample(sample), params, network, view)
@@ -66,6 +66,8 @@ def _sampled(
     given = GivenNormals(streams, "train/noise", rows[:, :tokens])
     sample = small.sample(given, "train", data.samples, dtype)
     params = network.initial_params(small, streams, dtype)
+    if not network.row_count(data):
+        return Start(small, sample, params, network, Fresh())
     weights = rows[:, tokens:] * network.row_std(params, data)[:, :, None]
     params = network.with_rows(params, weights.to(dtype))
     return Start(small, sample, params, network, Fresh())

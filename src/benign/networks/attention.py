@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
+from torch.nn.functional import pad
 
 from benign.axes import PerRun, Shape
 from benign.data.model import DataModel
@@ -159,9 +160,12 @@ class Attention(Network):
 
     def with_rows(self, params: Params, rows: Float[Tensor, "runs rows dim"]) -> Params:
         """u(0) is kept, as `initial_values`: it cannot be drawn again."""
-        columns = torch.nn.functional.pad(rows.transpose(1, 2), (0, self.spare_columns()))
+        columns = pad(rows.transpose(1, 2), (0, self.spare_columns()))
         values = rows[:, -self.heads :].transpose(1, 2).clone()
         return {**params, "weights": columns.contiguous(), "initial_values": values}
+
+    def widened(self, params: Params, data: DataModel) -> Params:
+        return {**params, "weights": pad(params["weights"], (0, 0, 0, 1))}
 
     def why_not_gaussian(self) -> str | None:
         if isinstance(self.init, GaussianInit):

@@ -3,6 +3,7 @@
 import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
+from torch.nn.functional import pad
 
 from benign.axes import PerRun
 from benign.data.model import DataModel
@@ -50,6 +51,9 @@ class Linear(Network):
 
     def with_rows(self, params: Params, rows: Float[Tensor, "runs 1 dim"]) -> Params:
         return {**params, "u": rows[:, 0]}
+
+    def widened(self, params: Params, data: DataModel) -> Params:
+        return {**params, "u": pad(params["u"], (0, 1))}
 
     def why_not_gaussian(self) -> None:
         return None

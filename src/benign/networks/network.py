@@ -82,6 +82,9 @@ class Network(Component):
     def check_against(self, data: DataModel) -> None:
         """Raise ValueError where the network cannot take this data."""
 
+    def check_first_attack(self, step: int) -> None:
+        """Raise ValueError where training points cannot be attacked from this step on."""
+
     def cost(self, data: DataModel) -> "Cost":
         """What a run needs; an estimate, for batch sizes and for `benign show`."""
         return Cost(weights=0, point=data.tokens * data.dim, multiplies=data.tokens * data.dim)

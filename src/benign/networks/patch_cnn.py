@@ -5,10 +5,10 @@ from typing import Literal
 import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
-from torch.nn.functional import relu
+from torch.nn.functional import pad, relu
 
 from benign.axes import PerRun, Shape
-from benign.data.model import DataModel
+from benign.data.model import DataModel, column
 from benign.networks.network import Cost, Network, Params, Pass
 from benign.spec import Count, Positive
 from benign.streams import Streams
@@ -74,15 +74,15 @@ class PatchCNN(Network):
 
     def initial_params(self, data: DataModel, streams: Streams, dtype: torch.dtype) -> Params:
         normal = streams("init/weights").normal(self.classes, self.width, data.dim, dtype=dtype)
-        return {"weights": normal.mul_(_by_run(self.init_std, normal))}
+        return {"weights": normal.mul_(column(self.init_std, normal))}
 
     def activate(self, z: Float[Tensor, "runs *shape"]) -> Float[Tensor, "runs *shape"]:
         """psi(z), element by element, with each run's own threshold."""
-        return smoothed_relu(z, self.q, _by_run(self.threshold, z))
+        return smoothed_relu(z, self.q, column(self.threshold, z))
 
     def derivative(self, z: Float[Tensor, "runs *shape"]) -> Float[Tensor, "runs *shape"]:
         """psi'(z), element by element, with each run's own threshold."""
-        return smoothed_relu_derivative(z, self.q, _by_run(self.threshold, z))
+        return smoothed_relu_derivative(z, self.q, column(self.threshold, z))
 
     def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples *classes"]:
         return PatchCNNPass(self, params, x).outputs
@@ -102,6 +102,9 @@ class PatchCNN(Network):
 
     def with_rows(self, params: Params, rows: Float[Tensor, "runs rows dim"]) -> Params:
         return {"weights": rows.unflatten(1, (self.classes, self.width))}
+
+    def widened(self, params: Params, data: DataModel) -> Params:
+        return {"weights": pad(params["weights"], (0, 1))}
 
     def why_not_gaussian(self) -> None:
         return None
@@ -157,9 +160,3 @@ class PatchCNNPass(Pass):
         self, c: Float[Tensor, "runs samples *classes"]
     ) -> Float[Tensor, "runs samples tokens dim"]:
         return torch.bmm(self._coefficients(c), self._filters).reshape(self._x.shape)
-
-
-def _by_run(number: float | Tensor, like: Tensor) -> Tensor:
-    """A number, or one a run, to be multiplied with a tensor [runs, ...]."""
-    number = torch.as_tensor(number, dtype=like.dtype, device=like.device)
-    return number.reshape(-1, *[1] * (like.ndim - 1))

@@ -45,10 +45,13 @@ def leaky_relu_derivative(z: Tensor, slope: float) -> Tensor:
 class TwoLayer(Network):
     """f(x) = sum_s a_s phi(<w_s, x>) (Wang section 2); x is a point with its tokens end to end.
 
-    `preset` is one of three readings of the paper (papers/wang.md 3.2):
+    `preset` is one of three readings of the paper (papers/wang.md 3.2), or the limit of the first:
 
     - `theory`: a_s = +-1/sqrt(width), half of each sign, fixed; no biases. The rows w_s of the two
       halves start as the same Gaussian draw, so that f = 0 at the start.
+    - `vanishing`: `theory` in the limit of a start that vanishes, to which condition (3) of
+      Assumption 1 comes close (papers/wang.md 6.3). The start matters through the signs of the
+      <w_s, x_i> alone, for ReLU and leaky ReLU; not at all for a smoothed one, where phi' = phi'(0).
     - `hybrid`: the same with the standard deviation of PyTorch's default, 1/sqrt(3 inputs).
     - `torch_default`: f(x) = b + sum_s a_s phi(<w_s, x> + b_s), all trained, each layer drawn as
       `nn.Linear` does.
@@ -69,7 +72,7 @@ class TwoLayer(Network):
     """gamma: the slope of a leaky ReLU below 0, the least slope of a smoothed one"""
     smoothness: Positive | None = None
     """H of the smoothed leaky ReLU, which bends on |z| <= 1/H"""
-    preset: Literal["theory", "hybrid", "torch_default"] = "theory"
+    preset: Literal["theory", "vanishing", "hybrid", "torch_default"] = "theory"
     """which weights are trained and how they start"""
     init_std: PerRun[NonNegative | None] = None
     """omega_init, standard deviation of an initial entry of w_s; for `preset: theory`"""
@@ -126,14 +129,26 @@ class TwoLayer(Network):
                 "outer_bias": linear_default(streams("init/outer_bias"), self.width, dtype=dtype),
             }
         half = streams("init/inner").normal(self.width // 2, inputs, dtype=dtype)
-        std = self._init_std(inputs)
+        std = self._init_std(inputs, dtype)
         half *= torch.as_tensor(std, dtype=dtype, device=half.device).reshape(-1, 1, 1)
         outer = half.new_full((len(half), self.width), 1 / math.sqrt(self.width))
         outer[:, self.width // 2 :] *= -1
         return {"inner": half.repeat(1, 2, 1), "outer": outer}
 
-    def _init_std(self, inputs: int) -> Any:
+    def _init_std(self, inputs: int, dtype: torch.dtype) -> Any:
+        if self.preset == "vanishing":
+            # The limit itself: the first step of a neuron rounds such a start away, and a neuron that no point
+            # has moved keeps its signs. 4e-29 in float32, 2e-231 in float64: also products with tokens are no zeros.
+            return torch.finfo(dtype).tiny ** 0.75
         return 1 / math.sqrt(3 * inputs) if self.preset == "hybrid" else self.init_std
+
+    def check_first_attack(self, step: int) -> None:
+        if self.preset == "vanishing" and step == 0:
+            raise ValueError(
+                "`training.first_attacked_step` must be at least 1 with `network.preset: vanishing`, got 0: "
+                "f = 0 everywhere before the first step, so that an attack would have no gradient to follow; "
+                "use 1, as Wang's Algorithm 1 does"
+            )
 
     def trained(self, params: Params) -> tuple[str, ...]:
         return tuple(params) if self.preset == "torch_default" else ("inner",)
@@ -190,9 +205,10 @@ class TwoLayer(Network):
     def row_count(self, data: DataModel) -> int:
         """For small coordinates (benign.coordinates.rows): the rows are the parts of the w_s that meet a token each.
 
-        Those of the second half start as those of the first, but for `torch_default`.
+        Those of the second half start as those of the first, but for `torch_default`. Vanishing ones are seen by
+        the training tokens alone.
         """
-        return self._drawn_neurons() * data.tokens
+        return 0 if self.preset == "vanishing" else self._drawn_neurons() * data.tokens
 
     def initial_rows(self, params: Params, data: DataModel) -> Float[Tensor, "runs rows dim"]:
         drawn = params["inner"][:, : self._drawn_neurons()]
@@ -202,6 +218,10 @@ class TwoLayer(Network):
         drawn = rows.unflatten(1, (self._drawn_neurons(), -1)).flatten(2)
         return {**params, "inner": drawn.repeat(1, self.width // drawn.shape[1], 1)}
 
+    def widened(self, params: Params, data: DataModel) -> Params:
+        by_token = params["inner"].unflatten(2, (data.tokens, data.dim))
+        return {**params, "inner": functional.pad(by_token, (0, 1)).flatten(2)}
+
     def why_not_gaussian(self) -> str | None:
         if self.preset != "torch_default":
             return None
@@ -209,7 +229,7 @@ class TwoLayer(Network):
 
     def row_std(self, params: Params, data: DataModel) -> Float64[Tensor, "runs rows"]:
         inner = params["inner"]
-        std = self._init_std(data.tokens * data.dim)
+        std = self._init_std(data.tokens * data.dim, inner.dtype)
         std = torch.as_tensor(std, dtype=torch.float64, device=inner.device)
         return std.reshape(-1, 1).expand(len(inner), self.row_count(data))
 

@@ -108,7 +108,7 @@ def _beside(target: Target, attack: Attack) -> dict[str, Tensor]:
 @torch.no_grad()
 def _judged_training(batch: Batch, judge: Attack) -> Tensor:
     """Accuracy on the training points under the evaluation attack."""
-    target = batch.target(batch.sample, "attack/judged")
+    target = batch.as_seen_by(judge, batch.target(batch.sample, "attack/judged"))
     points = judge.perturb(target)
     return correct(margin(target.run(points).outputs, repeated(target.y, points))).mean(1)
 

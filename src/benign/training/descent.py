@@ -10,8 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from benign import axes
-from benign.attacks.attack import Target, repeated
+from benign.attacks.attack import Attack, Target, repeated
+from benign.coordinates.beyond import draws_starts, widened
 from benign.coordinates.fresh import Fresh
+from benign.coordinates.span import View
 from benign.coordinates.start import start
 from benign.data.feature_patches import FeaturePatches
 from benign.data.model import Sample
@@ -43,14 +45,17 @@ class Batch:
     params: Params
     source: Fresh = field(default_factory=Fresh)
     """where points come from that the runs were not trained on"""
+    dim: int | None = None
+    """d, where the runs' own coordinates are fewer"""
 
     @staticmethod
     def start(setup: Setup, streams: Streams) -> "Batch":
         """Draw the training points and the initial weights; `setup` is in the coordinates of its space from here on."""
         drawn = start(setup.space, setup.data, setup.network, streams, setup.dtype)
         index = torch.arange(len(streams), device=drawn.sample.x.device)
+        dim = None if setup.space.mode == "ambient" else setup.data.dim
         setup = setup.within(drawn.data, drawn.network)
-        return Batch(setup, streams, index, drawn.sample, drawn.params, drawn.fresh)
+        return Batch(setup, streams, index, drawn.sample, drawn.params, drawn.fresh, dim)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -60,6 +65,13 @@ class Batch:
         return Target(
             self.setup.network, self.params, self.setup.data, sample, self.streams.within(part)
         )
+
+    def as_seen_by(self, attack: Attack, target: Target) -> Target:
+        """The target, with room for random starts of R^d where the attack has any."""
+        if self.dim is None or not draws_starts(attack):
+            return target
+        view = self.source if isinstance(self.source, View) else None
+        return widened(target, self.dim, view)
 
     def fresh(self, split: str, count: int, only: str = "both") -> Sample:
         """Points that the runs were not trained on; `only` is for `FeaturePatches`, see there."""
@@ -79,7 +91,7 @@ class Batch:
         setup = axes.select(self.setup, places)
         streams = self.streams[places.tolist()]
         sample, source = self.sample.select(places), self.source.select(places)
-        return Batch(setup, streams, self.index[places], sample, params, source)
+        return Batch(setup, streams, self.index[places], sample, params, source, self.dim)
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def _measure_block(
             values[f"{kind}_feature_accuracy"] = correct(margin(outputs, shown.y.double()))
     if attack is not None:
         target = batch.target(test, f"attack/{split}")
-        values |= _attacked(setup, attack, target)
+        values |= _attacked(setup, attack, batch.as_seen_by(attack, target))
         if audited:
             values |= audit.of_points(setup, target, attack)
     return {name: value.sum(1) for name, value in values.items()}

@@ -84,6 +84,8 @@ class Setup(Spec):
         for attack in (self.attack, self.evaluation.attack):
             if attack is not None:
                 attack.check_against(self.data)
+        if self.attack is not None:
+            self.network.check_first_attack(self.training.first_attacked_step)
         _ = self.space  # refuses coordinates that would not be exact
 
     def flipping(self) -> torch.Tensor:

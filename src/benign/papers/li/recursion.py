@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from benign.data.feature_patches import FeaturePatches
+from benign.data.model import column
 from benign.losses import loss, loss_slope
 from benign.networks.patch_cnn import PatchCNN, smoothed_relu, smoothed_relu_derivative
 from benign.training.setup import Setup
@@ -71,10 +72,10 @@ class Problem:
         )
 
     def activate(self, z: Float[Tensor, "runs *shape"]) -> Float[Tensor, "runs *shape"]:
-        return smoothed_relu(z, self.q, _each(self.rho, z))
+        return smoothed_relu(z, self.q, column(self.rho, z))
 
     def derivative(self, z: Float[Tensor, "runs *shape"]) -> Float[Tensor, "runs *shape"]:
-        return smoothed_relu_derivative(z, self.q, _each(self.rho, z))
+        return smoothed_relu_derivative(z, self.q, column(self.rho, z))
 
 
 class Part(NamedTuple):
@@ -134,7 +135,7 @@ class Features:
     def after(self) -> "Features":
         """The next step: Lemma D.4, of which Lemma 5.1 shows A and B."""
         slope = loss_slope(self.outputs, self._labels).transpose(1, 2)[:, :, None, :]
-        size = _each(self.problem.rate, slope) / slope.shape[1]
+        size = column(self.problem.rate, slope) / slope.shape[1]
         robust, non_robust = (
             filters - size * slope * count * strength * self.problem.derivative(strength * filters)
             for count, strength, filters in (
@@ -191,7 +192,7 @@ class AttackedFeatures:
     def after(self) -> "AttackedFeatures":
         """The next step."""
         wrong = torch.sigmoid(self._rivals - self.outputs)  # 1 - logit_y
-        size = _each(self.problem.rate, wrong) / wrong.shape[1] * wrong
+        size = column(self.problem.rate, wrong) / wrong.shape[1] * wrong
         A, B = (
             filters
             + (size * count * strength)[:, :, None]
@@ -209,7 +210,7 @@ class AttackedFeatures:
     def _attacked(self, part: Part) -> Part:
         slopes = self.problem.derivative(part.strength[:, :, None] * part.filters)
         pushed = (slopes * part.filters).sum(2)
-        taken = torch.minimum(_each(self.attack_rate, pushed) * pushed, _each(self.clip, pushed))
+        taken = torch.minimum(column(self.attack_rate, pushed) * pushed, column(self.clip, pushed))
         return part._replace(strength=(part.strength - taken).clamp_min(0))
 
     @property
@@ -240,7 +241,7 @@ def attacked_recursion(
 def saturation(problem: Problem, B: Own, attack_rate: Number) -> PerClass:
     """eta~ beta^(q-2) sum_r (B_r)_+^q / rho^(q-1): near 1 non-robust features stop growing (papers/li.md 2.5)."""
     q, beta = problem.q, _by_class(problem.beta, B)
-    size = _each(attack_rate, beta) * beta ** (q - 2) / _each(problem.rho, beta) ** (q - 1)
+    size = column(attack_rate, beta) * beta ** (q - 2) / column(problem.rho, beta) ** (q - 1)
     return size * B.clamp_min(0).pow(q).sum(2)
 
 
@@ -286,7 +287,7 @@ def _phase_time(part: Part, problem: Problem, attack_rate: Number, clip: Number)
     count, strength, filters = part
     q, classes = problem.q, filters.shape[1]
     numbers = (problem.rho, problem.rate, attack_rate, clip)
-    rho, rate, attack_rate, eps = (_each(number, strength) for number in numbers)
+    rho, rate, attack_rate, eps = (column(number, strength) for number in numbers)
     first = filters.amax(2).clamp_min(0)
     growth = rate * (classes - 1) / (classes**2 * rho ** (q - 1)) * count
     learned = rho / strength
@@ -316,9 +317,3 @@ def _by_class(number: ByClass, like: Tensor) -> PerClass:
     """A number for each class of every run."""
     number = torch.as_tensor(number, dtype=like.dtype, device=like.device)
     return (number if number.ndim == 2 else number.reshape(-1, 1)).expand(like.shape[:2])
-
-
-def _each(number: Number, like: Tensor) -> Tensor:
-    """A number, or one a run, to be multiplied with a tensor [runs, ...]."""
-    number = torch.as_tensor(number, dtype=like.dtype, device=like.device)
-    return number.reshape(-1, *[1] * (like.ndim - 1))

@@ -75,8 +75,8 @@ class Numbers:
         """The numbers of a cell."""
         data, network = parts(setup)
         unit, start = data.noise_std, network.init_std
-        if start is None:  # of PyTorch's size
-            start = 1 / math.sqrt(3 * data.dim)
+        if start is None:  # the limit, or of PyTorch's size
+            start = 0.0 if network.preset == "vanishing" else 1 / math.sqrt(3 * data.dim)
         return Numbers(
             samples=data.samples,
             dim=data.dim,

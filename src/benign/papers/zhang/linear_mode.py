@@ -13,6 +13,8 @@ from jaxtyping import Float
 from scipy.optimize import nnls
 from torch import Tensor
 
+from benign.data.model import column
+
 Number: TypeAlias = float | Float[Tensor, " runs"]
 """a number, or one a run"""
 Norm: TypeAlias = Literal[1, 2] | float
@@ -38,7 +40,8 @@ def worst_drop(
             f"`p` must be 1, 2 or infinity, got {p}: the other balls have no attack here"
         )
     share = tokens ** (-1 / p) if per == "sample" else 1.0
-    return share * _each(radius, u) * torch.linalg.vector_norm(u, DUAL[p], dim=1)
+    length = torch.linalg.vector_norm(u, DUAL[p], dim=1)
+    return share * column(radius, length) * length
 
 
 def worst_margin(
@@ -95,12 +98,12 @@ def population_error(
     """
     means = torch.einsum("rsd,rd->rs", signals, u) * u.new_tensor([1.0, -1.0])
     means = means - tokens * worst_drop(u, tokens, radius, p, per)[:, None]
-    weak = _each(noise_std, u)
-    strong = weak if strong_noise_std is None else _each(strong_noise_std, u)
+    seen = torch.linalg.vector_norm(_off(u, signals) if projected else u, dim=1)
+    weak = column(noise_std, seen)
+    strong = weak if strong_noise_std is None else column(strong_noise_std, seen)
     others = tokens - 1
     variance = min(others, 1) * strong**2 + max(others - 1, 0) * weak**2
-    seen = _off(u, signals) if projected else u
-    deviation = (variance.sqrt() * torch.linalg.vector_norm(seen, dim=1))[:, None]
+    deviation = (variance.sqrt() * seen)[:, None]
     error = torch.special.ndtr(-means / deviation)
     certain = (means <= 0).to(u.dtype)  # a tie is an error
     return torch.where(deviation > 0, error, certain).mean(1)
@@ -150,8 +153,3 @@ def _nearest_to_zero(points: Float[Tensor, "samples dim"]) -> Float[Tensor, " di
     target[-1] = 1
     weights = torch.from_numpy(nnls(rows, target)[0]).to(columns.device)
     return (columns @ (weights / weights.sum())).to(points.dtype)
-
-
-def _each(number: Number, like: Tensor) -> Float[Tensor, " runs"]:
-    """A number for every run."""
-    return torch.as_tensor(number, dtype=like.dtype, device=like.device).expand(len(like))
