@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benign.attacks.apgd import APGD, _checkpoints
+from benign.attacks.apgd import APGD, _checkpoints, _Look
 from benign.attacks.attack import Attack, Target
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
@@ -26,6 +26,7 @@ from benign.training.descent import descend
 from benign.training.setup import GradientDescent, Setup
 from tests.reference import (
     attacked,
+    close,
     run_ids,
     small_data,
     small_network,
@@ -146,6 +147,62 @@ def test_checkpoints_are_those_of_the_paper():
     found = [number for number, _ in _checkpoints(100)]
     assert found == [22, 41, 57, 70, 80, 87, 93, 99]
     assert sum(since for _, since in _checkpoints(100)) == 99
+
+
+def slow_places(value_at: Callable[[Tensor], Tensor], x: Tensor, radius: float) -> list[Tensor]:
+    """Algorithm 1 of Croce and Hein in an l2 ball, for one point and 20 steps: every place it looks at."""
+
+    def look(delta: Tensor) -> tuple[Tensor, float, Tensor]:
+        delta = delta.clone().requires_grad_()
+        value = value_at(x + delta)
+        (gradient,) = torch.autograd.grad(value, delta)
+        return delta.detach(), value.item(), gradient / gradient.norm()
+
+    def project(delta: Tensor) -> Tensor:
+        return delta * min(1.0, radius / float(delta.norm()))
+
+    here = best = look(torch.zeros_like(x))
+    places, before, marks = [here[0]], here[0], dict(_checkpoints(20))
+    step, rises, last_step, last_best = 2 * radius, 0, 2 * radius, here[1]
+    for number in range(1, 21):
+        new = project(here[0] + step * here[2])
+        if number > 1:
+            new = project(here[0] + 0.75 * (new - here[0]) + 0.25 * (here[0] - before))
+        before, old = here[0], here[1]
+        here = look(new)
+        places.append(new)
+        rises += here[1] > old
+        best = max(best, here, key=lambda place: place[1])
+        if number in marks:
+            same = step == last_step and best[1] <= last_best
+            stuck = rises < 0.75 * marks[number] or same
+            last_step, last_best, rises = step, best[1], 0
+            if stuck:
+                step, here, before = step / 2, best, best[0]
+    return places
+
+
+def test_every_place_is_that_of_a_slow_reference(monkeypatch):
+    data, network = small_data(samples=3), small_network(1.5, 1.5, heads=2)
+    batch = start([small_setup(data, network)])
+    x, y, seen = batch.sample.x, batch.sample.y, []
+    offer = _Look.offer
+
+    def noted(look: _Look, delta: Tensor) -> Any:
+        seen.append(delta.clone())
+        return offer(look, delta)
+
+    monkeypatch.setattr(_Look, "offer", noted)
+    attack = APGD(ball=Ball(radius=1.5, per="sample"), steps=20)
+    attacked(attack, network, batch.params, data, x, y)
+    del seen[1]  # the full step from the start, which is ours
+    for index in range(3):
+
+        def value_at(point: Tensor, index: int = index) -> Tensor:
+            return -y[0, index] * network.forward(batch.params, point[None, None])[0, 0]
+
+        slow = slow_places(value_at, x[0, index], 1.5)
+        close(torch.stack(seen)[:, 0, index], torch.stack(slow))
 
 
 def test_bad_fields_are_named():

@@ -39,7 +39,7 @@ def plain_attacks() -> Iterator[None]:
 
 def ground_of(target: Target, ball: Ball, steps: int) -> Ground:
     """The cheaper ground for climbs of so many steps."""
-    network, tokens = target.network, target.x[0].flatten(0, 1)
+    network, (samples, tokens, dim) = target.network, target.x.shape[1:]
     # A class must declare it itself: a subclass may see points in another way.
     if not isinstance(network, SeesProducts) or "products_pass" not in vars(type(network)):
         return Ground(target, ball)
@@ -47,9 +47,9 @@ def ground_of(target: Target, ball: Ball, steps: int) -> Ground:
         return Ground(target, ball)
     columns = network.weight_columns(target.params)
     # Columns longer than a token, which meet all tokens of a point at once (`TwoLayer`), have no products with one.
-    if columns is None or columns.shape[1] != tokens.shape[1]:
+    if columns is None or columns.shape[1] != dim:
         return Ground(target, ball)
-    if not pays(len(tokens), tokens.shape[1], columns.shape[2], steps):
+    if not pays(samples * tokens, dim, columns.shape[2], steps):
         return Ground(target, ball)
     return Products(target, ball, network, columns)
 
