@@ -124,10 +124,14 @@ class _Look:
 
     def __call__(self, delta: Points) -> _Place:
         """The place; where it rises, the next look may write over."""
-        seen, y, loss = self.offer(delta), self.ground.y, self.attack.loss
-        rise = seen.inputs_gradient(slope(loss, seen.outputs, y))
-        rise = rise.contiguous() if self.attack.ball.p == 1 else self.ground.steepest(rise)
-        return _Place(delta, value(loss, seen.outputs, y), rise)
+        ground, loss = self.ground, self.attack.loss
+        if self.attack.ball.p == 1:
+            seen = self.offer(delta)
+            rise = seen.inputs_gradient(slope(loss, seen.outputs, ground.y)).contiguous()
+            return _Place(delta, value(loss, seen.outputs, ground.y), rise)
+        outputs, rise = ground.look(delta, loss)
+        self.worst.offer(delta, margin(outputs, ground.y))
+        return _Place(delta, value(loss, outputs, ground.y), rise)
 
 
 def _with_momentum(attack: APGD, look: _Look, here: _Place) -> None:
@@ -138,7 +142,7 @@ def _with_momentum(attack: APGD, look: _Look, here: _Place) -> None:
     marks = dict(_checkpoints(attack.steps))
     before = spare = None  # the last perturbation, and memory for the next
     for number in range(1, attack.steps + 1):
-        new = ground.project(torch.addcmul(here.delta, here.rise, step, out=spare))
+        new = ground.move(here.delta, here.rise, step, out=spare)
         if before is not None:  # here + MOMENTUM (new - here) + (1 - MOMENTUM) (here - before)
             new.mul_(MOMENTUM).add_(here.delta, alpha=2 - 2 * MOMENTUM)
             new = ground.project(new.sub_(before, alpha=1 - MOMENTUM))

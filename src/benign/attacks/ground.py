@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from benign.attacks.attack import Points, Target
-from benign.attacks.balls import Ball
+from benign.attacks.balls import Ball, Units
+from benign.attacks.losses import AttackLoss, slope
+from benign.losses import Outputs
 from benign.networks.network import Pass
 
 
@@ -45,6 +47,16 @@ class Ground:
         # The same memory for all steps: fresh memory costs more than the sum.
         self._points = self.ball.points(self.target.x, delta, out=self._points)
         return self.target.run(self._points)
+
+    def look(self, delta: Points, loss: AttackLoss) -> tuple[Outputs, Points]:
+        """The outputs at the perturbed points, and the steepest direction there; the next look may write over it."""
+        seen = self.run(delta)
+        gradient = seen.inputs_gradient(slope(loss, seen.outputs, self.y))
+        return seen.outputs, self.steepest(gradient)
+
+    def move(self, delta: Points, rise: Points, length: Units, out: Points | None = None) -> Points:
+        """The nearest perturbation inside to delta + length * rise."""
+        return self.project(torch.addcmul(delta, rise, length, out=out))
 
     def steepest(self, gradient: Points) -> Points:
         """The perturbation of unit norm along which a linear function rises fastest. May be in place."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball
 from benign.attacks.ground import Ground, first_draw
-from benign.attacks.losses import AttackLoss, check_loss, slope
+from benign.attacks.losses import AttackLoss, check_loss
 from benign.attacks.products import ground_of
 from benign.attacks.worst import Worst
 from benign.data.model import DataModel
@@ -59,16 +59,15 @@ class PGD(Attack):
         """The last perturbation; `worst` is offered every one."""
         length = self.step * self.ball.step_unit(ground.radius)
         for _ in range(self.steps):
-            here = ground.run(delta)
-            margins = margin(here.outputs, ground.y)
+            outputs, rise = ground.look(delta, self.loss)
+            margins = margin(outputs, ground.y)
             if worst:
                 worst.offer(delta, margins)
             wrong = wrong | (margins <= 0)
             if self.stop_when_wrong and wrong.all():
                 return delta
-            rise = ground.steepest(here.inputs_gradient(slope(self.loss, here.outputs, ground.y)))
             before = delta.clone() if self.stop_when_wrong else delta
-            delta = ground.project(delta.addcmul_(rise, length))
+            delta = ground.move(delta, rise, length, out=delta)
             if self.stop_when_wrong:
                 delta = torch.where(wrong[:, :, None, None], before, delta)
         if worst:
