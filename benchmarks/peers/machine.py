@@ -16,7 +16,7 @@ CPU_INFO = Path("/proc/cpuinfo")
 def uses_own_time(device: str, cores: int) -> bool:
     """Whether the CPU time of a process is what it took: on one core, where nobody waits for a thread.
 
-    It hardly depends on what else the machine does.
+    What else the machine does moves it less than the time on the wall, but moves it: caches and memory are shared.
     """
     return device == "cpu" and cores == 1
 
