@@ -43,8 +43,9 @@ format: .venv/.installed-dev ## let ruff rewrite the files
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: install ## time the engine against a plain loop
-	$(BIN)/python benchmarks/attention.py
+bench: .venv/.installed-bench ## time the engine against a plain loop, vmap and JAX (ten minutes)
+	$(BIN)/python -m benchmarks.peers --json benchmarks/results/cpu.json
+	$(BIN)/python -m benchmarks.peers.report
 
 clean: ## remove .venv, caches and builds; results in runs/ stay
 	rm -rf .venv dist .hypothesis .pytest_cache .ruff_cache
@@ -73,4 +74,9 @@ endef
 	$(INSTALL) --no-build-isolation --editable '.[test,dev]'
 	@# A reference attack to compare with; only its torch code is used, so not what it asks for.
 	$(INSTALL) --no-deps adv-lib
+	@touch $@
+
+.venv/.installed-bench: .venv/.installed
+	$(sweep_leftovers)
+	$(INSTALL) --no-build-isolation --editable '.[bench]'
 	@touch $@
