@@ -10,19 +10,23 @@ from scipy.stats import ks_2samp
 from torch import Tensor
 
 from benign import axes
+from benign.coordinates import expanded as starting_narrow
 from benign.coordinates import narrow
 from benign.coordinates.bartlett import bartlett
+from benign.coordinates.expanded import Expanded
 from benign.coordinates.narrow import narrowed, outside_pass
 from benign.coordinates.space import score_shift
 from benign.coordinates.span import view_of_span
 from benign.networks.attention import Attention
-from benign.networks.initial import GaussianInit
+from benign.networks.initial import GaussianInit, TorchDefault
 from benign.networks.linear import Linear
 from benign.networks.network import Params
 from benign.training.descent import Batch, Step, descend, look
 from benign.training.evaluation import measure
+from benign.training.probes import snapshots_for
 from benign.training.probes.attention import attention_pass, query_norm, value_norm
 from benign.training.probes.scores import balance
+from benign.training.probes.values import value_alignment
 from benign.training.setup import Evaluation, Setup
 from tests.coordinates.test_sampled import LEVEL, Sizes, scaled
 from tests.reference import (
@@ -42,8 +46,10 @@ RUNS = 600
 def clean(hidden: int, dim: int = 90, heads: int = 1, samples: int = 3, **fields: Any) -> Setup:
     """P = 2 + 2 samples, so that width is left out from 2 P + 1 on."""
     steps = fields.pop("max_steps", 8)
+    init = {"init": fields.pop("init")} if "init" in fields else {}
     data = small_data(samples=samples, tokens=3, dim=dim, **fields)
-    setup = small_setup(data, small_network(hidden=hidden, heads=heads), max_steps=steps)
+    network = small_network(hidden=hidden, heads=heads, **init)
+    setup = small_setup(data, network, max_steps=steps)
     return axes.replace(setup, {("attack",): None})
 
 
@@ -76,70 +82,87 @@ def in_bases(network: Attention, columns: Tensor, bases: list[Tensor]) -> Tensor
     return torch.cat([*parts, columns[:, :, first : first + network.heads]], dim=2)
 
 
-def narrow_run(ambient: Batch) -> tuple[Batch, Any, list[Tensor]]:
-    """The same runs in the coordinates of their tokens, from weights in R^d: papers/jiang.md 7.1 step by step."""
-    network, data = ambient.setup.network, ambient.setup.data
+def both(setup: Setup, runs: int) -> tuple[Batch, Batch]:
+    """The same runs in R^d and in the coordinates of their tokens."""
+    cells = [axes.replace(setup, {("coordinates",): mode}) for mode in ("ambient", "projected")]
+    ambient, projected = (start([cell] * runs, run_ids(runs)) for cell in cells)
+    return ambient, projected
+
+
+def seen_one_by_one(batch: Batch, x: Tensor) -> Tensor:
+    """Outputs on points [1 run] of R^d, each in a basis of its own tokens beyond the span, R^d_h completed alike."""
+    source, network, outputs = batch.source, batch.setup.network, []
+    assert isinstance(source, Expanded)
     assert isinstance(network, Attention)
-    view = view_of_span(data, ambient.sample, ambient.sample.x.new_zeros(len(ambient), 0, data.dim))
-    inside = {"weights": view.of(ambient.params["weights"].transpose(1, 2)).transpose(1, 2)}
-    bases = head_bases(network, inside)
-    small = narrowed(network, bases[0].shape[2])
-    rows = in_bases(network, inside["weights"], bases).transpose(1, 2)
-    output = torch.linalg.vector_norm(ambient.params["output"], dim=1, keepdim=True)
-    params = small.with_rows({"output": output}, rows)
-    setup = ambient.setup.within(data.reduced(view.basis.shape[2]), small)
-    return (
-        replace(ambient, setup=setup, sample=view.of_sample(ambient.sample), params=params),
-        view,
-        bases,
-    )
-
-
-def seen_one_by_one(
-    ambient: Batch, reduced: Batch, view: Any, bases: list[Tensor], frozen: Tensor, x: Tensor
-) -> Tensor:
-    """Outputs on fresh points [1 run], each in a basis of its own tokens beyond the span, R^d_h completed alike."""
-    network: Any = ambient.setup.network
-    small: Any = reduced.setup.network
-    outputs = []
+    eye = torch.eye(source.network.hidden).double().expand(1, network.heads, -1, -1)
+    known = list((eye if source.directions is None else source.directions).unbind(1))
+    full = [torch.linalg.qr(basis, mode="complete").Q for basis in known]
+    full = [torch.cat([a, b[:, :, a.shape[2] :]], dim=2) for a, b in zip(known, full, strict=True)]
     for point in range(x.shape[1]):
         tokens = x[:, point]
-        inside = view.of(tokens)
-        beyond = tokens - inside @ view.basis.transpose(1, 2)
+        inside = source.view.of(tokens)
+        beyond = tokens - inside @ source.view.basis.transpose(1, 2)
         own = torch.linalg.qr(beyond[:, 1:].transpose(1, 2)).Q
-        weights = own.transpose(1, 2) @ frozen
-        full = [torch.linalg.qr(basis, mode="complete").Q for basis in bases]
-        full = [
-            torch.cat([basis, q[:, :, basis.shape[2] :]], dim=2)
-            for basis, q in zip(bases, full, strict=True)
-        ]
-        outside = in_bases(network, weights, full)[:, None]
+        weights = own.transpose(1, 2) @ source.whole["weights"]
+        outside = in_bases(source.network, weights, full)[:, None]
         points = torch.cat([inside, beyond @ own], dim=2)[:, None]
-        outputs.append(outside_pass(small, reduced.params, points, outside).outputs)
+        outputs.append(outside_pass(network, batch.params, points, outside).outputs)
     return torch.cat(outputs, dim=1)
 
 
-@pytest.mark.parametrize(
-    ("hidden", "heads", "projected"), [(6, 1, False), (30, 1, False), (30, 2, True)]
-)
-def test_narrow_runs_are_the_same_runs(hidden, heads, projected):
-    """Losses, scores, values and outputs on fresh points over 200 steps; d_h below and above 2 P = 16."""
-    setup = clean(hidden, heads=heads, projected=projected, max_steps=200)
+WIDTHS = {
+    "fewer columns than tokens can use": {"hidden": 6},
+    "more": {"hidden": 30},
+    "more, 2 heads, projected noise": {"hidden": 30, "heads": 2, "projected": True},
+    "uniform weights": {"hidden": 30, "init": TorchDefault()},
+}
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_narrow_runs_are_the_same_runs(name):
+    """Losses, scores, values, probes and outputs on fresh points over 200 steps; d_h below and above 2 P = 16."""
+    setup = clean(**WIDTHS[name], max_steps=200)
     setup = axes.replace(setup, {("training", "stop_loss"): 0.0, ("training", "rate"): 1.0})
-    ambient = start([setup], run_ids(1))
-    frozen = ambient.params["weights"].clone()
-    reduced, view, bases = narrow_run(ambient)
-    assert width_of(reduced.setup) == min(hidden, 16)
-    moved = 0.0
-    for (there, _), (here, _) in zip(descend(ambient), descend(reduced), strict=True):
+    ambient, projected = both(setup, 1)
+    assert (projected.setup.data.dim, width_of(projected.setup)) == (8, min(width_of(setup), 16))
+    probes, losses = snapshots_for(ambient.setup), []
+    for (there, _), (here, _) in zip(descend(ambient), descend(projected), strict=True):
+        losses.append(float(there.loss))
         close(here.loss, there.loss, 1e-10)
         close(scores(here), scores(there), 1e-10)
         close(attention_pass(here.seen).values, attention_pass(there.seen).values, 1e-10)
-        moved = max(moved, float(there.loss.max()))
+        if there.number % 50 == 0:
+            for probe in probes:
+                found = probe.measure(here), probe.measure(there)
+                torch.testing.assert_close(*found, rtol=1e-9, atol=1e-11, msg=probe.name)
     fresh = ambient.fresh("test/0", 5)
-    outputs = seen_one_by_one(ambient, reduced, view, bases, frozen, fresh.x)
-    close(outputs, ambient.see(fresh).outputs, 1e-10)
-    assert moved - float(there.loss) > 0.3, "the runs learn"
+    outputs = ambient.see(fresh).outputs
+    close(projected.see(projected.fresh("test/0", 5)).outputs, outputs, 1e-10)
+    close(seen_one_by_one(projected, fresh.x), outputs, 1e-10)
+    there, here = measure(ambient, None), measure(projected, None)
+    for measured in there:
+        close(here[measured], there[measured], 1e-10)
+    assert losses[0] - losses[-1] > 0.3, "the runs learn"
+
+
+def test_leaving_out_a_direction_of_the_span_shows(monkeypatch):
+    """The control of the test above: a token that is not seen changes the loss."""
+
+    def partial(data: Any, sample: Any, rows: Tensor) -> Any:
+        return view_of_span(data, replace(sample, x=sample.x * unseen[:, None]), rows)
+
+    unseen = torch.tensor([1.0, 0.0, 1.0]).double()
+    monkeypatch.setattr(starting_narrow, "view_of_span", partial)
+    ambient, projected = both(clean(30, max_steps=5), 1)
+    *_, ((there, _), (here, _)) = zip(descend(ambient), descend(projected), strict=True)
+    assert (there.loss - here.loss).abs().max() > 1e-3
+
+
+def test_runs_that_leave_take_their_weights_along():
+    _, batch = both(clean(30), 2)
+    kept = batch.select(torch.tensor([False, True]))
+    whole, one = (each.see(each.fresh("test/3", 4)).outputs for each in (batch, kept))
+    close(one, whole[1:], 0)
 
 
 def batch_of(
@@ -161,6 +184,7 @@ def numbers(batch: Batch, attack: Any = None) -> dict[str, Tensor]:
         "train scores": scores(step).flatten(1)[:, 1],
         "train scores, largest": scores(step).flatten(1).abs().amax(1),
         "query norm": query_norm(step),
+        "value alignment": value_alignment(step),
         "value norm": value_norm(step),
         "test output": seen.outputs[:, 0],
         "test outputs, product": seen.outputs[:, 0] * seen.outputs[:, 1],

@@ -106,7 +106,9 @@ ATTACKED = {
 
 def both(setup: Setup, attack: Any) -> tuple[Batch, Batch]:
     """The same runs in R^d and in the span."""
-    setup = axes.replace(setup, {("attack",): attack})
+    # A clean network that nobody attacks would be seen by its tokens alone: tests/coordinates/test_narrow.py.
+    judge = attack or PGD_10
+    setup = axes.replace(setup, {("attack",): attack, ("evaluation", "attack"): judge})
     cells = [[axes.replace(setup, {("coordinates",): mode})] * RUNS for mode in MODES]
     ambient, projected = (start(each, run_ids(RUNS)) for each in cells)
     assert projected.setup.data.dim < ambient.setup.data.dim == 90

@@ -24,7 +24,7 @@ from benign.plan.estimate import estimate
 from benign.spec import SpecError
 from benign.training.engine import run_bytes, train_runs
 from benign.training.setup import Setup
-from tests.reference import run_ids, small_data, small_network, small_pgd, small_setup
+from tests.reference import Fields, run_ids, small_data, small_network, small_pgd, small_setup
 
 LARGE = 10**9
 SPAN = 2 + 4 * 2 + 11
@@ -148,12 +148,13 @@ def test_the_span_is_counted(data, network, span):
 @pytest.mark.parametrize("coordinates", ["projected", "sampled", "auto"])
 @pytest.mark.parametrize("dim", [SPAN - 1, SPAN])
 def test_a_space_no_larger_than_the_span_is_kept(coordinates, dim):
-    kept = setup(coordinates, data=small_data(dim=dim))
+    attacked: Fields = {"data": small_data(dim=dim), "attack": small_pgd(0.1)}
+    kept = setup(coordinates, **attacked)
     assert (kept.space.mode, kept.space.dim) == ("ambient", dim)
     assert f"the span has {SPAN} dimensions and `dim` is {dim}" in kept.space.text
     assert kept.reduced() is kept
     assert train_runs([kept], run_ids(1))["train_loss"] == pytest.approx(
-        train_runs([setup("ambient", data=small_data(dim=dim))], run_ids(1))["train_loss"], abs=0
+        train_runs([setup("ambient", **attacked)], run_ids(1))["train_loss"], abs=0
     )
 
 
@@ -231,10 +232,7 @@ def test_replayed_points_are_those_of_the_evaluation():
     given = setup("projected", data=small_data(dim=40)).as_dict()
     projected = bo.Experiment.from_dict(given).replay()
     ambient = bo.Experiment.from_dict(given | {"coordinates": "ambient"}).replay()
-    outputs = [
-        each.setup.network.run(each.last.batch.params, each.test(7).x).outputs
-        for each in (ambient, projected)
-    ]
+    outputs = [each.last.batch.see(each.test(7)).outputs for each in (ambient, projected)]
     torch.testing.assert_close(*outputs, rtol=1e-10, atol=1e-12)
 
 

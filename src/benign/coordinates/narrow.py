@@ -42,7 +42,7 @@ def narrow_params(
 ) -> Params:
     """Initial weights of the narrow network on an orthonormal basis of the span of `tokens` tokens.
 
-    `unseen` are the squared norms of what W_Q, W_K and u are beyond that, which never moves.
+    `unseen` are the squared norms of what W_Q, W_K, u, and u summed over heads are beyond that, which never moves.
     """
     norm = torch.linalg.vector_norm(_output(network, streams), dim=1, keepdim=True)
     params = {"output": norm.to(dtype)}
@@ -75,12 +75,14 @@ def _stds(
 
 def _unseen(
     network: Attention, params: Params, data: DataModel, own: Streams, scores: int, values: int
-) -> Float[Tensor, "runs 3"]:
-    """Squared norms of so many entries of each head's W_Q and W_K, and of u."""
-    freedom = network.heads * torch.tensor([[scores, scores, values]], dtype=torch.float64)
+) -> Float[Tensor, "runs 4"]:
+    """Squared norms of so many entries of each head's W_Q and W_K, of u, and of u summed over heads."""
+    heads = network.heads
+    entries = [heads * scores, heads * scores, heads * values, values]
     score, value = _stds(network, params, data)
-    variances = torch.cat([score, score, value], dim=2)[:, 0].square()
-    return (chi_square(own("unseen"), freedom, 3) * variances).to(params["output"].dtype)
+    stds = torch.cat([score, score, value, heads**0.5 * value], dim=2)[:, 0]
+    squares = chi_square(own("unseen"), torch.tensor([entries], dtype=torch.float64), 4)
+    return (squares * stds.square()).to(params["output"].dtype)
 
 
 def closed(

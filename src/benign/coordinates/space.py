@@ -81,15 +81,12 @@ def choose(
                 f"`coordinates` is {wanted}, which would not be exact: {trouble}; "
                 f"`coordinates: {exact}` is exact"
             )
-        return (
-            _sampled(data, network, attack, tests)
-            if wanted == "sampled"
-            else _small(wanted, data, network, "")
-        )
+        of = _sampled if wanted == "sampled" else _projected
+        return of(data, network, attack, tests)
     if not against["sampled"]:
         return _sampled(data, network, attack, tests)
     if not against["projected"]:
-        return _small("projected", data, network, f"; not sampled: {against['sampled']}")
+        return _projected(data, network, attack, tests, f"; not sampled: {against['sampled']}")
     return _ambient(data, str(against["projected"]))
 
 
@@ -116,8 +113,9 @@ def _no_smaller(mode: Mode, size: int, data: DataModel) -> Space:
 def _sampled(data: DataModel, network: Network, attack: Attack | None, tests: Tests) -> Space:
     """The span of tokens and weights, or of tokens alone: for clean runs with more columns than tokens can use."""
     tokens = data.axis_count() + data.noise_count()
-    clean = attack is None and tests.attack is None
-    if not (clean and isinstance(network, Attention) and network.hidden > 2 * tokens):
+    if not (
+        _clean(attack, tests) and isinstance(network, Attention) and network.hidden > 2 * tokens
+    ):
         return _small("sampled", data, network, "")
     held = tests.count if tests.together else 0
     tokens = _tokens(data, held)
@@ -127,6 +125,26 @@ def _sampled(data: DataModel, network: Network, attack: Attack | None, tests: Te
     how = "together" if held else "one by one"
     why = f"the same law as with {data.dim:,} and {network.hidden:,}, by the span of tokens; test points {how}"
     return Space("sampled", tokens, tokens, why, width, tokens, held)
+
+
+def _projected(
+    data: DataModel, network: Network, attack: Attack | None, tests: Tests, besides: str = ""
+) -> Space:
+    """The span of tokens and weights, or of tokens alone: for clean attention networks."""
+    if not (_clean(attack, tests) and isinstance(network, Attention)):
+        return _small("projected", data, network, besides)
+    tokens = _tokens(data, 0)
+    if tokens >= data.dim:
+        return _no_smaller("projected", tokens, data)
+    width = narrow_width(network, tokens)
+    why = (
+        f"the same runs as with {data.dim:,} and {network.hidden:,}, by the span of tokens{besides}"
+    )
+    return Space("projected", tokens, data.dim, why, width, tokens)
+
+
+def _clean(attack: Attack | None, tests: Tests) -> bool:
+    return attack is None and tests.attack is None
 
 
 def _approximate(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import pad
 
+from benign.coordinates.expanded import expanded
 from benign.coordinates.fresh import Fresh, Held
 from benign.coordinates.narrow import OneByOne, closed, narrow_params, narrowed
 from benign.coordinates.rows import TokenRows
@@ -35,7 +36,7 @@ def start(
     space: Space, data: DataModel, network: Network, streams: Streams, dtype: torch.dtype
 ) -> Start:
     """Draw the training points and the initial weights of every run."""
-    if space.hidden is not None:
+    if space.hidden is not None and space.mode != "projected":
         assert isinstance(network, Attention)
         return _narrow(space, data, network, streams, dtype)
     if space.mode == "sampled":
@@ -44,6 +45,10 @@ def start(
     params = network.initial_params(data, streams, dtype)
     if space.mode == "ambient":
         return Start(data, sample, params, network, Fresh())
+    if space.hidden is not None:
+        assert isinstance(network, Attention)
+        narrow, params, sample, source = expanded(data, network, sample, params)
+        return Start(data.reduced(space.dim), sample, params, narrow, source)
     return _projected(data, network, sample, params)
 
 

@@ -88,9 +88,11 @@ def run_bytes(setup: Setup) -> int:
     points = max(small.data.samples, min(BLOCK, setup.evaluation.samples))
     inputs = copies * small.data.tokens * small.data.dim
     numbers = cost.weights + points * (cost.point + inputs)
-    if (
-        setup.space.hidden is not None and not setup.space.held
-    ):  # the weights of every test point's own directions
+    narrow = setup.space.hidden is not None
+    if narrow and setup.space.mode == "projected":
+        numbers += setup.network.cost(setup.data).weights  # which test points meet
+    elif narrow and not setup.space.held:
+        # Every test point has weights of its own.
         numbers += points * 4 * small.data.tokens * cost.weights // small.data.dim
     if small is not setup:
         numbers += 4 * drawn * small.data.dim  # two matrices in float64

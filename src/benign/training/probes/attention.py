@@ -115,9 +115,13 @@ def value_norm(step: Step) -> PerRunValue:
 
 
 def _norm(step: Step, part: Float[Tensor, "runs dim columns"], place: int) -> PerRunValue:
-    """With what the part is beyond narrow coordinates, where they leave something out."""
-    norm, params = torch.linalg.vector_norm(part, dim=(1, 2)), step.batch.params
-    return torch.hypot(norm, params["unseen"][:, place].sqrt()) if "unseen" in params else norm
+    return torch.hypot(torch.linalg.vector_norm(part, dim=(1, 2)), unseen_norm(step, place))
+
+
+def unseen_norm(step: Step, place: int) -> PerRunValue:
+    """What W_Q, W_K, u, or u summed over heads are beyond narrow coordinates, which leave that out (0 elsewhere)."""
+    unseen = step.batch.params.get("unseen")
+    return torch.zeros_like(step.loss) if unseen is None else unseen[:, place].sqrt()
 
 
 def attention_pass(seen: Pass) -> AttentionPass:

@@ -208,7 +208,7 @@ def balance(step: Step) -> PerRunValue:
     if "unseen" in params:
         raise ValueError(
             "the balance of W_Q and W_K needs all of both, which these coordinates leave out: "
-            "use `coordinates: projected`"
+            "use `coordinates: ambient`"
         )
     queries, keys = (
         part.unflatten(2, (network.heads, network.hidden)).transpose(1, 2)

@@ -7,6 +7,7 @@ and stage markers; whole tensors keep heads apart.
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from benign.losses import logistic_slope
@@ -18,6 +19,7 @@ from benign.training.probes.attention import (
     attention_pass,
     noise_tokens,
     strong_token,
+    unseen_norm,
 )
 from benign.training.probes.probe import PerRunValue, first_time, snapshot, tally
 
@@ -116,7 +118,8 @@ def growth_noise_max(step: Step) -> PerRunValue:
 def value_alignment(step: Step) -> PerRunValue:
     u = attention_network(step).values(step.batch.params).sum(2)
     positive, negative = step.batch.sample.latent["signal"].unbind(1)
-    return torch.cosine_similarity(u, positive - negative, dim=1, eps=0)
+    u = torch.cat([u, unseen_norm(step, 3)[:, None]], dim=1)
+    return torch.cosine_similarity(u, pad(positive - negative, (0, 1)), dim=1, eps=0)
 
 
 @tally(
