@@ -18,6 +18,7 @@ NAMES = {
     "jax": "JAX",
     "benign": "benign",
     "benign_exact": "benign, exact coordinates",
+    "benign_compiled": "benign, compiled",
 }
 
 

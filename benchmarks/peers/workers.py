@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.peers import by_benign, by_loop, by_vmap
 from benchmarks.peers.memory import Meter
 from benchmarks.peers.problems import Problem
+from benign.attacks import products
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Contestant:
     coordinates: str = "ambient"
     processes: int = 1
     """processes that share the runs and the threads"""
+    compiled: bool = False
+    """climbs compiled, as by BENIGN_COMPILE"""
 
 
 def contestants(device: str, cores: int) -> list[Contestant]:
@@ -37,6 +40,7 @@ def contestants(device: str, cores: int) -> list[Contestant]:
         Contestant("jax", "jax"),
         Contestant("benign", "benign", processes=processes),
         Contestant("benign_exact", "benign", "projected", processes),
+        *([] if device == "cpu" else [Contestant("benign_compiled", "benign", compiled=True)]),
     ]
 
 
@@ -88,6 +92,7 @@ def serve(pipe: Any, contestant: Contestant, device: str, threads: int, cores: i
     if device == "cpu" and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     torch.set_num_threads(threads)
+    products.COMPILES = contestant.compiled
     worker = _Worker(contestant, device)
     while (request := pipe.recv())[0] != "end":
         try:
@@ -103,6 +108,7 @@ class _Worker:
 
     def prepare(self, problem: Problem, first: int, count: int) -> dict[str, Any]:
         self.train = None  # frees what the last problem left
+        torch.compiler.reset()  # code for one size would be slower at another
         meter = Meter(self.device)
         begin = time.perf_counter()
         self.train = self._prepared(problem, first, count)

@@ -186,13 +186,16 @@ def test_every_place_is_that_of_a_slow_reference(monkeypatch):
     data, network = small_data(samples=3), small_network(1.5, 1.5, heads=2)
     batch = start([small_setup(data, network)])
     x, y, seen = batch.sample.x, batch.sample.y, []
-    offer = _Look.offer
 
-    def noted(look: _Look, delta: Tensor) -> Any:
-        seen.append(delta.clone())
-        return offer(look, delta)
+    def noting(method: Callable) -> Callable:
+        def noted(look: _Look, delta: Tensor) -> Any:
+            seen.append(delta.clone())
+            return method(look, delta)
 
-    monkeypatch.setattr(_Look, "offer", noted)
+        return noted
+
+    for name in ("offer", "__call__"):
+        monkeypatch.setattr(_Look, name, noting(getattr(_Look, name)))
     attack = APGD(ball=Ball(radius=1.5, per="sample"), steps=20)
     attacked(attack, network, batch.params, data, x, y)
     del seen[1]  # the full step from the start, which is ours

@@ -20,7 +20,7 @@ from benign.data.mixture import Mixture
 from benign.data.model import DataModel, Sample
 from benign.losses import margin
 from benign.networks.attention import Attention
-from benign.networks.network import Network, Pass
+from benign.networks.network import Network
 from benign.networks.products import SeesProducts
 from benign.networks.two_layer import TwoLayer
 from benign.spec import Component
@@ -109,13 +109,16 @@ def test_pgd_goes_the_same_way(always, name, kind):
 def test_apgd_looks_at_the_same_places(always, name, per, loss, monkeypatch):
     """Every place, not only the worst: places of one ascent may be equally bad to the last digit."""
     target, seen = target_of(name), []
-    offer = apgd._Look.offer
 
-    def noted(look: Any, delta: Tensor) -> Pass:
-        seen.append(look.ground.points(delta) - target.x)
-        return offer(look, delta)
+    def noting(method: Callable) -> Callable:
+        def noted(look: Any, delta: Tensor) -> Any:
+            seen.append(look.ground.points(delta) - target.x)
+            return method(look, delta)
 
-    monkeypatch.setattr(apgd._Look, "offer", noted)
+        return noted
+
+    for name in ("offer", "__call__"):
+        monkeypatch.setattr(apgd._Look, name, noting(getattr(apgd._Look, name)))
     attack = APGD(ball=Ball(radius=0.8, per=per), loss=loss, steps=9, restarts=2)
     points, plain = both(attack, target)
     by_products, in_space = torch.stack(seen).chunk(2)
@@ -362,3 +365,49 @@ def test_attacks_are_plain_only_inside(always):
     with pytest.raises(RuntimeError, match="stop"):
         fail_inside()
     assert isinstance(ground_of(target, ball, 10), Products)
+
+
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, compiles: bool) -> None:
+    """Fresh memory, and the steps that would be compiled, by the interpreter."""
+    first = Products.__init__
+
+    def begun(self: Products, *given: Any) -> None:
+        first(self, *given)
+        self.on_cpu = False
+        self.seen = None
+
+    monkeypatch.setattr(Products, "__init__", begun)
+    monkeypatch.setattr(products, "COMPILES", compiles)
+    monkeypatch.setattr(products, "_compiled", lambda function: function)
+
+
+@EACH
+@PER
+@pytest.mark.parametrize("compiles", [False, True])
+def test_what_runs_on_a_gpu_is_the_same(name, per, compiles, always, monkeypatch):
+    target, attack = target_of(name), small_pgd(0.4, per=per, steps=10, loss="cross_entropy")
+    expected = attack.perturb(target)
+    as_on_a_gpu(monkeypatch, compiles)
+    close(attack.perturb(target), expected, 1e-10)
+
+
+@pytest.mark.parametrize("start_at", ["zero", "uniform"])
+def test_apgd_on_a_gpu_is_the_same(start_at, always, monkeypatch):
+    target, ball = target_of("one head"), Ball(radius=0.4)
+    attack = APGD(ball=ball, steps=10, start=start_at)
+    expected = attack.perturb(target)
+    as_on_a_gpu(monkeypatch, compiles=True)
+    close(attack.perturb(target), expected, 1e-9)
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+@pytest.mark.parametrize("compiles", [False, True])
+def test_a_gpu_finds_the_same_points(compiles, always, monkeypatch):
+    target, attack = target_of("one head"), small_pgd(0.4, steps=10)
+    monkeypatch.setattr(products, "COMPILES", compiles)
+    moved = {name: part.cuda() for name, part in target.params.items()}
+    latent = {name: part.cuda() for name, part in target.sample.latent.items()}
+    sample = Sample(target.x.cuda(), target.y.cuda(), target.sample.clean_y.cuda(), latent)
+    there = replace(target, params=moved, sample=sample, streams=Streams(run_ids(2), "cuda"))
+    close(attack.perturb(there).cpu(), attack.perturb(target), 1e-9)

@@ -87,7 +87,9 @@ ATTACKS: dict[str, Attack] = {
 
 def batch_of(setup: Setup, mode: str, runs: int, seed: int = 0) -> Batch:
     """Runs after training, in these coordinates."""
-    batch = start([axes.replace(setup, {("coordinates",): mode})] * runs, run_ids(runs, seed))
+    judged = {("evaluation", "attack"): ATTACKS["pgd"]}  # so that the span holds the weights
+    cell = axes.replace(setup, {("coordinates",): mode} | judged)
+    batch = start([cell] * runs, run_ids(runs, seed))
     assert (batch.dim is None) == (mode == "ambient")
     assert mode == "ambient" or batch.setup.data.dim < 60
     for _ in descend(batch):

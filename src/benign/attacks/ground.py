@@ -58,6 +58,13 @@ class Ground:
         """The nearest perturbation inside to delta + length * rise."""
         return self.project(torch.addcmul(delta, rise, length, out=out))
 
+    def climb(self, delta: Points, loss: AttackLoss, length: Units, steps: int) -> Points:
+        """Where so many steps lead, each of this length along the steepest direction. May be in place."""
+        for _ in range(steps):
+            _, rise = self.look(delta, loss)
+            delta = self.move(delta, rise, length, out=delta)
+        return delta
+
     def steepest(self, gradient: Points) -> Points:
         """The perturbation of unit norm along which a linear function rises fastest. May be in place."""
         return self.ball.steepest(gradient)

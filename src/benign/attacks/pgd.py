@@ -7,7 +7,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from benign.attacks.attack import Attack, Points, Target
-from benign.attacks.balls import Ball
+from benign.attacks.balls import Ball, Units
 from benign.attacks.ground import Ground, first_draw
 from benign.attacks.losses import AttackLoss, check_loss
 from benign.attacks.products import ground_of
@@ -46,18 +46,22 @@ class PGD(Attack):
     def perturb(self, target: Target) -> Points:
         ground = ground_of(target, self.ball, self.steps)
         worst = Worst(target.x)
+        length = self.step * self.ball.step_unit(ground.radius)
         for restart in range(self.restarts):
             first = ground.begin(first_draw(self.start, restart))
+            if not (self._keeps_best or self.stop_when_wrong):
+                return ground.points(ground.climb(first, self.loss, length, self.steps))
             tries = Worst(torch.zeros_like(first)) if self._keeps_best else None
-            last = self._climb(ground, first, worst.margins <= 0, tries)
+            last = self._climb(ground, first, length, worst.margins <= 0, tries)
             if tries is None:
                 return ground.points(last)
             worst.offer(ground.points(tries.points), tries.margins)
         return worst.points
 
-    def _climb(self, ground: Ground, delta: Points, wrong: Wrong, worst: Worst | None) -> Points:
+    def _climb(
+        self, ground: Ground, delta: Points, length: Units, wrong: Wrong, worst: Worst | None
+    ) -> Points:
         """The last perturbation; `worst` is offered every one."""
-        length = self.step * self.ball.step_unit(ground.radius)
         for _ in range(self.steps):
             outputs, rise = ground.look(delta, self.loss)
             margins = margin(outputs, ground.y)

@@ -17,7 +17,7 @@ from torch import Tensor
 from benign.attacks.attack import Points, Target
 from benign.attacks.balls import Ball, Units
 from benign.attacks.ground import Ground
-from benign.attacks.losses import AttackLoss
+from benign.attacks.losses import AttackLoss, slope
 from benign.attacks.projections import shrink
 from benign.losses import Outputs
 from benign.networks.network import Pass
@@ -27,7 +27,7 @@ Columns = Float[Tensor, "runs dim columns"]
 Coordinates = Float[Tensor, "runs samples tokens coordinates"]
 OfColumns = Float[Tensor, "runs samples tokens columns"]
 
-Method = TypeVar("Method", bound=Callable)
+Step = TypeVar("Step", bound=Callable)
 
 COMPILES = os.environ.get("BENIGN_COMPILE", "") not in ("", "0")
 """whether climbs on a GPU are compiled: 2 times as fast on an H200, after a minute once, so for long sweeps"""
@@ -74,14 +74,9 @@ def pays(tokens: int, dim: int, columns: int, steps: int) -> bool:
     return by_products < 2 / 3 * through_space and saved > 200_000 * steps
 
 
-def _on_device(method: Method, ground: "Products") -> Method:
-    """The method, compiled for GPUs where that was asked for: one pass over memory instead of a dozen."""
-    return _compiled(method) if COMPILES and not ground.on_cpu else method
-
-
 @cache
-def _compiled(method: Method) -> Method:
-    return cast(Method, torch.compile(method))
+def _compiled(function: Step) -> Step:
+    return cast(Step, torch.compile(function))
 
 
 class Products(Ground):
@@ -93,15 +88,15 @@ class Products(Ground):
 
     def __init__(self, target: Target, ball: Ball, network: SeesProducts, columns: Columns):
         super().__init__(target, ball)
-        self._network, self._columns = network, columns
-        self._gram = torch.bmm(columns.transpose(1, 2), columns)
-        self._lengths = self._gram.diagonal(dim1=1, dim2=2).sqrt()[:, None, None]
-        self._least = torch.finfo(columns.dtype).eps ** 0.5
-        self._clean = self._products(target.x)
+        self.network, self._columns = network, columns
+        self.gram = torch.bmm(columns.transpose(1, 2), columns)
+        self.lengths = self.gram.diagonal(dim1=1, dim2=2).sqrt()[:, None, None]
+        self.least = torch.finfo(columns.dtype).eps ** 0.5
+        self.clean = self._products(target.x)
         # Memory for all steps, on a CPU: where nothing is in cache, fresh memory takes longer than what is computed in
         # it. A GPU keeps its own, and compiled code writes nowhere but in its own.
         self.on_cpu = columns.device.type == "cpu"
-        self._seen = torch.empty_like(self._clean) if self.on_cpu else None
+        self.seen = torch.empty_like(self.clean) if self.on_cpu else None
         self._gradient: Tensor | None = None
         self._terms: Tensor | None = None
 
@@ -110,7 +105,7 @@ class Products(Ground):
 
     def begin(self, draw: str | None) -> Coordinates:
         """Perturbations of an earlier climb, with another delta_0, have no meaning from here on."""
-        parts = [torch.zeros_like(self._clean)] * 2
+        parts = [torch.zeros_like(self.clean)] * 2
         self._start, self._start_products = None, None
         if draw is not None:
             self._start = self._uniform(draw)
@@ -122,20 +117,23 @@ class Products(Ground):
             self._gradient, self._terms = torch.zeros_like(first), first.chunk(2, -1)[0].clone()
         return first
 
-    def look(self, delta: Coordinates, loss: AttackLoss) -> tuple[Outputs, Coordinates]:
-        return _on_device(Ground.look, self)(self, delta, loss)
-
     def move(
         self, delta: Coordinates, rise: Coordinates, length: Units, out: Coordinates | None = None
     ) -> Coordinates:
-        return _on_device(Ground.move, self)(
-            self, delta, rise, length, out if self.on_cpu else None
-        )
+        return super().move(delta, rise, length, out if self.on_cpu else None)
+
+    def climb(self, delta: Coordinates, loss: AttackLoss, length: Units, steps: int) -> Coordinates:
+        if self.on_cpu or self._start is not None or not COMPILES:
+            return super().climb(delta, loss, length, steps)
+        step, halves = _compiled(_step), tuple(half.contiguous() for half in delta.chunk(2, -1))
+        for _ in range(steps):
+            halves = step(self, *halves, loss, length)
+        return torch.cat(halves, -1)
 
     def run(self, delta: Coordinates) -> Pass:
         moved = self._of_columns(delta.chunk(2, -1)[1])
-        seen = torch.add(self._clean, moved, out=self._seen)
-        return _Seen(self, self._network.products_pass(self.target.params, seen))
+        seen = torch.add(self.clean, moved, out=self.seen)
+        return _Seen(self, self.network.products_pass(self.target.params, seen))
 
     def _of_columns(self, half: Coordinates) -> OfColumns:
         """Coefficients of the columns, or products with them; not those of delta_0."""
@@ -147,7 +145,7 @@ class Products(Ground):
             return self._new_gradient(here.inputs_gradient(c))
         coefficients, products = map(self._of_columns, self._gradient.chunk(2, -1))
         here.inputs_gradient(c, out=coefficients)
-        torch.bmm(coefficients.flatten(1, 2), self._gram, out=products.flatten(1, 2))
+        torch.bmm(coefficients.flatten(1, 2), self.gram, out=products.flatten(1, 2))
         if self._start_products is not None:
             along = (coefficients * self._start_products).sum(-1)
             self._gradient[..., -1] = along
@@ -155,7 +153,7 @@ class Products(Ground):
 
     def _new_gradient(self, coefficients: OfColumns) -> Coordinates:
         """The same in fresh memory."""
-        products = torch.bmm(coefficients.flatten(1, 2), self._gram).view_as(coefficients)
+        products = torch.bmm(coefficients.flatten(1, 2), self.gram).view_as(coefficients)
         if self._start_products is None:
             return torch.cat([coefficients, products], -1)
         along = (coefficients * self._start_products).sum(-1, keepdim=True)
@@ -174,11 +172,11 @@ class Products(Ground):
         """
         coefficients = self._of_columns(gradient.chunk(2, -1)[0])
         room = None if self._terms is None else self._of_columns(self._terms)
-        sizes = torch.mul(coefficients, self._lengths, out=room)
+        sizes = torch.mul(coefficients, self.lengths, out=room)
         scale, tiny = self.ball.largest_size(sizes), torch.finfo(sizes.dtype).tiny
         # A combination of columns of length 0 alone has coefficients, which must not be scaled up.
         gradient.mul_(scale.reciprocal().masked_fill_(scale <= tiny, 0))
-        return gradient.mul_(self.norm(gradient).clamp_min_(self._least).reciprocal_())
+        return gradient.mul_(self.norm(gradient).clamp_min_(self.least).reciprocal_())
 
     def project(self, delta: Coordinates) -> Coordinates:
         return shrink(delta, self.norm(delta), self.radius)
@@ -191,6 +189,24 @@ class Products(Ground):
         if self._start is not None:
             dense.addcmul_(coefficients[..., -1:], self._start)
         return self.ball.points(x, self.ball.project(dense, self.radius, x))
+
+
+def _step(
+    ground: Products, coefficients: OfColumns, products: OfColumns, loss: AttackLoss, length: Units
+) -> tuple[OfColumns, OfColumns]:
+    """`look` and `move` of a climb from zero in one go, which the compiler makes a few passes over memory."""
+    seen = ground.network.products_pass(ground.target.params, ground.clean + products)
+    rise = seen.inputs_gradient(slope(loss, seen.outputs, ground.y))
+    along = torch.bmm(rise.flatten(1, 2), ground.gram).view_as(rise)
+    axes, tiny = ground.ball.unit_axes, torch.finfo(rise.dtype).tiny
+    scale = (rise * ground.lengths).abs().amax(axes, keepdim=True)
+    scale = torch.where(scale > tiny, 1 / scale, 0)
+    norm = ((rise * scale) * (along * scale)).sum(axes, keepdim=True).clamp_min(0).sqrt()
+    size = length * scale / norm.clamp_min(ground.least)
+    coefficients, products = coefficients + size * rise, products + size * along
+    norm = (coefficients * products).sum(axes, keepdim=True).clamp_min(0).sqrt()
+    shorter = (ground.radius / norm.clamp_min(tiny)).clamp_max(1)
+    return coefficients * shorter, products * shorter
 
 
 class _Seen(Pass):
