@@ -30,7 +30,7 @@ OfColumns = Float[Tensor, "runs samples tokens columns"]
 Step = TypeVar("Step", bound=Callable)
 
 COMPILES = os.environ.get("BENIGN_COMPILE", "") not in ("", "0")
-"""whether climbs of training on a GPU are compiled: a step of zhang/fig1 then takes 99 us a run on an H200 instead of 177,
+"""whether climbs of training on a GPU are compiled: a step of zhang/fig1 then takes 99 us a run on an H200, not 177,
 but each process compiles for 20 s or more first, so it is for long sweeps"""
 
 _plain = False
