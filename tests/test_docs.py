@@ -36,14 +36,17 @@ def test_a_data_model_a_network_and_a_probe_of_a_users_own(tmp_path: Path):
 
 
 def test_the_page_on_coordinates_runs_at_its_dimension(tmp_path: Path):
-    """Clean accuracy is perfect from r = 200 on, robust accuracy at r = 1000 only."""
+    """Clean accuracy is perfect from r = 200 on, robust accuracy at r = 1000 only; wide networks see the signal."""
     page = PAGE.with_name("coordinates.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "vast.py").write_text(block, encoding="utf-8")
-    subprocess.run([sys.executable, "vast.py"], cwd=tmp_path, capture_output=True, check=True)
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "page.py").write_text("\n".join(blocks), encoding="utf-8")
+    subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, check=True)
     result = open_result(tmp_path / "runs/vast")
     assert (result.test_accuracy[1:] == 1).all()
     assert result.robust_accuracy.values.ravel().round(1).tolist() == [0, 0, 1]
+    wide = open_result(tmp_path / "runs/wide")
+    assert float(wide.test_loss.max()) < 0.3
+    assert float(wide.attention_on_signal.min()) > 0.5
 
 
 def test_a_folder_of_an_unknown_data_model_says_so(tmp_path: Path):
