@@ -90,7 +90,18 @@ def _coordinates(units: Sequence[Unit]) -> list[tuple[str, list[str]]]:
             lines.append(f"{runs} runs: {those[0].runs[0].cell.space.text}")
         else:
             lines.append(f"{runs} runs: {mode}, {dim:,} for d from {min(dims):,} to {max(dims):,}")
+        if mode == "approximate":
+            lines += map(_trust, those)
     return [("coordinates", _abbreviated(lines))] if lines else []
+
+
+def _trust(unit: Unit) -> str:
+    """How far approximate coordinates can be trusted: the run that the attack moves most tells."""
+    spaces = [run.cell.space for run in unit.runs]
+    shifts = [space.shift for space in spaces]
+    worst = max(range(len(shifts)), key=lambda place: shifts[place])
+    size = f"d = {unit.runs[0].cell.data.dim:,}, {len(spaces)} runs"
+    return f"{size}, scores moved by {min(shifts):.2g} to {max(shifts):.2g}: {spaces[worst].why}"
 
 
 def _cost(left: list[Unit], device: str, workers: int) -> list[tuple[str, list[str]]]:

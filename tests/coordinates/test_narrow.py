@@ -9,6 +9,7 @@ import torch
 from scipy.stats import ks_2samp
 from torch import Tensor
 
+import benign as bo
 from benign import axes
 from benign.coordinates import expanded as starting_narrow
 from benign.coordinates import narrow
@@ -17,6 +18,7 @@ from benign.coordinates.expanded import Expanded
 from benign.coordinates.narrow import narrowed, outside_pass
 from benign.coordinates.space import score_shift
 from benign.coordinates.span import view_of_span
+from benign.describe import plan_text
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit, TorchDefault
 from benign.networks.linear import Linear
@@ -417,3 +419,13 @@ def test_more_points_than_are_held_are_refused():
     batch = batch_of(clean(hidden=1000, dim=10**9), "sampled", 1, together=True)
     with pytest.raises(ValueError, match="is 3, and no other test points"):
         batch.fresh("test/0", 4)
+
+
+def test_a_plan_says_how_far_the_attack_moves_scores(tmp_path):
+    """Of all runs of a unit, which differ in their radius."""
+    given = attacked(hidden=1000, dim=10**9).as_dict()
+    given |= {"coordinates": "approximate", "evaluation": {"samples": 3}}
+    given["attack"]["ball"]["radius"] = [0.1, 10.0]
+    text = plan_text(bo.Experiment.from_dict(given), tmp_path / "runs", "cpu", 1)
+    told = " ".join(text.split())
+    assert "d = 1,000,000,000, 2 runs, scores moved by 0.03 to 3: not an error of order" in told

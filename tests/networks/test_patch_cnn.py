@@ -22,6 +22,7 @@ from benign.networks.network import Pass
 from benign.networks.patch_cnn import (
     PatchCNN,
     PatchCNNPass,
+    scaled_relu_and_slope,
     smoothed_relu,
     smoothed_relu_derivative,
 )
@@ -112,7 +113,9 @@ def test_every_run_has_its_own_threshold():
     z = normals(2, 4, 5).mul_(2)
     for run, rho in enumerate((0.2, 3.0)):
         close(net.activate(z)[run], smoothed_relu(z[run], 3, rho))
-        close(net.derivative(z)[run], smoothed_relu_derivative(z[run], 3, rho))
+        active, slope = scaled_relu_and_slope(z[run], 3, rho)
+        close(rho * active, smoothed_relu(z[run], 3, rho))
+        close(slope, smoothed_relu_derivative(z[run], 3, rho))
 
 
 # Outputs and gradients.

@@ -42,6 +42,8 @@ class Space:
     """then: how many dimensions the tokens span"""
     held: int = 0
     """then: how many test points have their tokens in that span"""
+    shift: float = 0.0
+    """with `approximate`: how far the attack moves a score at the start"""
 
     @property
     def text(self) -> str:
@@ -162,25 +164,19 @@ def _approximate(
     size = tokens + network.heads * (2 * width + 1)
     if size >= data.dim:
         return _no_smaller("approximate", size, data)
-    return Space(
-        "approximate",
-        size,
-        size,
-        _doubt(data, network, attack or tests.attack, width),
-        width,
-        tokens,
-        tests.count,
+    attacked = attack or tests.attack
+    shift = score_shift(data, network, attacked) if attacked else 0.0
+    why = (
+        "exact, as nothing is attacked" if attacked is None else _doubt(data, network, width, shift)
     )
+    return Space("approximate", size, size, why, width, tokens, tests.count, shift)
 
 
-def _doubt(data: DataModel, network: Attention, attack: Attack | None, width: int) -> str:
+def _doubt(data: DataModel, network: Attention, width: int, shift: float) -> str:
     """How far to trust it: errors are of order d_h / d while the attack moves scores by less than about 1."""
-    if attack is None:
-        return "exact, as nothing is attacked"
     if width == network.hidden:
         return "exact, as all columns are kept"
     error = f"an error of order d_h / d = {network.hidden / data.dim:.1e}"
-    shift = score_shift(data, network, attack)
     if shift <= 1:
         return f"{error}: the attack moves scores by {shift:.2g}"
     return f"not {error} but an unknown one: the attack moves scores by {shift:.2g}, more than 1"

@@ -28,6 +28,14 @@ def smoothed_relu_derivative(z: Tensor, q: int, threshold: float | Tensor) -> Te
     return (z / threshold).clamp(0, 1) ** (q - 1)
 
 
+def scaled_relu_and_slope(z: Tensor, q: int, threshold: float | Tensor) -> tuple[Tensor, Tensor]:
+    """Li's smoothed ReLU divided by rho, and its slope: together in half as many passes over memory as apart."""
+    above = (z / threshold).clamp_min_(0)
+    inside = above.clamp_max(1)
+    slope = inside ** (q - 1)
+    return (above - inside).addcmul_(slope, inside, value=1 / q), slope
+
+
 class PatchCNN(Network):
     """F_j(X) = sum_r sum_p psi(<w_jr, x_p>) for every class j (Li section 2); patches are tokens.
 
@@ -79,10 +87,6 @@ class PatchCNN(Network):
     def activate(self, z: Float[Tensor, "runs *shape"]) -> Float[Tensor, "runs *shape"]:
         """psi(z), element by element, with each run's own threshold."""
         return smoothed_relu(z, self.q, column(self.threshold, z))
-
-    def derivative(self, z: Float[Tensor, "runs *shape"]) -> Float[Tensor, "runs *shape"]:
-        """psi'(z), element by element, with each run's own threshold."""
-        return smoothed_relu_derivative(z, self.q, column(self.threshold, z))
 
     def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples *classes"]:
         return PatchCNNPass(self, params, x).outputs
@@ -140,7 +144,9 @@ class PatchCNNPass(Pass):
         products = torch.bmm(self._patches, self._filters.transpose(1, 2))
         self.preactivations: Float[Tensor, "runs samples tokens classes width"]
         self.preactivations = products.reshape(*x.shape[:3], network.classes, network.width)
-        by_class = network.activate(self.preactivations).sum(4).sum(2)
+        threshold = column(network.threshold, self.preactivations)
+        active, self._slopes = scaled_relu_and_slope(self.preactivations, network.q, threshold)
+        by_class = active.sum(4).sum(2) * threshold[..., 0, 0]
         difference = network.outputs == "difference"
         self.outputs = by_class[..., 1] - by_class[..., 0] if difference else by_class
 
@@ -149,8 +155,7 @@ class PatchCNNPass(Pass):
     ) -> Float[Tensor, "runs patches filters"]:
         if self._network.outputs == "difference":
             c = torch.stack((-c, c), dim=2)
-        slopes = self._network.derivative(self.preactivations)
-        return (slopes * c[:, :, None, :, None]).flatten(3).flatten(1, 2)
+        return (self._slopes * c[:, :, None, :, None]).flatten(3).flatten(1, 2)
 
     def params_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Params:
         gradient = torch.bmm(self._coefficients(c).transpose(1, 2), self._patches)
