@@ -330,13 +330,13 @@ def test_where_products_would_be_wrong_the_climb_is_in_space(always, name, netwo
 
 
 def test_a_subclass_that_may_see_points_otherwise_is_climbed_in_space(always):
-    class Doubled(Attention):
+    class LengthenedAttention(Attention):
         def attacked_pass(self, params: Any, x: Tensor, clean: Tensor) -> Any:
             return super().attacked_pass(params, 2 * x, clean)
 
-    Component.families[Network].pop("doubled")
+    Component.families[Network].pop("lengthened_attention")
     target = target_of("one head")
-    target = replace(target, network=Doubled.model_construct(**vars(target.network)))
+    target = replace(target, network=LengthenedAttention.model_construct(**vars(target.network)))
     assert type(ground_of(target, Ball(radius=0.5), 10)) is Ground
 
 
