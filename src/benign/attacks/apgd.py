@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball
-from benign.attacks.ground import Ground, first_draw
+from benign.attacks.ground import Delta, Ground, first_draw
 from benign.attacks.losses import AttackLoss, check_loss, slope, value
 from benign.attacks.products import ground_of
 from benign.attacks.worst import Worst
@@ -76,7 +76,7 @@ class APGD(Attack):
             worst.offer(ground.points(found.points), found.margins)
         return worst.points
 
-    def _ascend(self, ground: Ground, delta: Points) -> Worst:
+    def _ascend(self, ground: Ground, delta: Delta) -> Worst:
         look = _Look(self, ground, Worst(torch.zeros_like(delta)))
         here = look(delta)
         edge = ground.steepest(here.rise.clone()).mul_(ground.radius)
@@ -93,9 +93,9 @@ class _Place:
     That is the steepest direction or, with p = 1, whose steps read more in it, the gradient.
     """
 
-    delta: Points
+    delta: Delta
     value: PerPoint
-    rise: Points
+    rise: Delta
 
     def copy(self) -> "_Place":
         return _Place(self.delta.clone(), self.value.clone(), self.rise.clone())
@@ -117,12 +117,12 @@ class _Look:
     def __init__(self, attack: APGD, ground: Ground, worst: Worst):
         self.attack, self.ground, self.worst = attack, ground, worst
 
-    def offer(self, delta: Points) -> Pass:
+    def offer(self, delta: Delta) -> Pass:
         seen = self.ground.run(delta)
         self.worst.offer(delta, margin(seen.outputs, self.ground.y))
         return seen
 
-    def __call__(self, delta: Points) -> _Place:
+    def __call__(self, delta: Delta) -> _Place:
         """The place; where it rises, the next look may write over."""
         ground, loss = self.ground, self.attack.loss
         if self.attack.ball.p == 1:

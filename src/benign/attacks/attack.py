@@ -49,6 +49,10 @@ class Target:
         """The network on points in place of the clean ones, or on several sets of them in a row."""
         return self.network.attacked_pass(self.params, points, repeated(self.x, points))
 
+    def train(self, points: Points) -> Pass:
+        """The same for the pass whose loss is descended."""
+        return self.network.training_pass(self.params, points, repeated(self.x, points))
+
 
 def repeated(part: Tensor, points: Tensor) -> Tensor:
     """What belongs to the clean points, once for every set of attacked ones."""
@@ -62,6 +66,11 @@ class Attack(Component):
     @abstractmethod
     def perturb(self, target: Target) -> Points:
         """The attacked points: one for every point, or several sets of them, one after the other."""
+
+    def training_pass(self, target: Target) -> tuple[Points, Pass]:
+        """The attacked points, and the pass on them whose loss is descended."""
+        points = self.perturb(target)
+        return points, target.train(points)
 
     def threat(self) -> Ball | Balls | None:
         """The ball, or the balls, that hold every attacked point; None where there is no such ball."""

@@ -8,12 +8,13 @@ from torch import Tensor
 
 from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball, Units
-from benign.attacks.ground import Ground, first_draw
+from benign.attacks.ground import Delta, Ground, first_draw
 from benign.attacks.losses import AttackLoss, check_loss
 from benign.attacks.products import ground_of
 from benign.attacks.worst import Worst
 from benign.data.model import DataModel
 from benign.losses import margin
+from benign.networks.network import Pass
 from benign.spec import Count, Positive
 
 Wrong = Bool[Tensor, "runs samples"]
@@ -45,22 +46,38 @@ class PGD(Attack):
 
     def perturb(self, target: Target) -> Points:
         ground = ground_of(target, self.ball, self.steps)
-        worst = Worst(target.x)
-        length = self.step * self.ball.step_unit(ground.radius)
+        return self._best(ground) if self._keeps_best else ground.points(self._last(ground))
+
+    def training_pass(self, target: Target) -> tuple[Points, Pass]:
+        if self._keeps_best:
+            return super().training_pass(target)
+        ground = ground_of(target, self.ball, self.steps)
+        return ground.finish(self._last(ground))
+
+    def _last(self, ground: Ground) -> Delta:
+        """The perturbation at which the one climb ends."""
+        first, length = ground.begin(first_draw(self.start, 0)), self._length(ground)
+        if not self.stop_when_wrong:
+            return ground.climb(first, self.loss, length, self.steps)
+        nowhere = torch.zeros_like(ground.y, dtype=torch.bool)
+        return self._climb(ground, first, length, nowhere)
+
+    def _best(self, ground: Ground) -> Points:
+        """For every point the worst of all climbs."""
+        worst, length = Worst(ground.target.x), self._length(ground)
         for restart in range(self.restarts):
             first = ground.begin(first_draw(self.start, restart))
-            if not (self._keeps_best or self.stop_when_wrong):
-                return ground.points(ground.climb(first, self.loss, length, self.steps))
-            tries = Worst(torch.zeros_like(first)) if self._keeps_best else None
-            last = self._climb(ground, first, length, worst.margins <= 0, tries)
-            if tries is None:
-                return ground.points(last)
+            tries = Worst(torch.zeros_like(first))
+            self._climb(ground, first, length, worst.margins <= 0, tries)
             worst.offer(ground.points(tries.points), tries.margins)
         return worst.points
 
+    def _length(self, ground: Ground) -> Units:
+        return self.step * self.ball.step_unit(ground.radius)
+
     def _climb(
-        self, ground: Ground, delta: Points, length: Units, wrong: Wrong, worst: Worst | None
-    ) -> Points:
+        self, ground: Ground, delta: Delta, length: Units, wrong: Wrong, worst: Worst | None = None
+    ) -> Delta:
         """The last perturbation; `worst` is offered every one."""
         for _ in range(self.steps):
             outputs, rise = ground.look(delta, self.loss)

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from benign.attacks.attack import Points
+from benign.attacks.ground import Delta
 
 
 class Worst:
@@ -13,13 +13,13 @@ class Worst:
     Before any offer it is the one given first, with an infinite margin.
     """
 
-    def __init__(self, first: Points):
+    def __init__(self, first: Delta):
         self.points = first.clone()
         self.margins = torch.full(
-            first.shape[:2], torch.inf, dtype=first.dtype, device=first.device
+            first.shape[-4:-2], torch.inf, dtype=first.dtype, device=first.device
         )
 
-    def offer(self, points: Points, margins: Float[Tensor, "runs samples"]) -> None:
+    def offer(self, points: Delta, margins: Float[Tensor, "runs samples"]) -> None:
         worse = margins < self.margins
         # In place: with test points, fresh memory for the choice took eight times as long as the choice.
         torch.where(worse, margins, self.margins, out=self.margins)

@@ -140,6 +140,11 @@ class Attention(Network):
     ) -> "ProductsPass":
         return ProductsPass(self, params, products)
 
+    def known_pass(
+        self, params: Params, points: Tensor, products: Float[Tensor, "runs samples tokens columns"]
+    ) -> "AttentionPass":
+        return AttentionPass(self, params, points, products)
+
     def score_columns(self, columns: Tensor) -> Float[Tensor, "runs rows score_columns"]:
         """The columns of W_Q and W_K (a view)."""
         return columns[..., : 2 * self.heads * self.hidden]
@@ -202,12 +207,18 @@ class AttentionPass(Pass):
     """
 
     def __init__(
-        self, network: Attention, params: Params, x: Float[Tensor, "runs samples tokens dim"]
+        self,
+        network: Attention,
+        params: Params,
+        x: Float[Tensor, "runs samples tokens dim"],
+        products: Float[Tensor, "runs samples tokens columns"] | None = None,
     ):
+        """`products` are those of the tokens with the weights, where they are known."""
         self._network, self._params, self._x = network, params, x
         runs, samples, tokens, _ = x.shape
         self._shape = (runs, samples, tokens, network.heads)
-        projected = self._project(params["weights"])
+        known = products is not None
+        projected = self._points(products) if known else self._project(params["weights"])
         width = network.heads * network.hidden
         self.queries = self._by_head(projected[..., :width], network.hidden)
         self.keys = self._by_head(projected[..., width : 2 * width], network.hidden)
@@ -281,8 +292,8 @@ class AttentionPass(Pass):
 class ProductsPass(AttentionPass):
     """A pass on tokens that are known only by their products with the weights' columns; these are the inputs."""
 
-    def _project(self, weights: Tensor) -> Float[Tensor, "runs points columns"]:
-        return self._points(self._x)
+    def __init__(self, network: Attention, params: Params, products: Tensor):
+        super().__init__(network, params, products, products)
 
     def inputs_gradient(
         self, c: Float[Tensor, "runs samples"], out: Tensor | None = None

@@ -5,7 +5,9 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float
 from torch import Tensor
 
-from benign.networks.network import Params
+from benign.networks.network import Params, Pass
+
+OfColumns = Float[Tensor, "runs samples tokens columns"]
 
 
 @runtime_checkable
@@ -16,7 +18,7 @@ class ProductsPass(Protocol):
 
     def inputs_gradient(
         self, c: Float[Tensor, "runs samples *classes"], out: Tensor | None = None
-    ) -> Float[Tensor, "runs samples tokens columns"]:
+    ) -> OfColumns:
         """Gradient of sum(c * outputs): the coefficients of the columns in the gradient in a token."""
         ...
 
@@ -32,8 +34,10 @@ class SeesProducts(Protocol):
         """The matrix; None where some part of the network sees something else."""
         ...
 
-    def products_pass(
-        self, params: Params, products: Float[Tensor, "runs samples tokens columns"]
-    ) -> ProductsPass:
+    def products_pass(self, params: Params, products: OfColumns) -> ProductsPass:
         """A pass on tokens with these products."""
+        ...
+
+    def known_pass(self, params: Params, points: Tensor, products: OfColumns) -> Pass:
+        """The pass on points whose tokens have these products."""
         ...

@@ -202,6 +202,11 @@ class TwoLayer(Network):
     ) -> "ProductsPass":
         return ProductsPass(self, params, products)
 
+    def known_pass(
+        self, params: Params, points: Tensor, products: Float[Tensor, "runs samples 1 width"]
+    ) -> "TwoLayerPass":
+        return TwoLayerPass(self, params, points, products)
+
     def row_count(self, data: DataModel) -> int:
         """For small coordinates (benign.coordinates.rows): the rows are the parts of the w_s that meet a token each.
 
@@ -253,11 +258,17 @@ class TwoLayerPass(Pass):
     """
 
     def __init__(
-        self, network: TwoLayer, params: Params, x: Float[Tensor, "runs samples tokens dim"]
+        self,
+        network: TwoLayer,
+        params: Params,
+        x: Float[Tensor, "runs samples tokens dim"],
+        products: Float[Tensor, "runs samples 1 width"] | None = None,
     ):
+        """`products` are those of the points with `weight_columns`, where they are known."""
         self._network, self._params, self._x = network, params, x
         self._points = x.flatten(2)
-        self.preactivations: Float[Tensor, "runs samples width"] = self._project()
+        self.preactivations: Float[Tensor, "runs samples width"]
+        self.preactivations = self._project() if products is None else self._from(products)
         if "inner_bias" in params:
             self.preactivations = self.preactivations + params["inner_bias"][:, None, :]
         self._hidden = network.activate(self.preactivations)
@@ -269,6 +280,14 @@ class TwoLayerPass(Pass):
         """The products <w_s, x>."""
         rows = self._network.inner_weights(self._params)
         return torch.bmm(self._points, rows.transpose(1, 2))
+
+    def _from(self, products: Float[Tensor, "runs samples 1 width"]) -> Tensor:
+        """The same from the products with `weight_columns`."""
+        products = products.flatten(2)
+        if not self._network.paired:
+            return products
+        difference, second = products.chunk(2, -1)
+        return torch.cat([difference + second, second], -1)
 
     def _coefficients(
         self, c: Float[Tensor, "runs samples"]
@@ -295,11 +314,8 @@ class TwoLayerPass(Pass):
 class ProductsPass(TwoLayerPass):
     """A pass on points of one token that are known only by their products with the columns; these are the inputs."""
 
-    def _project(self) -> Float[Tensor, "runs samples width"]:
-        if not self._network.paired:
-            return self._points
-        difference, second = self._points.chunk(2, -1)
-        return torch.cat([difference + second, second], -1)
+    def __init__(self, network: TwoLayer, params: Params, products: Tensor):
+        super().__init__(network, params, products, products)
 
     def inputs_gradient(
         self, c: Float[Tensor, "runs samples"], out: Tensor | None = None

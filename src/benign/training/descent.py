@@ -156,10 +156,10 @@ class Step:
 def look(batch: Batch, number: int) -> Step:
     """Attack the training points and run the network on them."""
     setup, sample = batch.setup, batch.sample
-    points = sample.x
-    if setup.attack is not None and number >= setup.training.first_attacked_step:
-        points = setup.attack.perturb(batch.target(sample, f"attack/{number}"))
-    seen = setup.network.training_pass(batch.params, points, repeated(sample.x, points))
+    target = batch.target(sample, f"attack/{number}")
+    if setup.attack is None or number < setup.training.first_attacked_step:
+        return Step(number, batch, sample.x, target.train(sample.x))
+    points, seen = setup.attack.training_pass(target)
     return Step(number, batch, points, seen)
 
 
