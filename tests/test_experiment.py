@@ -295,6 +295,11 @@ def test_memory_is_that_of_the_largest_cell():
         tiny("data.tokens=[2, 1000000000]").check_machine("cpu")
 
 
+def test_tf32_needs_a_gpu():
+    with pytest.raises(ValueError, match="`precision` is tf32, which a cpu does not have"):
+        tiny("precision=tf32").check_machine("cpu")
+
+
 @pytest.mark.parametrize("device", ["", "gpu", "cuda:-1", "cpu:1", "cuda:x"])
 def test_a_device_that_is_not_there_is_named(device):
     with pytest.raises(ValueError, match="`device` must be one of cpu"):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from benign.attacks import apgd, products
 from benign.attacks.apgd import APGD
@@ -287,6 +288,48 @@ def test_where_columns_cancel_points_stay_finite_and_in_the_ball(always, differe
     points, _ = both(small_pgd(0.5, steps=10), replace(target, params=params))
     assert points.isfinite().all()
     assert float((points.double() - target.x.double()).norm(dim=-1).max()) < 0.5 * (1 + 1e-5)
+
+
+TRAINED = [("one head", "token", {}), ("two heads", "sample", {"start": "uniform"})]
+TRAINED += [("hybrid", "token", {"stop_when_wrong": True}), ("biases", "sample", {"keep": "best"})]
+
+
+@pytest.mark.parametrize(("name", "per", "fields"), TRAINED, ids=str)
+def test_training_sees_the_attacked_points(always, name, per, fields):
+    """Also where the points were projected once more at the end, and their products with them."""
+    target, attack = target_of(name), small_pgd(0.8, per, **fields)
+    points, seen = attack.training_pass(target)
+    there = target.train(points)
+    close(points, attack.perturb(target))
+    close(seen.outputs, there.outputs)
+    c = normals(*target.y.shape)
+    for part, gradient in there.params_gradient(c).items():
+        close(seen.params_gradient(c)[part], gradient)
+    close(seen.inputs_gradient(c), there.inputs_gradient(c))
+
+
+def test_training_multiplies_no_weights_again(always):
+    """Of the pass on attacked points only what is between tokens is left."""
+    target, attack = target_of("one head"), small_pgd(0.8)
+    counts = []
+    for work in (attack.perturb, attack.training_pass):
+        with FlopCounterMode(display=False) as counter:
+            work(target)
+        counts.append(counter.get_total_flops())
+    with FlopCounterMode(display=False) as counter:
+        target.train(target.x)
+    weights = 2 * target.x.numel() * target.params["weights"].shape[2]
+    assert counts[1] - counts[0] == counter.get_total_flops() - weights
+
+
+def test_climbs_scale_gradients_only_where_their_squares_would_underflow():
+    def fits(*sizes: float, dtype: torch.dtype = torch.float32) -> bool:
+        return products._squares_fit(torch.tensor(sizes, dtype=dtype).reshape(1, 1, -1, 1))
+
+    assert fits(0.0, 1e-14, 1e14)
+    assert not fits(1.0, 1e-16)
+    assert not fits(1.0, 1e16)
+    assert fits(1e-100, 1e100, dtype=torch.float64)
 
 
 @EACH

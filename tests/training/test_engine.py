@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from benign import axes
 from benign.networks.attention import Attention
 from benign.streams import RunId
 from benign.training import descent, engine
@@ -217,6 +218,27 @@ def test_progress_tells_step_and_runs_left():
     first = int(result["steps"].min())
     assert 0 < first < 6
     assert told == [(step, 2 if step <= first else 1) for step in range(7)]
+
+
+def test_products_are_exact_unless_tf32_is_asked_for():
+    """Whatever the process has set; numbers of a CPU are the same either way."""
+    assert small_setup(precision="tf32").dtype == torch.float32
+    for exact, setting in ((True, "highest"), (False, "high")):
+        torch.set_float32_matmul_precision("medium")
+        with engine.exact_products(exact):
+            assert torch.get_float32_matmul_precision() == setting
+        assert torch.get_float32_matmul_precision() == "medium"
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.gpu
+def test_tf32_rounds_on_a_gpu():
+    """To 10 binary digits: the losses of a few steps agree to a percent, and are not the same."""
+    cell = small_setup(small_data(dim=64), small_network(hidden=64), precision="float32")
+    rounded = axes.replace(cell, {("precision",): "tf32"})
+    exact, loose = (train_runs([each], run_ids(1), "cuda") for each in (cell, rounded))
+    np.testing.assert_allclose(loose["train_loss"], exact["train_loss"], rtol=1e-2)
+    assert (loose["train_loss"] != exact["train_loss"]).any()
 
 
 def test_memory_grows_with_every_size_and_halves_with_the_precision():

@@ -67,6 +67,10 @@ class APGD(Attack):
     def passes(self) -> int:
         return self.restarts * (2 * self.steps + 3)
 
+    def held(self) -> int:
+        """Two places, memory for a third, the best, where both rise, the worst of this ascent and of all, their passes."""
+        return 12
+
     def perturb(self, target: Target) -> Points:
         ground = ground_of(target, self.ball, self.steps)
         worst = Worst(target.x)

@@ -82,3 +82,7 @@ class Attack(Component):
     def passes(self) -> int:
         """How many forward passes one attack costs, for estimates."""
         return 1
+
+    def held(self) -> int:
+        """How many perturbations of every point it holds at once, for the memory budget."""
+        return 3

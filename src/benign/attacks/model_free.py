@@ -219,6 +219,9 @@ class FeatureOrthogonal(Attack):
     def passes(self) -> int:
         return self.attack.passes()
 
+    def held(self) -> int:
+        return 2 + self.attack.held()
+
 
 @dataclass(frozen=True)
 class _OffFeatures(Target):

@@ -48,6 +48,9 @@ class MultiNorm(Attack):
         each = 3 * self.steps + 1 if self.combine == "steepest" else 2 * self.steps + 1
         return each * len(self.balls.each())
 
+    def held(self) -> int:
+        return 3 + 2 * len(self.balls.each())
+
     def perturb(self, target: Target) -> Points:
         if self.combine == "steepest":
             return self._steepest(target)

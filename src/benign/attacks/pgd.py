@@ -119,3 +119,6 @@ class PGD(Attack):
 
     def passes(self) -> int:
         return self.restarts * (2 * self.steps + self._keeps_best)
+
+    def held(self) -> int:
+        return 3 + 3 * self._keeps_best + self.stop_when_wrong

@@ -46,6 +46,10 @@ class Strong(Attack):
         also = self.also.passes() if self.also else 0
         return len(self.ball.each()) * (2 * self.steps + 3) * (1 + self.restarts) + also
 
+    def held(self) -> int:
+        """The largest of its attacks, with what it found, what is worst, and the pass that tells."""
+        return 3 + max(APGD(ball=self.ball.each()[0]).held(), self.also.held() if self.also else 0)
+
     def perturb(self, target: Target) -> Points:
         worst = Worst(target.x)
         worst.offer(target.x, margin(target.run(target.x).outputs, target.y))

@@ -195,6 +195,7 @@ class Attention(Network):
             weights=3 * data.dim * columns,
             point=data.tokens * (data.dim + 3 * columns + 4 * self.heads * data.tokens),
             multiplies=data.tokens * data.dim * columns,
+            columns=columns if self.exposed == "all" else 0,
         )
 
 

@@ -100,3 +100,5 @@ class Cost:
     """numbers held for one point in a pass"""
     multiplies: int
     """multiplications of one point in one pass, forward or backward"""
+    columns: int = 0
+    """of the weights, where attacks may climb in their coordinates (benign.attacks.products)"""

@@ -122,7 +122,7 @@ class PatchCNN(Network):
         filters = self.classes * self.width
         return Cost(
             weights=3 * filters * data.dim,
-            point=data.tokens * (data.dim + 4 * filters),
+            point=data.tokens * (data.dim + 7 * filters),
             multiplies=data.tokens * data.dim * filters,
         )
 

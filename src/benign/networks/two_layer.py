@@ -247,6 +247,7 @@ class TwoLayer(Network):
             weights=3 * self.width * inputs,
             point=inputs + 4 * self.width,
             multiplies=self.width * inputs,
+            columns=self.width if data.tokens == 1 else 0,
         )
 
 

@@ -33,7 +33,7 @@ def estimate(units: list[Unit], device: str) -> Estimate:
     fixed = stepwise = memory = 0.0
     for unit in units:
         setup, runs = unit.runs[0].cell, len(unit.runs)
-        rate = _products_per_second(device, setup.precision)
+        rate = _products_per_second(device, setup.dtype)
         fixed += runs * _fixed_seconds(setup, rate)
         together = min(runs, batch_size(setup, device))
         calls = math.ceil(runs / together) * _step_passes(setup)
@@ -68,9 +68,9 @@ def _fixed_seconds(setup: Setup, rate: float) -> float:
 
 
 @cache
-def _products_per_second(device: str, precision: str) -> float:
+def _products_per_second(device: str, dtype: torch.dtype) -> float:
     """Multiplications per second of a matrix product of a usual size, on one thread as in a run."""
-    left = torch.ones(512, 1024, dtype=getattr(torch, precision), device=device)
+    left = torch.ones(512, 1024, dtype=dtype, device=device)
     right = torch.ones(1024, 512, dtype=left.dtype, device=device)
     float((left @ right)[0, 0])
     begin, count = time.perf_counter(), 0

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benign.attacks.attack import Attack
 from benign.coordinates.fresh import BLOCK
 from benign.streams import RunId, Streams
 from benign.training import audit
@@ -36,9 +37,10 @@ def train_runs(
     """
     size = batch_size(cells[0], device)
     parts: list[dict[str, np.ndarray]] = []
-    for begin in range(0, len(cells), size):
-        batch = slice(begin, begin + size)
-        parts += _train_or_halve(cells[batch], ids[batch], device, progress)
+    with exact_products(cells[0].precision != "tf32"):
+        for begin in range(0, len(cells), size):
+            batch = slice(begin, begin + size)
+            parts += _train_or_halve(cells[batch], ids[batch], device, progress)
     return _joined(parts)
 
 
@@ -84,10 +86,15 @@ def run_bytes(setup: Setup) -> int:
     """
     small, drawn = setup.reduced(), setup.space.drawn_dim
     cost = small.network.cost(small.data)
-    copies = 3 if (setup.attack or setup.final_attack) else 1
-    points = max(small.data.samples, min(BLOCK, setup.evaluation.samples))
-    inputs = copies * small.data.tokens * small.data.dim
-    numbers = cost.weights + points * (cost.point + inputs)
+    tested = min(BLOCK, setup.evaluation.samples)
+    points = max(small.data.samples, tested)
+    inputs = small.data.tokens * small.data.dim
+    # Drawing points takes four times their size; a pass holds them beside its own.
+    numbers = cost.weights + points * max(4 * inputs, cost.point + inputs)
+    numbers += max(
+        _attack_numbers(small, setup.attack, small.data.samples),
+        _attack_numbers(small, setup.final_attack, tested),
+    )
     narrow = setup.space.hidden is not None
     if narrow and setup.space.mode == "projected":
         numbers += setup.network.cost(setup.data).weights  # which test points meet
@@ -98,6 +105,14 @@ def run_bytes(setup: Setup) -> int:
         numbers += 4 * drawn * small.data.dim  # two matrices in float64
         numbers += points * small.data.tokens * drawn
     return numbers * setup.dtype.itemsize
+
+
+def _attack_numbers(setup: Setup, attack: Attack | None, points: int) -> int:
+    """What an attack holds: points of R^d, or coefficients of the weights' columns and products with them."""
+    if attack is None:
+        return 0
+    columns, data = setup.network.cost(setup.data).columns, setup.data
+    return points * data.tokens * attack.held() * max(data.dim, 2 * columns) + columns**2
 
 
 def batch_size(setup: Setup, device: str) -> int:
@@ -181,6 +196,17 @@ class _Results:
 
 def _numbers(value: Tensor) -> np.ndarray:
     return value.double().cpu().numpy()
+
+
+@contextmanager
+def exact_products(exact: bool) -> Iterator[None]:
+    """Matrix products of float32 in full float32, or on a GPU in tf32, whatever the process has set."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest" if exact else "high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @contextmanager

@@ -63,7 +63,8 @@ class Setup(Spec):
     """attack on training points; none is clean training"""
     training: GradientDescent
     evaluation: Evaluation = Evaluation()
-    precision: Literal["float32", "float64"] = "float32"
+    precision: Literal["float32", "float64", "tf32"] = "float32"
+    """of all numbers; tf32 is float32 whose matrix products round their factors to 10 binary digits, on a GPU only"""
     coordinates: Wanted = "ambient"
     """where runs are computed: in R^dim; in the span they stay in, drawn in R^dim (projected: the same runs) or drawn
     there (sampled: the same law, whatever `dim`); auto takes the smallest that is exact; approximate is for attacks
@@ -98,7 +99,7 @@ class Setup(Spec):
 
     @property
     def dtype(self) -> torch.dtype:
-        return getattr(torch, self.precision)
+        return torch.float64 if self.precision == "float64" else torch.float32
 
     @property
     def final_attack(self) -> Attack | None:
