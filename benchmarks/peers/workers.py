@@ -17,7 +17,6 @@ from benchmarks.peers import by_benign, by_loop, by_vmap
 from benchmarks.peers.memory import Meter
 from benchmarks.peers.problems import Problem
 from benign import compiled
-from benign.attacks import products
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def serve(pipe: Any, contestant: Contestant, device: str, threads: int, cores: i
     if device == "cpu" and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     torch.set_num_threads(threads)
-    products.COMPILES = compiled.COMPILES = contestant.compiled
+    compiled.COMPILES = contestant.compiled
     worker = _Worker(contestant, device)
     while (request := pipe.recv())[0] != "end":
         try:
