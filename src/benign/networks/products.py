@@ -1,11 +1,13 @@
-"""What a network declares so that attacks can climb in the coordinates of its weights (benign.attacks.products)."""
+"""What a network declares so that attacks can climb in the coordinates of its weights (benign.attacks.products), and
+clean training can carry its products (benign.training.carried)."""
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
 
-from benign.networks.network import Params
+from benign.networks.network import Params, Pass
 
 
 @runtime_checkable
@@ -36,4 +38,34 @@ class SeesProducts(Protocol):
         self, params: Params, products: Float[Tensor, "runs samples tokens columns"]
     ) -> ProductsPass:
         """A pass on tokens with these products."""
+        ...
+
+
+@runtime_checkable
+class CarriedPass(Protocol):
+    """What a pass offers besides, on points whose products with the columns are known."""
+
+    def moves(
+        self, c: Float[Tensor, "runs samples *classes"]
+    ) -> Float[Tensor, "runs points columns"]:
+        """Coefficients of the tokens in what a step along sum(c * outputs) adds to the columns."""
+        ...
+
+
+@runtime_checkable
+class CarriesProducts(Protocol):
+    """A network that moves nothing but the columns of that matrix, each by a combination of the tokens it sees."""
+
+    def weight_columns(self, params: Params) -> Float[Tensor, "runs dim columns"] | None:
+        """The matrix itself, to be changed in place; None where some part of the network sees something else."""
+        ...
+
+    def carried_pass(
+        self,
+        params: Params,
+        products: Float[Tensor, "runs samples tokens columns"],
+        x: Float[Tensor, "runs samples tokens dim"],
+        settle: Callable[[], None],
+    ) -> Pass:
+        """A `CarriedPass` on points with these products; `settle` is to be called before the matrix is read."""
         ...
