@@ -57,8 +57,8 @@ class Carried:
             return None
         if "carried_pass" not in vars(type(network)):
             return None
-        columns = network.weight_columns(params)
-        if columns is None or not pays(points[0, ..., 0].numel(), *columns.shape[1:]):
+        columns, (samples, tokens) = network.weight_columns(params), points.shape[1:3]
+        if columns is None or not pays(samples * tokens, *columns.shape[1:]):
             return None
         return Carried(network, params, columns, points)
 
