@@ -130,8 +130,10 @@ class _Worker:
         """
         assert self.train, "prepare first"
         counter = FlopCounterMode(display=False)
+        compiled.COMPILES = False  # what is compiled under the counter stays slow ever after
         with counter if self.contestant.runner in ("loop", "benign") else nullcontext():
             self.train(1)
+        compiled.COMPILES = self.contestant.compiled
         return counter.get_total_flops()
 
     def advance(self, steps: int) -> dict[str, Any]:
