@@ -32,7 +32,9 @@ def numbers(result: xr.Dataset) -> dict[str, float]:
 
 @pytest.mark.parametrize("name", PINNED["recipes"])
 def test_trained_numbers_are_those_of_these_numerics(name, tmp_path):
-    advice = "results moved: raise NUMERICS, run `python -m tests.test_numerics`, and the gallery again"
+    advice = (
+        "results moved: raise NUMERICS, run `python -m tests.test_numerics`, and the gallery again"
+    )
     assert PINNED["numerics"] == NUMERICS, advice
     found = numbers(trained(name, tmp_path))
     assert found == pytest.approx(PINNED["recipes"][name], rel=1e-6, abs=1e-9), advice

@@ -40,7 +40,7 @@ def contestants(device: str, cores: int) -> list[Contestant]:
         Contestant("jax", "jax"),
         Contestant("benign", "benign", processes=processes),
         Contestant("benign_exact", "benign", "projected", processes),
-        *([] if device == "cpu" else [Contestant("benign_compiled", "benign", compiled=True)]),
+        Contestant("benign_compiled", "benign", processes=processes, compiled=True),
     ]
 
 

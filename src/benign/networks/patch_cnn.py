@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad, relu
 
 from benign.axes import PerRun, Shape
-from benign.compiled import compiled
+from benign.compiled import compiled_on_gpu
 from benign.data.model import DataModel, column
 from benign.networks.network import Cost, Network, Params, Pass
 from benign.networks.own_class import grouped, taken
@@ -38,19 +38,19 @@ def smoothed_relu_derivative(z: Tensor, q: int, threshold: float | Tensor) -> Te
     return (z / threshold).clamp(0, 1) ** (q - 1)
 
 
-@compiled
+@compiled_on_gpu
 def slopes(scaled: Tensor, q: int) -> Tensor:
     """psi'(z), given z / rho."""
     return scaled.clamp(0, 1).pow_(q - 1)
 
 
-@compiled
+@compiled_on_gpu
 def weighted_slopes(scaled: ByFilter, c: ByClass, q: int) -> ByFilter:
     """c_j psi'(z_jrp), given z / rho."""
     return scaled.clamp(0, 1).pow_(q - 1).mul_(c[:, :, None, :, None])
 
 
-@compiled
+@compiled_on_gpu
 def class_sums(scaled: ByFilter, q: int) -> ByClass:
     """Sums of psi(z_jrp) / rho over filters and patches, given t = z / rho.
 
