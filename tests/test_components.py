@@ -57,6 +57,7 @@ class Row:
 SIZES: Fields = {"samples": 6, "tokens": 3, "dim": 5}
 POINT: Fields = {"samples": 6, "dim": 5}
 PATCHES: Fields = SIZES | {"beta": 1.0, "noise_std": 0.1}
+WIDE: Fields = PATCHES | {"dim": 6}
 DATA = [
     Row(SignalNoise(**SIZES, snr=2.0, noise_std=0.5), {"dim": (1, "two orthogonal signals")}),
     Row(
@@ -95,7 +96,7 @@ DATA = [
         {"alpha_by_class": ((1.0,), "one number for each of 2 classes")},
     ),
     Row(
-        FeaturePatches(**PATCHES | {"dim": 6}, alpha=2.0, alpha_spread=0.5, classes=3),
+        FeaturePatches(**WIDE, alpha=2.0, alpha_spread=0.5, classes=3),
         {"dim": (5, "at least 6"), "robust_patches": (4, "at most tokens=3")},
     ),
 ]
