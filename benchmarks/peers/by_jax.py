@@ -125,5 +125,6 @@ class Prepared:
         """Memory that the program needs on the device, as the compiler planned it."""
         assert self.program is not None, "not compiled yet"
         plan = self.program.memory_analysis()
+        assert plan is not None, "the compiler gives no plan here"
         sizes = (plan.argument_size_in_bytes, plan.output_size_in_bytes, plan.temp_size_in_bytes)
         return sum(sizes) - plan.alias_size_in_bytes

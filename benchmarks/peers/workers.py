@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.peers import by_benign, by_loop, by_vmap
 from benchmarks.peers.memory import Meter
 from benchmarks.peers.problems import Problem
-from benign.attacks import products
+from benign import compiled
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Contestant:
     processes: int = 1
     """processes that share the runs and the threads"""
     compiled: bool = False
-    """climbs compiled, as by BENIGN_COMPILE"""
+    """what can be compiled is, as by BENIGN_COMPILE"""
 
 
 def contestants(device: str, cores: int) -> list[Contestant]:
@@ -92,7 +92,7 @@ def serve(pipe: Any, contestant: Contestant, device: str, threads: int, cores: i
     if device == "cpu" and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     torch.set_num_threads(threads)
-    products.COMPILES = contestant.compiled
+    compiled.COMPILES = contestant.compiled
     worker = _Worker(contestant, device)
     while (request := pipe.recv())[0] != "end":
         try:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from benign import compiled
 from benign.attacks import apgd, products
 from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack, Target
@@ -420,8 +421,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, compiles: bool) -> None:
         self.seen = None
 
     monkeypatch.setattr(Products, "__init__", begun)
-    monkeypatch.setattr(products, "COMPILES", compiles)
-    monkeypatch.setattr(products, "_compiled", lambda function: function)
+    monkeypatch.setattr(compiled, "COMPILES", compiles)
 
 
 @EACH
@@ -448,7 +448,7 @@ def test_apgd_on_a_gpu_is_the_same(start_at, always, monkeypatch):
 @pytest.mark.parametrize("compiles", [False, True])
 def test_a_gpu_finds_the_same_points(compiles, always, monkeypatch):
     target, attack = target_of("one head"), small_pgd(0.4, steps=10)
-    monkeypatch.setattr(products, "COMPILES", compiles)
+    monkeypatch.setattr(compiled, "COMPILES", compiles)
     moved = {name: part.cuda() for name, part in target.params.items()}
     latent = {name: part.cuda() for name, part in target.sample.latent.items()}
     sample = Sample(target.x.cuda(), target.y.cuda(), target.sample.clean_y.cuda(), latent)

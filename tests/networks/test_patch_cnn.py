@@ -17,14 +17,17 @@ from torch import Tensor
 import benign as bo
 from benign.data.feature_patches import FeaturePatches
 from benign.data.model import DataModel, Sample
-from benign.losses import loss_slope
-from benign.networks.network import Pass
+from benign.losses import loss_slope, own_slope
+from benign.networks import patch_cnn
+from benign.networks.network import Params, Pass
 from benign.networks.patch_cnn import (
     PatchCNN,
     PatchCNNPass,
-    scaled_relu_and_slope,
+    class_sums,
+    slopes,
     smoothed_relu,
     smoothed_relu_derivative,
+    weighted_slopes,
 )
 from benign.spec import SpecError
 from benign.streams import Streams
@@ -113,9 +116,20 @@ def test_every_run_has_its_own_threshold():
     z = normals(2, 4, 5).mul_(2)
     for run, rho in enumerate((0.2, 3.0)):
         close(net.activate(z)[run], smoothed_relu(z[run], 3, rho))
-        active, slope = scaled_relu_and_slope(z[run], 3, rho)
-        close(rho * active, smoothed_relu(z[run], 3, rho))
-        close(slope, smoothed_relu_derivative(z[run], 3, rho))
+
+
+@settings(max_examples=30)
+@given(q=st.integers(2, 6), rho=st.floats(0.1, 5.0), seed=st.integers(0, 1000))
+def test_a_pass_sums_the_activation_and_weights_its_slopes(q: int, rho: float, seed: int):
+    """What it computes from z / rho, on all three parts, is the activation and its derivative; z stays as it is."""
+    z, c = normals(2, 3, 4, 2, 5, seed=seed).mul_(2 * rho), normals(2, 3, 2, seed=seed + 1)
+    z[0, 0, :3, 0, 0] = doubles(-1e30, 0.0, rho)
+    scaled, slope = z / rho, smoothed_relu_derivative(z, q, rho)
+    before = scaled.clone()
+    close(rho * class_sums(scaled, q), smoothed_relu(z, q, rho).sum((2, 4)))
+    close(slopes(scaled, q), slope)
+    close(weighted_slopes(scaled, c, q), slope * c[:, :, None, :, None])
+    assert torch.equal(scaled, before)
 
 
 # Outputs and gradients.
@@ -154,6 +168,55 @@ def test_outputs_are_those_of_the_reference(kind: str, q: int):
         close(net.forward(params, x)[run], expected)
 
 
+@each_kind
+@pytest.mark.parametrize("runs_a_piece", [1, 2, 3])
+def test_a_pass_in_pieces_is_the_pass(kind: str, runs_a_piece: int, monkeypatch):
+    """Pieces of a few runs, of which the last may be smaller, each run with its own threshold."""
+    net = network(kind).model_copy(update={"threshold": doubles(0.3, 0.7, 2.0)})
+    params = net.initial_params(small_data(), Streams(run_ids(3)), torch.float64)
+    x = normals(3, 5, 4, 8)
+    monkeypatch.setattr(patch_cnn, "PIECE", runs_a_piece * 5 * 4 * 3 * net.classes)
+    mine, traced = net.run(params, x), Pass(net, params, x)
+    assert [len(part) for part in net.pieces(x)[0]] == {1: [1, 1, 1], 2: [2, 1], 3: [3]}[
+        runs_a_piece
+    ]
+    c = normals(*mine.outputs.shape, seed=1)
+    close(mine.outputs, traced.outputs)
+    close(mine.preactivations, torch.einsum("rnpd,rjmd->rnpjm", x, params["weights"]))
+    close(mine.inputs_gradient(c), traced.inputs_gradient(c))
+    close(mine.params_gradient(c)["weights"], traced.params_gradient(c)["weights"])
+
+
+@each_kind
+@each_q
+@pytest.mark.parametrize("runs_a_piece", [1, 2])
+def test_the_gradient_of_the_own_output_is_autograds(
+    kind: str, q: int, runs_a_piece: int, monkeypatch
+):
+    """Classes of different sizes, and one that has no points in the last run."""
+    net = network(kind, q=q).model_copy(update={"threshold": doubles(0.3, 0.7, 2.0)})
+    params = net.initial_params(small_data(), Streams(run_ids(3)), torch.float64)
+    x, y = normals(3, 5, 4, 8), torch.arange(15.0).reshape(3, 5).double() * 7 % 3 % net.classes
+    y[2] = 1.0
+    if kind == "difference":
+        y = 2 * y - 1
+    monkeypatch.setattr(patch_cnn, "PIECE", runs_a_piece * 5 * 4 * 3 * net.classes)
+    traced = Pass(net, params, x)
+    close(net.own_gradient(params, x, x, y), traced.inputs_gradient(own_slope(traced.outputs, y)))
+
+
+def test_a_network_that_sees_points_otherwise_has_its_own_gradient():
+    class HalvedPatches(PatchCNN):
+        def run(self, params: Params, x: Tensor) -> PatchCNNPass:
+            return super().run(params, x / 2)
+
+    net = HalvedPatches(width=3, threshold=0.7, init_std=0.4)
+    params = net.initial_params(small_data(), Streams(run_ids(2)), torch.float64)
+    x, y = normals(2, 5, 4, 8), torch.ones(2, 5, dtype=torch.float64)
+    here = net.run(params, x)
+    close(net.own_gradient(params, x, x, y), here.inputs_gradient(own_slope(here.outputs, y)))
+
+
 def test_a_pass_leaves_weights_and_points_alone():
     net, x = network("four classes"), normals(2, 4, 3, 8)
     params = net.initial_params(small_data(), Streams(run_ids(2)), torch.float64)
@@ -161,6 +224,7 @@ def test_a_pass_leaves_weights_and_points_alone():
     seen, c = net.run(params, x), normals(2, 4, 4, seed=1)
     first = seen.params_gradient(c)["weights"].clone()
     seen.inputs_gradient(c)
+    net.own_gradient(params, x, x, torch.ones(2, 4, dtype=torch.float64))
     assert torch.equal(seen.params_gradient(c)["weights"], first)
     assert torch.equal(params["weights"], before)
     assert torch.equal(x, points)

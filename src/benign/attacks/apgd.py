@@ -68,7 +68,7 @@ class APGD(Attack):
         return self.restarts * (2 * self.steps + 3)
 
     def held(self) -> int:
-        """Two places, memory for a third, the best, where both rise, the worst of this ascent and of all, their passes."""
+        """Two places, room for a third, the best, where both rise, the worst of this ascent and of all, and passes."""
         return 12
 
     def perturb(self, target: Target) -> Points:

@@ -2,13 +2,11 @@
 
 from typing import Literal
 
-from torch import Tensor
-
 from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball
 from benign.axes import PerRun, replace
 from benign.data.model import DataModel, column
-from benign.losses import loss_slope, margin_slope, own_slope
+from benign.losses import loss_slope, margin_slope
 from benign.spec import NonNegative, Positive
 
 
@@ -39,15 +37,19 @@ class OneStep(Attack):
 
     def perturb(self, target: Target) -> Points:
         x, ball = target.x, self.threat()
-        here = target.run(x)
-        rise = here.inputs_gradient(self._slope(here.outputs, target.y)) * column(self.rate, x)
-        return ball.points(x, ball.project(rise, ball.radii(target.data, x), x))
+        rise = self._gradient(target).contiguous().mul_(-column(self.rate, x))
+        delta = ball.project(rise, ball.radii(target.data, x), x)
+        return ball.points(x, delta, out=delta)
 
-    def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Derivative of the ascended loss in the outputs."""
+    def _gradient(self, target: Target) -> Points:
+        """Minus that of the ascended loss."""
+        network, params, x, y = target.network, target.params, target.x, target.y
         if self.loss == "own":
-            return -own_slope(outputs, y)
-        return -margin_slope(outputs, y) if self.loss == "margin" else loss_slope(outputs, y)
+            return network.own_gradient(params, x, x, y)
+        here = target.run(x)
+        if self.loss == "margin":
+            return here.inputs_gradient(margin_slope(here.outputs, y))
+        return here.inputs_gradient(-loss_slope(here.outputs, y))
 
     def threat(self) -> Ball:
         if self.ball is not None:

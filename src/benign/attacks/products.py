@@ -4,16 +4,14 @@ A gradient in a token is a combination of the columns of W [dim, columns], so a 
 delta = C W^T and asks only for products delta W = C G with the Gram matrix G = W^T W (papers/gram_pgd.md).
 """
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from typing import TypeVar, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from benign import compiled
 from benign.attacks.attack import Points, Target
 from benign.attacks.balls import Ball, Units
 from benign.attacks.ground import Ground
@@ -27,12 +25,6 @@ Columns = Float[Tensor, "runs dim columns"]
 Coordinates = Float[Tensor, "runs samples tokens coordinates"]
 OfColumns = Float[Tensor, "runs samples tokens columns"]
 Pairs = Float[Tensor, "2 runs samples tokens coordinates"]
-
-Step = TypeVar("Step", bound=Callable)
-
-COMPILES = os.environ.get("BENIGN_COMPILE", "") not in ("", "0")
-"""whether climbs of training on a GPU are compiled: a step of zhang/fig1 then takes 99 us a run on an H200, not 177,
-but each process compiles for 20 s or more first, so it is for long sweeps"""
 
 _plain = False
 
@@ -74,11 +66,6 @@ def pays(tokens: int, dim: int, columns: int, steps: int) -> bool:
     # cost more than they save: 1.25 of the time at d = 64 with 32 columns and 40 tokens.
     saved = through_space - by_products
     return by_products < 2 / 3 * through_space and saved > 200_000 * steps
-
-
-@cache
-def _compiled(function: Step) -> Step:
-    return cast(Step, torch.compile(function))
 
 
 class Products(Ground):
@@ -125,7 +112,7 @@ class Products(Ground):
 
     def climb(self, delta: Pairs, loss: AttackLoss, length: Units, steps: int) -> Pairs:
         """In place on a CPU."""
-        if COMPILES and not self.on_cpu and self._start is None:
+        if compiled.COMPILES and not self.on_cpu and self._start is None:
             return self._compiled_climb(delta, loss, length, steps)
         for _ in range(steps):
             # Not made of unit length before it is walked along: one pass over memory less.
@@ -135,10 +122,10 @@ class Products(Ground):
         return delta
 
     def _compiled_climb(self, delta: Pairs, loss: AttackLoss, length: Units, steps: int) -> Pairs:
-        step, halves = _compiled(_step), tuple(delta)
+        coefficients, products = delta
         for _ in range(steps):
-            halves = step(self, *halves, loss, length)
-        return torch.stack(halves)
+            coefficients, products = _step(self, coefficients, products, loss, length)
+        return torch.stack([coefficients, products])
 
     def run(self, delta: Pairs) -> Pass:
         return _Seen(self, self.see(delta))
@@ -233,6 +220,7 @@ def _squares_fit(sizes: Units) -> bool:
     return not bool((((sizes < small) & (sizes > tiny)) | (sizes > large)).any())
 
 
+@compiled.compiled
 def _step(
     ground: Products, coefficients: OfColumns, products: OfColumns, loss: AttackLoss, length: Units
 ) -> tuple[OfColumns, OfColumns]:

@@ -1,5 +1,6 @@
 """The one-layer attention network of Zhang et al. eq. (1) and Jiang et al. eq. (1), with closed-form gradients."""
 
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import torch
@@ -145,6 +146,15 @@ class Attention(Network):
     ) -> "AttentionPass":
         return AttentionPass(self, params, points, products)
 
+    def carried_pass(
+        self,
+        params: Params,
+        products: Float[Tensor, "runs samples tokens columns"],
+        x: Float[Tensor, "runs samples tokens dim"],
+        settle: Callable[[], None],
+    ) -> "CarriedPass":
+        return CarriedPass(self, params, products, x, settle)
+
     def score_columns(self, columns: Tensor) -> Float[Tensor, "runs rows score_columns"]:
         """The columns of W_Q and W_K (a view)."""
         return columns[..., : 2 * self.heads * self.hidden]
@@ -279,16 +289,19 @@ class AttentionPass(Pass):
         spare = c.new_zeros(*columns[0].shape[:2], self._network.spare_columns())
         return torch.cat([*columns, spare], dim=-1, out=out)
 
-    def params_gradient(self, c: Float[Tensor, "runs samples"]) -> Params:
-        """The step of u is |w_O|^2 times its gradient, as if W_V itself had moved."""
-        network = self._network
-        gradient = self._weights_gradient(self._coefficients(c))
-        network.value_columns(gradient).mul_(self._params["output"].square().sum(1)[:, None, None])
+    def moves(self, c: Float[Tensor, "runs samples"]) -> Float[Tensor, "runs points columns"]:
+        """The coefficients in a step of the weights: that of u is |w_O|^2 times its gradient, as if W_V had moved."""
+        network, coefficients = self._network, self._coefficients(c)
+        values = network.value_columns(coefficients)
+        values.mul_(self._params["output"].square().sum(1)[:, None, None])
         if network.train == "values":
-            network.score_columns(gradient).zero_()
+            network.score_columns(coefficients).zero_()
         if network.train == "scores":
-            network.value_columns(gradient).zero_()
-        return {"weights": gradient}
+            values.zero_()
+        return coefficients
+
+    def params_gradient(self, c: Float[Tensor, "runs samples"]) -> Params:
+        return {"weights": self._weights_gradient(self.moves(c))}
 
     def _weights_gradient(self, coefficients: Tensor) -> Float[Tensor, "runs dim columns"]:
         return torch.bmm(self._points(self._x).transpose(1, 2), coefficients)
@@ -311,6 +324,27 @@ class ProductsPass(AttentionPass):
     ) -> Float[Tensor, "runs samples tokens columns"]:
         flat = None if out is None else out.flatten(1, 2)
         return self._coefficients(c, flat).unflatten(1, self._x.shape[1:3])
+
+
+class CarriedPass(AttentionPass):
+    """A pass on points whose products with the weights' columns are known; `settle` brings the weights up to date."""
+
+    def __init__(
+        self,
+        network: Attention,
+        params: Params,
+        products: Float[Tensor, "runs samples tokens columns"],
+        x: Float[Tensor, "runs samples tokens dim"],
+        settle: Callable[[], None],
+    ):
+        self._settle = settle
+        super().__init__(network, params, x, products)
+
+    def inputs_gradient(
+        self, c: Float[Tensor, "runs samples"]
+    ) -> Float[Tensor, "runs samples tokens dim"]:
+        self._settle()
+        return super().inputs_gradient(c)
 
 
 class SplitPass(AttentionPass):

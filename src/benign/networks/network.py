@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from benign.data.model import DataModel
+from benign.losses import own_slope
 from benign.spec import Component
 from benign.streams import Streams
 
@@ -70,6 +71,13 @@ class Network(Component):
         """The pass whose loss is descended. Like `attacked_pass`, unless training changes the network
         (batch statistics)."""
         return self.attacked_pass(params, x, clean)
+
+    def own_gradient(
+        self, params: Params, x: Tensor, clean: Tensor, y: Float[Tensor, "runs samples"]
+    ) -> Tensor:
+        """Gradient of every attacked point's own output, y f or F_y, in the point."""
+        here = self.attacked_pass(params, x, clean)
+        return here.inputs_gradient(own_slope(here.outputs, y))
 
     def output_count(self) -> int | None:
         """k where the network gives one output a class; None where it gives one a point."""

@@ -1,5 +1,6 @@
 """The two-layer convolutional network of Li & Li section 2, with closed-form gradients."""
 
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import torch
@@ -8,13 +9,22 @@ from torch import Tensor
 from torch.nn.functional import pad, relu
 
 from benign.axes import PerRun, Shape
+from benign.compiled import compiled
 from benign.data.model import DataModel, column
 from benign.networks.network import Cost, Network, Params, Pass
+from benign.networks.own_class import grouped, taken
 from benign.spec import Count, Positive
 from benign.streams import Streams
 
 LARGEST_Q = 100
 """beyond it the activation is all but the ReLU of z - rho"""
+PIECE = 2**18
+"""numbers <w_jr, x_p> that a CPU works on at a time: what is done to them in a row then finds them in its cache"""
+
+Points = Float[Tensor, "runs samples tokens dim"]
+Weights = Float[Tensor, "runs classes width dim"]
+ByClass = Float[Tensor, "runs samples classes"]
+ByFilter = Float[Tensor, "runs samples tokens classes width"]
 
 
 def smoothed_relu(z: Tensor, q: int, threshold: float | Tensor) -> Tensor:
@@ -28,12 +38,33 @@ def smoothed_relu_derivative(z: Tensor, q: int, threshold: float | Tensor) -> Te
     return (z / threshold).clamp(0, 1) ** (q - 1)
 
 
-def scaled_relu_and_slope(z: Tensor, q: int, threshold: float | Tensor) -> tuple[Tensor, Tensor]:
-    """Li's smoothed ReLU divided by rho, and its slope: together in half as many passes over memory as apart."""
-    above = (z / threshold).clamp_min_(0)
-    inside = above.clamp_max(1)
-    slope = inside ** (q - 1)
-    return (above - inside).addcmul_(slope, inside, value=1 / q), slope
+@compiled
+def slopes(scaled: Tensor, q: int) -> Tensor:
+    """psi'(z), given z / rho."""
+    return scaled.clamp(0, 1).pow_(q - 1)
+
+
+@compiled
+def weighted_slopes(scaled: ByFilter, c: ByClass, q: int) -> ByFilter:
+    """c_j psi'(z_jrp), given z / rho."""
+    return scaled.clamp(0, 1).pow_(q - 1).mul_(c[:, :, None, :, None])
+
+
+@compiled
+def class_sums(scaled: ByFilter, q: int) -> ByClass:
+    """Sums of psi(z_jrp) / rho over filters and patches, given t = z / rho.
+
+    With i = t between 0 and 1, psi is rho i^(q-1) (t - (1 - 1/q) i) below 0, up to rho and beyond: fewer passes over
+    memory than a formula for each part.
+    """
+    inside = scaled.clamp(0, 1)
+    active = torch.sub(scaled, inside, alpha=1 - 1 / q).mul_(inside.pow_(q - 1))
+    return active.sum((2, 4))
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Pieces put together again; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else torch.cat(tuple(parts))
 
 
 class PatchCNN(Network):
@@ -89,10 +120,38 @@ class PatchCNN(Network):
         return smoothed_relu(z, self.q, column(self.threshold, z))
 
     def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples *classes"]:
-        return PatchCNNPass(self, params, x).outputs
+        """The definition as it stands; `run` computes the same faster."""
+        z = torch.einsum("rnpd,rjmd->rnpjm", x, params["weights"])
+        return self.shown(self.activate(z).sum((2, 4)))
+
+    def shown(self, by_class: ByClass) -> Float[Tensor, "runs samples *classes"]:
+        """The outputs, given the F_j."""
+        if self.outputs == "difference":
+            return by_class[..., 1] - by_class[..., 0]
+        return by_class
 
     def run(self, params: Params, x: Tensor) -> "PatchCNNPass":
         return PatchCNNPass(self, params, x)
+
+    @torch.no_grad()  # autograd could not follow pieces that are written where they belong
+    def own_gradient(self, params: Params, x: Tensor, clean: Tensor, y: Tensor) -> Tensor:
+        """By the filters of the own class alone: of k classes, a k-th of the multiplications."""
+        # A subclass may see points in another way.
+        if self.outputs == "difference" or type(self) is not PatchCNN:
+            return super().own_gradient(params, x, clean, y)
+        weights, gradient = params["weights"], x.new_empty(x.shape)
+        scaled = weights / column(self.threshold, weights)
+        pieces = self.pieces(x, y, weights, scaled, gradient)
+        for points, labels, filters, divided, out in zip(*pieces, strict=True):
+            _own_gradient(points, labels, filters, divided, self.q, out)
+        return gradient
+
+    def pieces(self, x: Tensor, *others: Tensor) -> list[tuple[Tensor, ...]]:
+        """Points and what else there is of each run, in pieces of a few runs; on a GPU in one."""
+        runs = len(x)
+        if x.device.type == "cpu":
+            runs = max(1, PIECE // (x.shape[1] * x.shape[2] * self.classes * self.width))
+        return [part.split(runs) for part in (x, *others)]
 
     def output_count(self) -> int | None:
         return self.classes if self.outputs == "classes" else None
@@ -135,33 +194,55 @@ class PatchCNNPass(Pass):
     patches and filters.
     """
 
-    def __init__(
-        self, network: PatchCNN, params: Params, x: Float[Tensor, "runs samples tokens dim"]
-    ):
-        self._network, self._x = network, x
-        self._patches = x.flatten(1, 2)
-        self._filters = params["weights"].flatten(1, 2)
-        products = torch.bmm(self._patches, self._filters.transpose(1, 2))
-        self.preactivations: Float[Tensor, "runs samples tokens classes width"]
-        self.preactivations = products.reshape(*x.shape[:3], network.classes, network.width)
-        threshold = column(network.threshold, self.preactivations)
-        active, self._slopes = scaled_relu_and_slope(self.preactivations, network.q, threshold)
-        by_class = active.sum(4).sum(2) * threshold[..., 0, 0]
-        difference = network.outputs == "difference"
-        self.outputs = by_class[..., 1] - by_class[..., 0] if difference else by_class
+    def __init__(self, network: PatchCNN, params: Params, x: Points):
+        self._network, weights = network, params["weights"]
+        self._rho = column(network.threshold, weights)
+        self._x, self._weights, scaled = network.pieces(x, weights, weights / self._rho)
+        self._scaled: list[ByFilter] = []
+        sums = []
+        for points, filters in zip(self._x, scaled, strict=True):
+            products = torch.bmm(points.flatten(1, 2), filters.flatten(1, 2).transpose(1, 2))
+            self._scaled.append(products.view(*points.shape[:3], *weights.shape[1:3]))
+            sums.append(class_sums(self._scaled[-1], network.q))
+        self.outputs = network.shown(joined(sums) * self._rho[..., 0])
+
+    @property
+    def preactivations(self) -> ByFilter:
+        """z_jrp = <w_jr, x_p>."""
+        return joined(self._scaled) * self._rho[..., None]
+
+    def params_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Params:
+        pieces = zip(self._coefficients(c), self._x, strict=True)
+        parts = [torch.bmm(k.transpose(1, 2), x.flatten(1, 2)) for k, x in pieces]
+        return {"weights": joined(parts).unflatten(1, self._weights[0].shape[1:3])}
+
+    def inputs_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Points:
+        pieces = zip(self._coefficients(c), self._weights, strict=True)
+        parts = [torch.bmm(k, weights.flatten(1, 2)) for k, weights in pieces]
+        return joined(parts).unflatten(1, self._x[0].shape[1:3])
 
     def _coefficients(
         self, c: Float[Tensor, "runs samples *classes"]
-    ) -> Float[Tensor, "runs patches filters"]:
+    ) -> Iterator[Float[Tensor, "runs patches filters"]]:
+        """The k_jrp, piece by piece."""
         if self._network.outputs == "difference":
             c = torch.stack((-c, c), dim=2)
-        return (self._slopes * c[:, :, None, :, None]).flatten(3).flatten(1, 2)
+        for scaled, part in zip(self._scaled, c.split(len(self._scaled[0])), strict=True):
+            yield weighted_slopes(scaled, part, self._network.q).flatten(3).flatten(1, 2)
 
-    def params_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Params:
-        gradient = torch.bmm(self._coefficients(c).transpose(1, 2), self._patches)
-        return {"weights": gradient.unflatten(1, (self._network.classes, self._network.width))}
 
-    def inputs_gradient(
-        self, c: Float[Tensor, "runs samples *classes"]
-    ) -> Float[Tensor, "runs samples tokens dim"]:
-        return torch.bmm(self._coefficients(c), self._filters).reshape(self._x.shape)
+def _own_gradient(
+    x: Points,
+    y: Float[Tensor, "runs samples"],
+    weights: Weights,
+    scaled: Weights,
+    q: int,
+    out: Points,
+) -> None:
+    """Writes sum_r psi'(<w_yr, x_p>) w_yr into `out`; `scaled` are the weights divided by rho."""
+    classes = weights.shape[1]
+    samples, places = grouped(y, classes)
+    patches = taken(x, samples).unflatten(1, (classes, -1)).flatten(2, 3).flatten(0, 1)
+    along = torch.bmm(patches, scaled.flatten(0, 1).transpose(1, 2))
+    gradient = torch.bmm(slopes(along, q), weights.flatten(0, 1))
+    taken(gradient.view(len(x), -1, *x.shape[2:]), places, out=out)

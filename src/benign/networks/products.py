@@ -1,5 +1,7 @@
-"""What a network declares so that attacks can climb in the coordinates of its weights (benign.attacks.products)."""
+"""What a network declares so that attacks can climb in the coordinates of its weights (benign.attacks.products), and
+clean training can carry its products (benign.training.carried)."""
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float
@@ -40,4 +42,34 @@ class SeesProducts(Protocol):
 
     def known_pass(self, params: Params, points: Tensor, products: OfColumns) -> Pass:
         """The pass on points whose tokens have these products."""
+        ...
+
+
+@runtime_checkable
+class CarriedPass(Protocol):
+    """What a pass offers besides, on points whose products with the columns are known."""
+
+    def moves(
+        self, c: Float[Tensor, "runs samples *classes"]
+    ) -> Float[Tensor, "runs points columns"]:
+        """Coefficients of the tokens in what a step along sum(c * outputs) adds to the columns."""
+        ...
+
+
+@runtime_checkable
+class CarriesProducts(Protocol):
+    """A network that moves nothing but the columns of that matrix, each by a combination of the tokens it sees."""
+
+    def weight_columns(self, params: Params) -> Float[Tensor, "runs dim columns"] | None:
+        """The matrix itself, to be changed in place; None where some part of the network sees something else."""
+        ...
+
+    def carried_pass(
+        self,
+        params: Params,
+        products: Float[Tensor, "runs samples tokens columns"],
+        x: Float[Tensor, "runs samples tokens dim"],
+        settle: Callable[[], None],
+    ) -> Pass:
+        """A `CarriedPass` on points with these products; `settle` is to be called before the matrix is read."""
         ...

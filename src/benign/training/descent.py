@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,7 +20,9 @@ from benign.data.feature_patches import FeaturePatches
 from benign.data.model import Sample
 from benign.losses import loss, loss_slope, margin
 from benign.networks.network import Params, Pass
+from benign.networks.products import CarriedPass
 from benign.streams import Streams
+from benign.training.carried import Carried
 from benign.training.setup import Setup
 
 
@@ -42,7 +45,8 @@ class Batch:
     streams: Streams
     index: Int[Tensor, " runs"]
     sample: Sample
-    params: Params
+    held: Params
+    """the parameters when somebody last looked at them: read `params`"""
     source: Fresh = field(default_factory=Fresh)
     """where points come from that the runs were not trained on"""
     dim: int | None = None
@@ -59,6 +63,20 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    @cached_property
+    def carried(self) -> Carried | None:
+        """What clean training carries in place of the weights, where that pays."""
+        if self.setup.attack is not None:
+            return None
+        return Carried.of(self.setup.network, self.held, self.sample.x)
+
+    @property
+    def params(self) -> Params:
+        """The parameters now. They change in place, some not before this is read: copy what you keep."""
+        if self.carried is not None:
+            self.carried.settle()
+        return self.held
 
     def target(self, sample: Sample, part: str) -> Target:
         """Points to attack, with draws for this part of the run."""
@@ -137,8 +155,18 @@ class Step:
 
     def gradient(self) -> Params:
         """Gradient of the loss in the parameters, the attacked points held fixed (Zhang Algorithm 1)."""
+        return self.seen.params_gradient(self._slope())
+
+    def moves(self) -> Float[Tensor, "runs points columns"]:
+        """What the step subtracts where products are carried, as coefficients of the training tokens."""
+        assert isinstance(self.seen, CarriedPass)
+        slope, rate = self._slope(), self.batch.setup.training.rate_at(self.number)
+        return self.seen.moves(slope * _by_run(rate, slope))
+
+    def _slope(self) -> Float[Tensor, "runs samples *classes"]:
+        """Of the loss in the outputs."""
         slope = loss_slope(self.seen.outputs, self.y)
-        return self.seen.params_gradient(slope / slope.shape[1])
+        return slope / slope.shape[1]
 
     def status(self) -> Int[Tensor, " runs"]:
         """How each run ends here; MISSING for those that go on."""
@@ -156,6 +184,8 @@ class Step:
 def look(batch: Batch, number: int) -> Step:
     """Attack the training points and run the network on them."""
     setup, sample = batch.setup, batch.sample
+    if batch.carried is not None:
+        return Step(number, batch, sample.x, batch.carried.look())
     target = batch.target(sample, f"attack/{number}")
     if setup.attack is None or number < setup.training.first_attacked_step:
         return Step(number, batch, sample.x, target.train(sample.x))
@@ -174,17 +204,26 @@ def descend(batch: Batch) -> Iterator[tuple[Step, Int[Tensor, " runs"]]]:
         stay = status == Status.MISSING
         if not stay.any():
             return
-        gradient = step.gradient()
-        if not stay.all():
-            batch = batch.select(stay)
-            gradient = {name: part[stay] for name, part in gradient.items()}
-        update(batch, gradient, number)
+        everyone = bool(stay.all())
+        if everyone and batch.carried is not None:
+            batch.carried.move(step.moves())
+        else:
+            gradient = step.gradient()
+            if not everyone:
+                batch = batch.select(stay)
+                gradient = {name: part[stay] for name, part in gradient.items()}
+            update(batch, gradient, number)
         number += 1
 
 
 def update(batch: Batch, gradient: Params, number: int = 0) -> None:
     """Step `number` of gradient descent, in place."""
-    rate = batch.setup.training.rate_at(number)
+    rate, params = batch.setup.training.rate_at(number), batch.params
     for name, part in gradient.items():
-        size = torch.as_tensor(rate, dtype=part.dtype, device=part.device)
-        batch.params[name].sub_(part.mul_(size.reshape(-1, *[1] * (part.ndim - 1))))
+        params[name].sub_(part.mul_(_by_run(rate, part)))
+
+
+def _by_run(rate: Any, like: Tensor) -> Tensor:
+    """A number, or one a run, to be multiplied with a tensor of all runs."""
+    rate = torch.as_tensor(rate, dtype=like.dtype, device=like.device)
+    return rate.reshape(-1, *[1] * (like.ndim - 1))
