@@ -1,12 +1,16 @@
 """What every component must do. A new one adds a row to its table and inherits these tests."""
 
+import re
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from benign.attacks.apgd import APGD
-from benign.attacks.attack import Attack
+from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball
 from benign.attacks.model_free import (
     AllPatch,
@@ -20,170 +24,430 @@ from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
 from benign.attacks.several import Balls
 from benign.attacks.strong import Strong
+from benign.axes import PerRun, replace, walk
 from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
-from benign.data.model import DataModel
+from benign.data.model import DataModel, Sample
 from benign.data.signal_noise import SignalNoise
 from benign.losses import margin
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit, TorchDefault
-from benign.networks.linear import Linear
-from benign.networks.network import Network, Pass
+from benign.networks.linear import Linear, LinearPass
+from benign.networks.network import Network, Params, Pass
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
-from benign.spec import Component
+from benign.spec import Component, Positive, SpecError
 from benign.streams import RunId, Streams
+from benign.tryout import moved, try_attack, try_data, try_network
 from tests.reference import attacked, close
 
-SIZES: dict[str, Any] = {"samples": 6, "tokens": 3, "dim": 5}
-DATA: list[DataModel] = [
-    SignalNoise(**SIZES, snr=2.0, noise_std=0.5),
-    SignalNoise(**SIZES, signal=3.0, noise_std=0.5, strong_noise_std=2.0, projected=True),
-    SignalNoise(**SIZES, snr=1.0, noise_std=1.0, balanced=True, flip=0.3, directions="random"),
-    Mixture(samples=6, dim=5, signal=2.0, flip=0.3, balanced=True, direction="random"),
-    Mixture(samples=6, dim=5, signal=2.0, cluster="truncated", flip=0.3, flip_mode="half_space"),
-    Mixture(samples=6, dim=5, signal=2.0, cluster="quartic", flip=0.3, flip_mode="fixed_count"),
-    FeaturePatches(**SIZES, alpha=2.0, beta=1.0, noise_std=0.1, balanced=True),
-    FeaturePatches(
-        **SIZES,
-        alpha_by_class=(2.0, 3.0),
-        beta=1.0,
-        beta_spread=0.5,
-        noise_std=0.1,
-        projected=True,
-        directions="random",
-        partition="random",
+Fields = dict[str, Any]
+Errors = dict[str, tuple[Any, str]]
+"""by field: what it must not be, and words of the refusal"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A component, and fields of it that must be refused."""
+
+    component: Any
+    errors: Errors
+
+
+SIZES: Fields = {"samples": 6, "tokens": 3, "dim": 5}
+POINT: Fields = {"samples": 6, "dim": 5}
+PATCHES: Fields = SIZES | {"beta": 1.0, "noise_std": 0.1}
+WIDE: Fields = PATCHES | {"dim": 6}
+DATA = [
+    Row(SignalNoise(**SIZES, snr=2.0, noise_std=0.5), {"dim": (1, "two orthogonal signals")}),
+    Row(
+        SignalNoise(**SIZES, signal=3.0, noise_std=0.5, strong_noise_std=2.0, projected=True),
+        {"tokens": (1, "`tokens` of at least 2"), "snr": (1.0, "exactly one of them, got both")},
+    ),
+    Row(
+        SignalNoise(**SIZES, snr=1.0, noise_std=1.0, balanced=True, flip=0.3, directions="random"),
+        {"samples": (5, "must be even"), "flip": (0.5, "less than 0.5")},
+    ),
+    Row(
+        Mixture(**POINT, signal=2.0, flip=0.3, balanced=True, direction="random"),
+        {"samples": (5, "must be even"), "tokens": (2, "must be 1")},
+    ),
+    Row(
+        Mixture(**POINT, signal=2.0, cluster="truncated", flip=0.3, flip_mode="half_space"),
+        {"direction": ("random", "must be axis"), "dim": (1, "at least 2")},
+    ),
+    Row(
+        Mixture(**POINT, signal=2.0, cluster="quartic", flip=0.3, flip_mode="fixed_count"),
+        {"direction": ((0.0,) * 5, "non-zero vector"), "noise_std": (0, "greater than 0")},
+    ),
+    Row(
+        FeaturePatches(**PATCHES, alpha=2.0, balanced=True),
+        {"samples": (5, "a multiple of classes=2"), "alpha": (None, "exactly one of them")},
+    ),
+    Row(
+        FeaturePatches(
+            **PATCHES,
+            alpha_by_class=(2.0, 3.0),
+            beta_spread=0.5,
+            projected=True,
+            directions="random",
+            partition="random",
+        ),
+        {"alpha_by_class": ((1.0,), "one number for each of 2 classes")},
+    ),
+    Row(
+        FeaturePatches(**WIDE, alpha=2.0, alpha_spread=0.5, classes=3),
+        {"dim": (5, "at least 6"), "robust_patches": (4, "at most tokens=3")},
     ),
 ]
 GAUSSIAN = GaussianInit(score_std=0.5, value_std=0.5)
-NETWORKS: list[Network] = [
-    Attention(hidden=4, init=GAUSSIAN),
-    Attention(hidden=2, heads=3, value_dim=7, init=GAUSSIAN, output_norm=1.0),
-    Attention(hidden=4, init=TorchDefault(divide_by=2.0, divide_output=True), output_norm=1.0),
-    Attention(hidden=4, init=GAUSSIAN, attend="uniform", train="values"),
-    Attention(hidden=4, init=GAUSSIAN, attend="signal", heads=2),
-    Linear(init_std=0.5, output_norm=2.0),
-    # Not the symmetric presets, where f = 0 at the start: see tests/networks/test_two_layer.py.
-    TwoLayer(width=9, preset="torch_default"),
-    TwoLayer(width=8, activation="leaky_relu", slope=0.2, preset="torch_default"),
-    TwoLayer(
-        width=8,
-        activation="smoothed_leaky_relu",
-        slope=0.5,
-        smoothness=2.0,
-        preset="torch_default",
+NETWORKS = [
+    Row(Attention(hidden=4, init=GAUSSIAN), {"hidden": (0, "greater than or equal to 1")}),
+    Row(
+        Attention(hidden=2, heads=3, value_dim=7, init=GAUSSIAN, output_norm=1.0),
+        {"output_norm": (0.0, "greater than 0"), "heads": (0, "greater than or equal to 1")},
     ),
-    PatchCNN(width=8, classes=3, threshold=0.5, init_std=0.5),
-    PatchCNN(width=8, outputs="difference", q=2, threshold=1.0, init_std=0.5),
+    Row(
+        Attention(hidden=4, init=TorchDefault(divide_by=2.0, divide_output=True), output_norm=1.0),
+        {"init": ({"kind": "torch_default", "divide_by": 0}, "greater than 0")},
+    ),
+    Row(
+        Attention(hidden=4, init=GAUSSIAN, attend="uniform", train="values"),
+        {"train": ("scores", "nothing would be trained")},
+    ),
+    Row(
+        Attention(hidden=4, init=GAUSSIAN, attend="signal", heads=2),
+        {"train": ("scores", "nothing would be trained")},
+    ),
+    Row(
+        Attention(hidden=4, init=GAUSSIAN, train="scores"),
+        {"attend": ("uniform", "nothing would be trained")},
+    ),
+    Row(Linear(init_std=0.5, output_norm=2.0), {"init_std": (-1, "greater than or equal to 0")}),
+    Row(TwoLayer(width=32, init_std=0.5), {"init_std": (None, "must be given")}),
+    Row(TwoLayer(width=9, preset="torch_default"), {"slope": (0.1, "has no meaning")}),
+    Row(
+        TwoLayer(width=8, activation="leaky_relu", slope=0.2, preset="torch_default"),
+        {"slope": (2.0, "at most 1"), "smoothness": (1.0, "has no meaning")},
+    ),
+    Row(
+        TwoLayer(
+            width=8,
+            activation="smoothed_leaky_relu",
+            slope=0.5,
+            smoothness=2.0,
+            preset="torch_default",
+        ),
+        {"slope": (0.0, "more than 0"), "smoothness": (None, "must be given")},
+    ),
+    Row(
+        PatchCNN(width=8, classes=3, threshold=0.5, init_std=0.5),
+        {"classes": (1, "at least 2"), "outputs": ("difference", "must be 2")},
+    ),
+    Row(
+        PatchCNN(width=8, outputs="difference", q=2, threshold=1.0, init_std=0.5),
+        {"q": (1, "between 2 and 100"), "threshold": (0, "greater than 0")},
+    ),
 ]
-ATTACKS: list[Attack] = [
-    PGD(ball=Ball(radius=0.3)),
-    PGD(ball=Ball(radius=0.2, relative_to="signal", per="sample"), keep="best", steps=5),
-    PGD(ball=Ball(radius=0.3), loss="cross_entropy", step=0.7),
-    PGD(ball=Ball(p=1, radius=0.5, coordinates=2), start="uniform", restarts=2),
-    PGD(ball=Ball(p="inf", radius=0.1, relative_to="point"), steps=6),
-    OneStep(rate=0.1, clip=0.02, loss="margin"),
-    OneStep(rate=0.1, ball=Ball(radius=0.05), loss="cross_entropy"),
-    APGD(ball=Ball(radius=0.3), steps=8, restarts=2),
-    APGD(ball=Ball(p=1, radius=0.5, per="sample"), steps=8),
-    MultiNorm(balls=Balls(radius=0.1, l1=5.0, linf=0.3), steps=6),
-    MultiNorm(balls=Balls(radius=0.1, l1=None, linf=0.3), combine="steepest", steps=6),
-    Strong(ball=Ball(radius=0.3), steps=6, restarts=2, also=OneStep(rate=0.1, clip=0.02)),
+ATTACKS = [
+    Row(PGD(ball=Ball(radius=0.3), steps=6), {"steps": (0, "greater than or equal to 1")}),
+    Row(
+        PGD(ball=Ball(radius=0.2, relative_to="signal", per="sample"), keep="best", steps=5),
+        {"ball": ({"radius": 0.5, "p": 0}, "must be whole")},
+    ),
+    Row(
+        PGD(ball=Ball(radius=0.3), loss="cross_entropy", steps=6, step=0.7),
+        {"step": (0, "greater than 0")},
+    ),
+    Row(
+        PGD(ball=Ball(p=1, radius=0.5, coordinates=2), start="uniform", restarts=2, steps=6),
+        {"ball": ({"radius": 1, "coordinates": 2}, "`p: 1` only")},
+    ),
+    Row(
+        PGD(ball=Ball(p="inf", radius=0.1, relative_to="point"), steps=6),
+        {"ball": ({"radius": 1, "box": [1.0, 0.0]}, "lowest < highest")},
+    ),
+    Row(OneStep(rate=0.1, clip=0.02, loss="margin"), {"clip": (None, "exactly one of them")}),
+    Row(
+        OneStep(rate=0.1, ball=Ball(radius=0.05), loss="cross_entropy"),
+        {"clip": (0.1, "exactly one of them"), "rate": (0, "greater than 0")},
+    ),
+    Row(APGD(ball=Ball(radius=0.3), steps=8, restarts=2), {"steps": (0, "greater than")}),
+    Row(APGD(ball=Ball(p=1, radius=0.5, per="sample"), steps=8), {"restarts": (0, "greater than")}),
+    Row(
+        MultiNorm(balls=Balls(radius=0.1, l1=5.0, linf=0.3), steps=6),
+        {"balls": ({"radius": 0.1, "l1": None, "linf": None}, "at least two of them")},
+    ),
+    Row(
+        MultiNorm(balls=Balls(radius=0.1, l1=None, linf=0.3), combine="steepest", steps=6),
+        {"combine": ("most", "must be")},
+    ),
+    Row(
+        Strong(ball=Ball(radius=0.3), steps=6, restarts=2, also=OneStep(rate=0.1, clip=0.02)),
+        {"restarts": (-1, "greater than")},
+    ),
 ]
 # Attacks that need what generated the points, or move points without limit: tests/attacks/test_model_free.py.
-KNOWING: list[Attack] = [
-    FeatureSwap(clip=1.2),
-    AllPatch(clip=1.2),
-    Coupling(ball=Ball(radius=0.5, relative_to="signal"), meet="permutation"),
-    CommonShift(size=0.02),
-    FeatureOrthogonal(attack=PGD(ball=Ball(p="inf", radius=0.1))),
+KNOWING = [
+    Row(FeatureSwap(clip=1.2), {"clip": (-1, "greater than or equal to 0")}),
+    Row(AllPatch(clip=1.2), {"clip": (-1, "greater than or equal to 0")}),
+    Row(
+        Coupling(ball=Ball(radius=0.5, relative_to="signal"), meet="permutation"),
+        {"meet": ("there", "must be")},
+    ),
+    Row(CommonShift(size=0.02), {"size": (0, "greater than 0")}),
+    Row(
+        FeatureOrthogonal(attack=PGD(ball=Ball(p="inf", radius=0.1))),
+        {"attack": ({"kind": "nothing"}, "`kind` must be one of")},
+    ),
 ]
+ALL = [*DATA, *NETWORKS, *ATTACKS, *KNOWING]
 RUNS = [RunId(7, index, "") for index in range(3)]
+SIGNED: DataModel = DATA[0].component
+CLASSES: DataModel = DATA[-1].component
+VICTIMS: list[tuple[Network, DataModel]] = [
+    (NETWORKS[1].component, SIGNED),
+    (PatchCNN(width=4, classes=3, threshold=0.5, init_std=0.5), CLASSES),
+]
+DTYPES = [torch.float32, torch.float64]
 
 
-def name(component: Component) -> str:
-    return component.label()
+def name(row: Row) -> str:
+    return row.component.label()
 
 
-def start(network: Network):
-    """A batch of points, the network's first weights, and any weights on its outputs."""
-    streams = Streams(RUNS)
-    sample = DATA[0].sample(streams, "train", 6, torch.float64)
-    params = network.initial_params(DATA[0], streams, torch.float64)
-    outputs = network.forward(params, sample.x)
-    return sample, params, streams("test weights").normal(*outputs.shape[1:])
+def numbers(component: Any) -> dict[tuple[str, ...], Any]:
+    """Every number of a component that may differ by run, as far as it is given."""
+    found = {path: value for path, role, value in walk(component) if role == "run"}
+    return {path: value for path, value in found.items() if value is not None}
 
 
-@pytest.mark.parametrize("component", [*DATA, *NETWORKS, *ATTACKS, *KNOWING], ids=name)
-def test_a_component_is_what_its_fields_say(component: Component):
+def varied(component: Any) -> list[Any]:
+    """The component of three runs that differ in all these numbers."""
+    shares = (1.0, 0.9, 0.8)
+    cells = [
+        replace(component, {path: x * share or 1 - share for path, x in numbers(component).items()})
+        for share in shares
+    ]
+    return [cell.family().from_dict(cell.as_dict()) for cell in cells]
+
+
+def data_of(network: Network) -> DataModel:
+    """Points the network can be tried on."""
+    return SIGNED if network.output_count() is None else CLASSES
+
+
+def victims(attack: Attack) -> list[tuple[Network, DataModel]]:
+    """Networks and points the attack can be tried on."""
+    able = []
+    for network, data in VICTIMS:
+        with suppress(ValueError):
+            attack.check_against(data)
+            able.append((network, data))
+    return able
+
+
+@pytest.mark.parametrize("row", ALL, ids=name)
+def test_a_component_is_what_its_fields_say(row: Row):
+    component = row.component
     again = component.family().from_dict(component.as_dict())
     assert again == component
     assert type(again) is type(component)
     assert component.as_dict()["kind"] == component.kind
 
 
+@pytest.mark.parametrize("row", ALL, ids=name)
+def test_a_component_refuses_in_words(row: Row):
+    fields = row.component.as_dict()
+    assert row.errors, "a row says at least one field that is refused"
+    for field, (value, words) in row.errors.items():
+        with pytest.raises(SpecError, match=re.escape(words)):
+            row.component.family().from_dict(fields | {field: value})
+    with pytest.raises(SpecError, match="is not a field here"):
+        row.component.family().from_dict(fields | {"nothing_of_the_kind": 1})
+
+
 @pytest.mark.parametrize("family", list(Component.families), ids=lambda family: family.__name__)
 def test_every_component_of_the_package_has_a_row(family: type):
-    used = {type(each) for each in (*DATA, *NETWORKS, *ATTACKS, *KNOWING)}
-    used |= {type(each.init) for each in NETWORKS if isinstance(each, Attention)}
+    used = {type(row.component) for row in ALL}
+    used |= {type(row.component.init) for row in NETWORKS if isinstance(row.component, Attention)}
     ours = {each for each in Component.families[family].values() if "benign." in each.__module__}
     assert ours <= used
 
 
-@pytest.mark.parametrize("data", DATA, ids=name)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_data_depends_on_the_run_alone(data: DataModel, dtype: torch.dtype):
+def test_every_number_of_a_run_is_varied_in_some_row():
+    """A field of a component, but for those of components inside it, that may differ by run."""
+    for kind in {type(row.component) for row in ALL}:
+        rows = [row.component for row in ALL if type(row.component) is kind]
+        here = {path for row in rows for path, role, _ in walk(row) if role == "run"}
+        given = {path for row in rows for path in numbers(row)}
+        assert here == given, f"{kind.__name__}: no row gives {here - given}"
+
+
+@pytest.mark.parametrize("row", DATA, ids=name)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_data_model_keeps_its_promises(row: Row, dtype: torch.dtype):
+    try_data(varied(row.component), dtype)
+
+
+@pytest.mark.parametrize("row", DATA, ids=name)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_data_depends_on_the_run_alone(row: Row, dtype: torch.dtype):
+    """Bit by bit; and fewer points are the first of more."""
+    data: DataModel = row.component
     together = data.sample(Streams(RUNS), "train", 6, dtype)
-    assert together.x.shape == (3, 6, data.tokens, 5)
-    assert together.x.dtype == together.y.dtype == dtype
-    labels = {0.0, 1.0} if isinstance(data, FeaturePatches) else {-1.0, 1.0}
-    assert set(together.y.unique().tolist()) <= labels
     for run in range(3):
         alone = data.sample(Streams([RUNS[run]]), "train", 6, dtype)
+        chosen = together.select(torch.tensor([run]))
+        assert set(chosen.latent) == set(alone.latent)
+        pairs = [(chosen.latent[part], alone.latent[part]) for part in alone.latent]
         for part in ("x", "y", "clean_y"):
-            assert torch.equal(getattr(together, part)[run], getattr(alone, part)[0])
+            pairs.append((getattr(chosen, part), getattr(alone, part)))
+        assert all(torch.equal(*pair) for pair in pairs)
+    fewer = data.sample(Streams(RUNS), "train", 4, dtype)
+    assert torch.equal(fewer.x, together.x[:, :4])
+    assert torch.equal(fewer.clean_y, together.clean_y[:, :4])
     fresh = data.sample(Streams(RUNS), "test/0", 6, dtype)
     assert not torch.equal(fresh.x, together.x)
+    assert torch.equal(fresh.y, fresh.clean_y), "labels of fresh points are not flipped"
 
 
-@pytest.mark.parametrize("network", NETWORKS, ids=name)
-def test_gradients_of_a_network_are_those_of_autograd(network: Network):
-    sample, params, c = start(network)
-    seen, traced = network.run(params, sample.x), Pass(network, params, sample.x)
-    close(seen.outputs, network.forward(params, sample.x))
-    close(seen.inputs_gradient(c), traced.inputs_gradient(c))
-    assert set(seen.params_gradient(c)) == set(network.trained(params))
+@pytest.mark.parametrize("row", NETWORKS, ids=name)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_network_keeps_its_promises(row: Row, dtype: torch.dtype):
+    network: Network = row.component
+    try_network(varied(network), data_of(network), dtype)
+    assert network.cost(data_of(network)).weights > 0
 
 
-@pytest.mark.parametrize("network", NETWORKS, ids=name)
-def test_a_run_of_a_network_does_not_see_the_others(network: Network):
-    sample, params, c = start(network)
-    alone = {key: value[1:2] for key, value in params.items()}
-    drawn = network.initial_params(DATA[0], Streams(RUNS[1:2]), torch.float64)
-    together, single = network.run(params, sample.x), network.run(alone, sample.x[1:2])
-    close(together.outputs[1:2], single.outputs)
-    close(together.inputs_gradient(c)[1:2], single.inputs_gradient(c[1:2]))
-    for key, part in together.params_gradient(c).items():
-        close(part[1:2], single.params_gradient(c[1:2])[key])
-        assert torch.equal(drawn[key], alone[key])
-    assert network.cost(DATA[0]).weights > 0
+@pytest.mark.parametrize("row", NETWORKS, ids=name)
+def test_a_point_of_a_network_does_not_see_the_others(row: Row):
+    network: Network = row.component
+    data, streams = data_of(network), Streams(RUNS)
+    x = data.sample(streams, "train", 6, torch.float64).x
+    params = moved(network, network.initial_params(data, streams, torch.float64), streams)
+    turned = network.forward(params, x.flip(1)).flip(1)
+    close(network.forward(params, x), turned)
+    close(network.forward(params, x[:, :2]), turned[:, :2])
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=name)
-@pytest.mark.parametrize("network", NETWORKS, ids=name)
-def test_an_attack_hurts_inside_its_ball(attack: Attack, network: Network):
-    sample, params, _ = start(network)
+@pytest.mark.parametrize("row", [*ATTACKS, *KNOWING], ids=name)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_attack_keeps_its_promises(row: Row, dtype: torch.dtype):
+    attack: Attack = row.component
+    assert victims(attack)
+    for network, data in victims(attack):
+        try_attack(varied(attack), network, data, dtype)
+    assert attack.passes() >= 0
+    assert attack.held() > 0
+
+
+@pytest.mark.parametrize("row", ATTACKS, ids=name)
+@pytest.mark.parametrize("victim", NETWORKS, ids=name)
+def test_an_attack_hurts(row: Row, victim: Row):
+    attack, network = row.component, victim.component
+    streams = Streams(RUNS)
+    sample = SIGNED.sample(streams, "train", 6, torch.float64)
+    params = moved(network, network.initial_params(SIGNED, streams, torch.float64), streams)
     clean = network.forward(params, sample.x)
     y = sample.y if clean.ndim == 2 else (sample.y > 0).double()  # classes are counted from 0
-    before = torch.get_rng_state()
-    points = attacked(attack, network, params, DATA[0], sample.x, y)
-    assert torch.equal(torch.get_rng_state(), before)
-    threat = attack.threat()
-    assert threat is not None
-    inside = [
-        ball.norm(points - sample.x) <= ball.radii(DATA[0], sample.x) * (1 + 1e-10)
-        for ball in threat.each()
-    ]
-    assert torch.stack([each.flatten(2).all(2) for each in inside]).any(0).all()
+    points = attacked(attack, network, params, SIGNED, sample.x, y)
     assert (margin(network.forward(params, points), y) < margin(clean, y)).all()
     assert attack.passes() > 0
+
+
+# The checks bite: components that are wrong in one thing each.
+
+
+class FirstRunsSize(DataModel):
+    """Gives the number of run 0 to all runs."""
+
+    size: PerRun[Positive] = 1.0
+
+    def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
+        y = streams(f"{split}/labels").signs(count, dtype=dtype)
+        x = streams(f"{split}/points").normal(count, self.tokens, self.dim, dtype=dtype)
+        return Sample(x * float(torch.as_tensor(self.size).flatten()[0]), y, y)
+
+
+class GloballyDrawn(DataModel):
+    """Draws from torch's own generator."""
+
+    def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
+        y = streams(f"{split}/labels").signs(count, dtype=dtype)
+        x = torch.randn(len(streams), count, self.tokens, self.dim, dtype=dtype)
+        return Sample(x, y, y)
+
+
+class OneTokenMore(DataModel):
+    """Gives points of another size than it says."""
+
+    def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
+        y = streams(f"{split}/labels").signs(count, dtype=dtype)
+        x = streams(f"{split}/x").normal(count, self.tokens + 1, self.dim, dtype=dtype)
+        return Sample(x, y, y)
+
+
+class SteepPass(LinearPass):
+    def params_gradient(self, c: Tensor) -> Params:
+        return {"u": 17 * super().params_gradient(c)["u"]}
+
+
+class SteepLinear(Linear):
+    """Its parameter gradient is 17 times too large."""
+
+    def run(self, params: Params, x: Tensor) -> LinearPass:
+        return SteepPass(params, x)
+
+
+class ColumnOutput(Linear):
+    """Gives outputs [runs, samples, 1] and says one a point."""
+
+    def forward(self, params: Params, x: Tensor) -> Tensor:
+        return super().forward(params, x)[..., None]
+
+    def run(self, params: Params, x: Tensor) -> Pass:
+        return Pass(self, params, x)
+
+
+class AfraidAlone(PGD):
+    """Does nothing to a run that is alone."""
+
+    def perturb(self, target: Target) -> Points:
+        return super().perturb(target) if len(target.x) > 1 else target.x.clone()
+
+
+class Relabels(PGD):
+    """Changes the labels of its target."""
+
+    def perturb(self, target: Target) -> Points:
+        target.y.neg_()
+        return super().perturb(target)
+
+
+class TooFar(PGD):
+    """Leaves its ball."""
+
+    def perturb(self, target: Target) -> Points:
+        return target.x + 2 * (super().perturb(target) - target.x)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (FirstRunsSize(**SIZES), "other points in a batch than alone"),
+        (GloballyDrawn(**SIZES), "draws from torch's own generator"),
+        (OneTokenMore(**SIZES), r"x has shape \[3, 4, 4, 5\] .*, expected is \[3, 4, 3, 5\]"),
+        (SteepLinear(init_std=0.5), "not what autograd makes of `forward`.*gradient of u"),
+        (ColumnOutput(init_std=0.5), r"outputs has shape \[3, 4, 1\] .*, expected is \[3, 4\]"),
+        (AfraidAlone(ball=Ball(radius=0.3)), "other points in a batch than alone"),
+        (Relabels(ball=Ball(radius=0.3)), "changes its target"),
+        (TooFar(ball=Ball(radius=0.3)), "leaves the ball"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_what_is_wrong_is_noticed(wrong: Any, words: str):
+    trial: Any = {DataModel: try_data, Network: try_network, Attack: try_attack}[wrong.family()]
+    others = {DataModel: (), Network: (SIGNED,), Attack: VICTIMS[0]}[wrong.family()]
+    with pytest.raises(ValueError, match=f"`{type(wrong).__name__}.*{words}"):
+        trial(varied(wrong), *others)

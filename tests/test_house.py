@@ -5,10 +5,8 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, requires
-from math import inf
 from pathlib import Path
 
 import pytest
@@ -17,15 +15,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import benign
+from tests import house
+from tests.house import Sources
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "benign"
 MODULES = sorted(SOURCE.rglob("*.py"))
-
-# Data flows down this list: a module imports from its own folder and from what stands above it.
-# A module that is not named stands just below the lowest thing it imports.
-ORDER = ["spec", "streams", "losses", "data", "networks", "attacks", "coordinates", "training"]
-ORDER += ["plan", "sweep", "experiment", "theory", "plot", "papers", "report", "cli", "__main__"]
 
 LONGEST = 400
 
@@ -34,54 +29,67 @@ def named(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of everything a file takes from `benign`, wherever the import stands."""
-    package = ["benign", *path.relative_to(SOURCE).parts[:-1]]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else []
-            origin = ".".join([*above, *([node.module] if node.module else [])])
-            names = [f"{origin}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            if name.split(".")[0] == "benign" and name != "benign.__version__":
-                yield node.lineno, name
+SOURCES = {named(path): path.read_text(encoding="utf-8") for path in MODULES}
+RULES = [
+    house.unnamed,
+    house.upward,
+    house.between_rooms,
+    house.outside,
+    house.dynamic,
+    house.circles,
+]
+BROKEN: list[tuple[Callable[[Sources], list[str]], str, str]] = [
+    (house.unnamed, "attic.py", ""),
+    (house.upward, "streams.py", "import benign.cli"),
+    (house.upward, "progress.py", "def f():\n    from benign import console"),
+    (house.between_rooms, "papers/wang/theory.py", "from benign.papers.li import figures"),
+    (house.between_rooms, "papers/li/figures.py", "from ..wang.theory import f"),
+    (house.outside, "streams.py", "import matplotlib.pyplot as plt"),
+    (house.outside, "cli.py", "from pandas import DataFrame"),
+    (house.dynamic, "streams.py", "import importlib\nimportlib.import_module('benign.cli')"),
+    (house.dynamic, "files.py", "eval('1')"),
+    (house.circles, "data/model.py", "def f():\n    from benign.data.mixture import Mixture"),
+    (house.circles, "sweep/store.py", "from benign.sweep import local"),
+]
 
 
-def home(path: Path) -> str:
-    """The top-level module or folder of `benign` a file belongs to."""
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_imports_keep_the_rules(rule: Callable[[Sources], list[str]]):
+    assert not rule(SOURCES)
 
 
-def target(dotted: str) -> str:
-    """The top-level module or folder an imported name belongs to."""
-    return dotted.split(".")[1] if "." in dotted else ""
+@pytest.mark.parametrize(
+    ("rule", "path", "text"), BROKEN, ids=[f"{rule.__name__}-{path}" for rule, path, _ in BROKEN]
+)
+def test_a_broken_rule_is_noticed(rule: Callable[[Sources], list[str]], path: str, text: str):
+    planted = SOURCES | {path: f"{SOURCES.get(path, '')}\n{text}\n"}
+    assert len(rule(planted)) == 1
 
 
-@cache
-def rank(top: str) -> float:
-    """Where a top-level module stands; the root, with every name it exports, stands below all."""
-    if top in ORDER:
-        return ORDER.index(top)
-    files = [path for path in MODULES if home(path) == top]
-    if top == "__init__" or not files:
-        return inf
-    used = {target(name) for path in files for _, name in imports(path)} - {top}
-    return max(map(rank, used), default=-1) + 0.01
+def test_every_exception_is_still_needed():
+    for path in house.DYNAMIC:
+        assert any(call in SOURCES[path] for call in house.DYNAMIC_CALLS), path
+    for module, other in house.CIRCLES:
+        path = module.replace(".", "/") + ".py"
+        assert any(
+            name.startswith(f"benign.{other}") for _, name in house.imports(path, SOURCES[path])
+        )
+    used = {
+        (name.split(".")[0], house.home(path))
+        for path, text in SOURCES.items()
+        for _, name in house.imports(path, text)
+    }
+    assert {(package, home) for package, homes in house.OUTSIDE.items() for home in homes} <= used
 
 
-@pytest.mark.parametrize("path", MODULES, ids=named)
-def test_a_module_imports_only_from_above_itself(path: Path):
-    here = home(path)
-    wrong = [
-        f"line {line}: {name}"
-        for line, name in imports(path)
-        if target(name) != here and rank(target(name)) >= rank(here)
-    ]
-    assert here == "__init__" or not wrong, f"{named(path)} imports from below itself: {wrong}"
+def test_the_map_is_the_order():
+    assert (
+        house.drawn((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")) == house.ORDER
+    )
+    swapped = (
+        "src/benign/\n  spec.py   base\n           more of it\n  data/     samples\n```\n  no.py"
+    )
+    assert house.drawn(swapped) == ["spec", "data"]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=named)

@@ -145,7 +145,7 @@ REFUSED = [
     (["training.rate=1e999"], "training.rate", "finite"),
     (["training.rate=.nan"], "training.rate", "got '.nan'"),
     (["training.stop_on=[attacked]"], "training.stop_on", "'attacked' or 'clean'"),
-    (["precision=[float32, float64]"], "precision", "'float32' or 'float64'"),
+    (["precision=[float32, float64]"], "precision", "'float64' or 'tf32'"),
     (["attack={kind: pgd, ball: {radius: -1}}"], "attack.ball.radius", "got -1"),
     (["attack={kind: pgd}"], "attack.ball", "is required"),
     (["data.directions=[[1, 0], [0, 1]]"], "data", "two vectors of length dim=8"),

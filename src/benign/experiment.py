@@ -25,6 +25,7 @@ from benign.sweep.pack import Merged
 from benign.sweep.store import Store
 from benign.training.setup import Setup
 from benign.training.variables import variables
+from benign.tryout import try_own_parts
 
 Folder = str | PathLike[str]
 
@@ -86,6 +87,7 @@ class Experiment(Setup):
     ) -> tuple[Store, list[Unit]]:
         """Refuse what cannot be run, before any work; the store to run in and all its units."""
         self.check_machine(device, workers)
+        try_own_parts(cell for _, cell in cells(self))
         store = Store.open(folder, create=True)
         history = grown(_history(store), self)
         if len(history) != len(store.history):

@@ -27,7 +27,7 @@ from benign.axes import stack
 from benign.data.feature_patches import FeaturePatches
 from benign.data.model import DataModel
 from benign.data.signal_noise import SignalNoise
-from benign.losses import correct, margin
+from benign.losses import correct
 from benign.networks.attention import AttentionPass
 from benign.networks.linear import Linear
 from benign.networks.network import Network
@@ -35,7 +35,7 @@ from benign.networks.patch_cnn import PatchCNN
 from benign.spec import SpecError
 from benign.streams import RunId, Streams
 from benign.training.setup import GradientDescent, Setup
-from tests.reference import close, normals, run_ids, small_data, small_network
+from tests.reference import close, margins, normals, run_ids, small_data, small_network
 
 FIGURE_3: dict[str, Any] = {"tokens": 16, "dim": 100, "alpha": 2.0, "beta": 1.0, "noise_std": 0.1}
 EPS = 1.2
@@ -58,10 +58,6 @@ def of_run(whole: Target, run: int) -> Target:
     params = {name: part[run : run + 1] for name, part in whole.params.items()}
     sample = whole.sample.select(torch.tensor([run]))
     return replace(whole, params=params, sample=sample, streams=whole.streams[[run]])
-
-
-def margins(target: Target, points: Tensor) -> Tensor:
-    return margin(target.run(points).outputs, target.y)
 
 
 def accuracy(target: Target, points: Tensor) -> float:

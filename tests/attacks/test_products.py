@@ -20,7 +20,6 @@ from benign.attacks.products import Products, ground_of, pays, plain_attacks
 from benign.attacks.strong import Strong
 from benign.data.mixture import Mixture
 from benign.data.model import DataModel, Sample
-from benign.losses import margin
 from benign.networks.attention import Attention
 from benign.networks.network import Network
 from benign.networks.products import SeesProducts
@@ -30,6 +29,7 @@ from benign.streams import Streams
 from tests.reference import (
     close,
     film,
+    margins,
     normals,
     run_ids,
     small_data,
@@ -79,10 +79,6 @@ def both(attack: Attack, target: Target) -> tuple[Tensor, Tensor]:
     with plain_attacks():
         assert type(ground_of(target, ball, 10)) is Ground
         return points, attack.perturb(target)
-
-
-def margins(target: Target, points: Tensor) -> Tensor:
-    return margin(target.run(points).outputs, target.y)
 
 
 PGDS: dict[str, tuple[str, dict[str, Any]]] = {

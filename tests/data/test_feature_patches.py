@@ -24,11 +24,8 @@ from benign.networks.network import Network
 from benign.spec import SpecError
 from benign.streams import Streams
 from tests.reference import NotedStreams, close, doubles, run_ids
+from tests.reference.laws import FALSE_ALARM, FLOAT64, check_share, draw
 
-FALSE_ALARM = 1e-6
-"""chance that a correct law fails one test of this file"""
-
-FLOAT64 = torch.float64
 RULES = ["first", "random", "by_class", "independent"]
 DIRECTIONS = ["axes", "random"]
 
@@ -41,12 +38,6 @@ def patches(**fields: Any) -> FeaturePatches:
         if f"{name}_by_class" not in fields:
             own[name] = strength
     return FeaturePatches(**(own | fields))
-
-
-def draw(
-    data: FeaturePatches, runs: int = 1, split: str = "train", count: int | None = None
-) -> Sample:
-    return data.sample(Streams(run_ids(runs)), split, count or data.samples, FLOAT64)
 
 
 def along_features(sample: Sample, x: Tensor | None = None) -> Tensor:
@@ -64,11 +55,6 @@ def signal_of(sample: Sample, classes: int) -> Tensor:
         size = sample.latent["strength"][run, point, patch]
         signal[run, point, patch] = size * sample.latent["features"][run, place]
     return signal
-
-
-def check_share(hits: Tensor, chance: float) -> None:
-    """Independent events of this probability."""
-    assert stats.binomtest(int(hits.sum()), hits.numel(), chance).pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize("directions", DIRECTIONS)

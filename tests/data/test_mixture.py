@@ -22,11 +22,8 @@ from benign.data.model import DataModel, Sample
 from benign.spec import SpecError
 from benign.streams import Streams
 from tests.reference import NotedStreams, close, doubles, run_ids, small_setup, start
+from tests.reference.laws import FALSE_ALARM, FLOAT64, check_share, draw
 
-FALSE_ALARM = 1e-6
-"""chance that a correct law fails one test of this file"""
-
-FLOAT64 = torch.float64
 CLUSTERS = ["gaussian", "truncated", "quartic"]
 FLIP_MODES = ["independent", "half_space", "fixed_count", "blocks"]
 CUT = 1.1
@@ -36,18 +33,9 @@ def mixture(**fields: Any) -> Mixture:
     return Mixture(**({"samples": 12, "dim": 6, "signal": 2.0} | fields))
 
 
-def draw(data: Mixture, runs: int = 1, split: str = "train", count: int | None = None) -> Sample:
-    return data.sample(Streams(run_ids(runs)), split, count or data.samples, FLOAT64)
-
-
 def noise_of(sample: Sample) -> Tensor:
     """xi = x - y mu of every point."""
     return sample.x[:, :, 0] - sample.clean_y[..., None] * sample.latent["signal"]
-
-
-def check_share(hits: Tensor, chance: float) -> None:
-    """Independent events of this probability."""
-    assert stats.binomtest(int(hits.sum()), hits.numel(), chance).pvalue > FALSE_ALARM
 
 
 def quartic_tail(z: Any) -> np.ndarray:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from benign.data.model import Sample
 from benign.data.signal_noise import SignalNoise
 from benign.spec import SpecError
 from benign.streams import Streams
@@ -26,17 +25,7 @@ from tests.reference import (
     small_setup,
     start,
 )
-
-FALSE_ALARM = 1e-6
-"""chance that a correct law fails one test of this file"""
-
-FLOAT64 = torch.float64
-
-
-def draw(
-    data: SignalNoise, runs: int = 1, split: str = "train", count: int | None = None
-) -> Sample:
-    return data.sample(Streams(run_ids(runs)), split, count or data.samples, FLOAT64)
+from tests.reference.laws import FALSE_ALARM, FLOAT64, check_share, draw
 
 
 def check_normal(numbers: Tensor, std: float) -> None:
@@ -46,12 +35,6 @@ def check_normal(numbers: Tensor, std: float) -> None:
     assert stats.norm.sf(abs(scaled.mean()) * math.sqrt(scaled.size)) > FALSE_ALARM / 2
     spread = stats.chi2(scaled.size)
     assert FALSE_ALARM / 2 < spread.cdf(scaled.dot(scaled)) < 1 - FALSE_ALARM / 2
-
-
-def check_share(hits: Tensor, chance: float) -> None:
-    """Independent events of this probability."""
-    result = stats.binomtest(int(hits.sum()), hits.numel(), chance)
-    assert result.pvalue > FALSE_ALARM
 
 
 def test_first_token_is_the_signal_of_the_label_and_the_others_are_noise():

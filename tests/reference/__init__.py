@@ -12,6 +12,7 @@ from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
 from benign.data.model import DataModel, Sample
 from benign.data.signal_noise import SignalNoise
+from benign.losses import margin
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.networks.network import Network, Params
@@ -88,6 +89,11 @@ def attacked(
     sample = Sample(x, y, y, latent or {})
     streams = Streams(run_ids(len(x)))
     return attack.perturb(Target(network, params, data, sample, streams))
+
+
+def margins(target: Target, points: Tensor) -> Tensor:
+    """What the network makes of points in place of the target's."""
+    return margin(target.run(points).outputs, target.y)
 
 
 def normal_cdf(z: float) -> float:

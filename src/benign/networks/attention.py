@@ -166,6 +166,16 @@ class Attention(Network):
     def trained(self, params: Params) -> tuple[str, ...]:
         return ("weights",)
 
+    def step_scale(self, params: Params) -> Params:
+        """|w_O|^2 for u (papers/zhang.md S2), 1 for W_Q and W_K; 0 for the part that is not trained."""
+        scale = torch.ones_like(params["weights"][:, :1])
+        self.value_columns(scale).mul_(params["output"].square().sum(1)[:, None, None])
+        if self.train == "values":
+            self.score_columns(scale).zero_()
+        if self.train == "scores":
+            self.value_columns(scale).zero_()
+        return {"weights": scale}
+
     def row_count(self, data: DataModel) -> int:
         """For small coordinates (benign.coordinates.rows): the rows are the columns of W_Q and W_K, and u."""
         return self.heads * (2 * self.hidden + 1)

@@ -36,6 +36,10 @@ class Linear(Network):
     def trained(self, params: Params) -> tuple[str, ...]:
         return ("u",)
 
+    def step_scale(self, params: Params) -> Params:
+        """|w_O|^2 for u (papers/zhang.md S2)."""
+        return {"u": params["output_norm"].square()[:, None]}
+
     def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples"]:
         return LinearPass(params, x).outputs
 

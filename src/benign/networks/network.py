@@ -87,6 +87,11 @@ class Network(Component):
         """Names of the parameters that gradient descent moves; the others are frozen."""
         return tuple(params)
 
+    def step_scale(self, params: Params) -> Params:
+        """What `params_gradient` multiplies each trained parameter's gradient by, as a tensor that broadcasts
+        against it: 1, unless the parameter stands for others that really move."""
+        return {name: torch.ones_like(params[name]) for name in self.trained(params)}
+
     def check_against(self, data: DataModel) -> None:
         """Raise ValueError where the network cannot take this data."""
 

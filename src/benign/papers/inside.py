@@ -8,6 +8,7 @@ from typing import Any, Literal
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
+from benign.axes import zipped
 from benign.data.mixture import Mixture
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
@@ -275,6 +276,30 @@ def _attention_experiment(
         attack=attack,
         rate=n.rate,
         loss=n.loss,
+    )
+
+
+def attention_along(axis: str, cells: list[Experiment], start: float = 1.0) -> Attention:
+    """The networks of cells inside theorems, zipped along an axis; `start` multiplies their initial values."""
+    networks = [jiang.parts(cell)[1] for cell in cells]
+    inits = [network.init for network in networks if isinstance(network.init, GaussianInit)]
+    return Attention(
+        hidden=zipped(axis, [network.hidden for network in networks]),
+        value_dim=1,
+        init=GaussianInit(
+            score_std=zipped(axis, [init.score_std for init in inits]),
+            value_std=zipped(axis, [start * init.value_std for init in inits]),
+        ),
+        output_norm=1.0,
+    )
+
+
+def descent_along(axis: str, cells: list[Experiment], max_steps: int) -> GradientDescent:
+    """Their step sizes and losses to reach, likewise."""
+    return GradientDescent(
+        rate=zipped(axis, [cell.training.rate for cell in cells]),
+        stop_loss=zipped(axis, [cell.training.stop_loss for cell in cells]),
+        max_steps=max_steps,
     )
 
 

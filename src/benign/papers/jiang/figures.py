@@ -1,6 +1,5 @@
 """The figures of Jiang et al. as recipes."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import xarray as xr
@@ -8,7 +7,13 @@ import xarray as xr
 from benign.axes import linspace, logspace
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
-from benign.papers.attention_questions import LABELS, OUTPUT, PROJECTION, network
+from benign.papers.attention_questions import (
+    LABELS,
+    OUTPUT,
+    PROJECTION,
+    FigureSize,
+    network,
+)
 from benign.papers.jiang.inside import INSIDE
 from benign.papers.recipes import Question, Reading, Recipe
 from benign.plot.phase import Panel, phase_figure
@@ -28,22 +33,10 @@ SNR_GRID = Question(
     "0.16 to 15.6 is |mu| = 1 to 100 at sigma_p sqrt(d) = 6.4",
 )
 
-
-@dataclass(frozen=True)
-class _Size:
-    dim: int
-    hidden: int
-    samples: range
-    ratios: int
-    seeds: int
-    test: int
-    max_steps: int
-
-
 _SIZES = {
-    "smoke": _Size(64, 16, range(4, 13, 4), 4, 1, 100, 200),
-    "quick": _Size(512, 128, range(4, 25, 4), 10, 2, 250, 5000),
-    "paper": _Size(1024, 512, range(2, 21, 2), 10, 5, 500, 20000),
+    "smoke": FigureSize(64, 16, range(4, 13, 4), 4, 1, 100, 200),
+    "quick": FigureSize(512, 128, range(4, 25, 4), 10, 2, 250, 5000),
+    "paper": FigureSize(1024, 512, range(2, 21, 2), 10, 5, 500, 20000),
 }
 
 

@@ -10,9 +10,7 @@ import xarray as xr
 from benign.axes import zipped
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
-from benign.networks.attention import Attention
-from benign.networks.initial import GaussianInit
-from benign.papers.inside import inside_theorem
+from benign.papers.inside import attention_along, descent_along, inside_theorem
 from benign.papers.jiang.theory import (
     ALL_ONE,
     HARMFUL_CONSTANT,
@@ -25,7 +23,7 @@ from benign.papers.recipes import Question, Reading, Recipe
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
 from benign.training.descent import Status
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.setup import Evaluation
 
 SAMPLES, TOKENS = 20, 4
 SPEED = 0.1
@@ -76,47 +74,24 @@ def _cell(race: float, loss: float) -> Experiment:
 def _build(scale: str, reading: Reading) -> Experiment:
     size = _SIZES[scale]
     cells = [_cell(race, loss) for loss in size.losses for race in size.races]
-    data, networks = zip(*(parts(cell) for cell in cells), strict=True)
-    init = [_init(network) for network in networks]
-    shrink = 1.0 if reading["start"] == "largest" else 1e-3
-
-    def along(values: list[Any]) -> Any:
-        return zipped("cell", values)
-
+    data = [parts(cell)[0] for cell in cells]
     return Experiment(
         data=SignalNoise(
             samples=SAMPLES,
             tokens=TOKENS,
-            dim=along([each.dim for each in data]),
-            snr=along([each.snr for each in data]),
-            noise_std=along([each.noise_std for each in data]),
-            strong_noise_std=along([each.strong_noise_std for each in data]),
+            dim=zipped("cell", [each.dim for each in data]),
+            snr=zipped("cell", [each.snr for each in data]),
+            noise_std=zipped("cell", [each.noise_std for each in data]),
+            strong_noise_std=zipped("cell", [each.strong_noise_std for each in data]),
             projected=True,
         ),
-        network=Attention(
-            hidden=along([network.hidden for network in networks]),
-            value_dim=1,
-            init=GaussianInit(
-                score_std=along([each.score_std for each in init]),
-                value_std=along([shrink * each.value_std for each in init]),
-            ),
-            output_norm=1.0,
-        ),
-        training=GradientDescent(
-            rate=along([cell.training.rate for cell in cells]),
-            stop_loss=along([cell.training.stop_loss for cell in cells]),
-            max_steps=size.steps,
-        ),
+        network=attention_along("cell", cells, 1.0 if reading["start"] == "largest" else 1e-3),
+        training=descent_along("cell", cells, size.steps),
         evaluation=Evaluation(samples=size.test),
         precision="float64",
         coordinates="sampled",
         seeds=size.seeds,
     )
-
-
-def _init(network: Attention) -> GaussianInit:
-    assert isinstance(network.init, GaussianInit)
-    return network.init
 
 
 def _by_race(result: xr.Dataset) -> list[tuple[float, xr.Dataset]]:

@@ -1,7 +1,6 @@
 """The figures of Zhang et al. as recipes."""
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import xarray as xr
@@ -11,7 +10,13 @@ from benign.attacks.pgd import PGD
 from benign.axes import linspace, logspace
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
-from benign.papers.attention_questions import LABELS, OUTPUT, PROJECTION, network
+from benign.papers.attention_questions import (
+    LABELS,
+    OUTPUT,
+    PROJECTION,
+    FigureSize,
+    network,
+)
 from benign.papers.recipes import Question, Reading, Recipe
 from benign.papers.zhang.inside import INSIDE
 from benign.plot.phase import Panel, phase_figure
@@ -41,22 +46,10 @@ SNR_GRID = Question(
     "heat maps are usually drawn so",
 )
 
-
-@dataclass(frozen=True)
-class _Size:
-    dim: int
-    hidden: int
-    samples: range
-    ratios: int
-    seeds: int
-    test: int
-    max_steps: int
-
-
 _SIZES = {
-    "smoke": _Size(64, 8, range(2, 11, 4), 4, 1, 50, 50),
-    "quick": _Size(256, 32, range(2, 23, 4), 6, 1, 250, 300),
-    "paper": _Size(1024, 128, range(2, 23, 2), 12, 5, 1000, 5000),
+    "smoke": FigureSize(64, 8, range(2, 11, 4), 4, 1, 50, 50),
+    "quick": FigureSize(256, 32, range(2, 23, 4), 6, 1, 250, 300),
+    "paper": FigureSize(1024, 128, range(2, 23, 2), 12, 5, 1000, 5000),
 }
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -12,15 +11,13 @@ from benign.attacks.pgd import PGD
 from benign.axes import zipped
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
-from benign.networks.attention import Attention
-from benign.networks.initial import GaussianInit
-from benign.papers.inside import inside_theorem
+from benign.papers.inside import attention_along, descent_along, inside_theorem
 from benign.papers.jiang.theory import parts
 from benign.papers.recipes import Question, Reading, Recipe
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
 from benign.training.descent import Status
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.setup import Evaluation
 
 SNR = 1.0
 """which has the smallest d_h and d"""
@@ -88,36 +85,20 @@ _SIZES = {
 def _build(scale: str, reading: Reading) -> Experiment:
     size, answer = _SIZES[scale], reading["coordinates"]
     cells = [_cell(size, loss) for loss in size.losses[answer]]
-    data, networks = zip(*(parts(cell) for cell in cells), strict=True)
-
-    def along(values: list[Any]) -> Any:
-        return zipped("size", values)
-
+    data = [parts(cell)[0] for cell in cells]
     return Experiment(
         data=SignalNoise(
             samples=size.samples,
             tokens=size.tokens,
-            dim=along([each.dim for each in data]),
+            dim=zipped("size", [each.dim for each in data]),
             snr=SNR,
-            noise_std=along([each.noise_std for each in data]),
+            noise_std=zipped("size", [each.noise_std for each in data]),
             projected=True,
             balanced=True,
         ),
-        network=Attention(
-            hidden=along([network.hidden for network in networks]),
-            value_dim=1,
-            init=GaussianInit(
-                score_std=along([_init(network).score_std for network in networks]),
-                value_std=along([_init(network).value_std for network in networks]),
-            ),
-            output_norm=1.0,
-        ),
+        network=attention_along("size", cells),
         attack=PGD(ball=Ball(radius=list(size.radii), relative_to="signal"), steps=20, step=0.2),
-        training=GradientDescent(
-            rate=along([cell.training.rate for cell in cells]),
-            stop_loss=along([cell.training.stop_loss for cell in cells]),
-            max_steps=size.steps[answer],
-        ),
+        training=descent_along("size", cells, size.steps[answer]),
         evaluation=Evaluation(samples=size.test),
         precision="float64",
         coordinates="sampled" if answer == "exact" else "approximate",
@@ -136,11 +117,6 @@ def _cell(size: _Size, loss: float) -> Experiment:
         snr=SNR,
         relaxed=size.faster,
     ).experiment
-
-
-def _init(network: Attention) -> GaussianInit:
-    assert isinstance(network.init, GaussianInit)
-    return network.init
 
 
 def _with_measures(result: xr.Dataset) -> xr.Dataset:

@@ -34,7 +34,7 @@ def train_robust_accuracy(step: Step) -> PerRunValue:
 )
 def flipped_fitted(step: Step) -> PerRunValue:
     flipped = step.batch.sample.y != step.batch.sample.clean_y
-    return (flipped & (step.clean_margins > 0)).sum(1) / flipped.sum(1)
+    return (flipped * correct(step.clean_margins)).sum(1) / flipped.sum(1)
 
 
 @tally("largest training loss over all steps", "nats")

@@ -162,5 +162,6 @@ def _weights(step: Step) -> Float[Tensor, "runs width inputs"]:
 
 
 def _number(truth: Tensor, step: Step) -> Tensor:
-    """Truths or counts as numbers of the run's precision."""
-    return truth.to(step.loss.dtype)
+    """Truths or counts as numbers of the run's precision; NaN in a run that has diverged, where nothing is true."""
+    diverged = ~step.loss.isfinite().reshape(-1, *[1] * (truth.ndim - 1))
+    return truth.to(step.loss.dtype).masked_fill(diverged, torch.nan)

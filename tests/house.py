@@ -1,0 +1,176 @@
+"""The rules about imports, as functions of sources: what breaks a rule comes back as lines of text.
+
+Sources are texts by path below `src/benign`, so that tests/test_house.py can break every rule on purpose.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+
+Sources = dict[str, str]
+
+# Data flows down this list: a module imports from its own folder and from what stands above it.
+ORDER = ["axes", "spec", "files", "streams", "losses", "compiled", "data", "networks", "attacks"]
+ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "replay", "experiment"]
+ORDER += ["theory", "plot", "papers", "progress", "describe", "audits", "targets", "console", "cli"]
+ENDS = ["__init__", "__main__"]
+"""below all: the root, with every name it exports, and the module that starts the command line"""
+
+ROOMS_MAY_USE = {
+    "zhang": {"jiang"},  # Zhang's Theorems 1 and 2 are stated beside those of Jiang
+    "inside.py": {"jiang", "wang", "zhang"},  # the solver knows the conditions of every theorem
+}
+"""which rooms of `papers` a room, or a module beside the rooms, imports"""
+
+EVERYWHERE = {"numpy", "torch", "jaxtyping", "pydantic", "pydantic_core"}
+OUTSIDE = {
+    "matplotlib": {"plot"},
+    "scipy": {"coordinates", "theory", "plot", "papers"},
+    "xarray": {"sweep", "replay", "experiment", "theory", "plot", "papers", "describe"}
+    | {"audits", "cli"},
+    "yaml": {"files", "describe"},
+    "rich": {"progress"},
+    "typer": {"cli"},
+}
+"""where a package of others may be imported"""
+
+DYNAMIC = {"__init__.py", "spec.py", "describe.py", "papers/recipes.py"}
+"""modules that may import by a name made at run time: public names, components, versions, recipes"""
+DYNAMIC_CALLS = {"import_module", "__import__", "exec", "eval", "run_path", "exec_module"}
+
+CIRCLES = {("sweep.local", "sweep.pool")}
+"""imports that are left out when circles are looked for; this one is lazy: processes are started only when asked for,
+and what they run is in `local`"""
+
+
+@cache
+def _tree(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+def imports(path: str, text: str) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything a file imports, wherever the import stands."""
+    package = ["benign", *path.split("/")[:-1]]
+    for node in ast.walk(_tree(text)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*above, *([node.module] if node.module else [])])
+            names = [f"{origin}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from ((node.lineno, name) for name in names)
+
+
+def _inner(path: str, text: str) -> Iterator[tuple[int, str]]:
+    """The same without `benign.` for what it takes from the package."""
+    for line, name in imports(path, text):
+        if name.startswith("benign.") and name != "benign.__version__":
+            yield line, name.removeprefix("benign.")
+
+
+def home(path: str) -> str:
+    """The top-level module or folder a file belongs to."""
+    return path.split("/")[0].removesuffix(".py")
+
+
+def unnamed(sources: Sources) -> list[str]:
+    """Top-level modules that `ORDER` does not name, and names in it that are no modules."""
+    homes = {home(path) for path in sources} - set(ENDS)
+    return [f"{name}: name it in ORDER" for name in sorted(homes - set(ORDER))] + [
+        f"{name}: ORDER names it, but it is not there" for name in sorted(set(ORDER) - homes)
+    ]
+
+
+def upward(sources: Sources) -> list[str]:
+    """Imports from below."""
+    rank = {name: place for place, name in enumerate([*ORDER, *ENDS])}
+    return [
+        f"{path}, line {line}: {name} stands below"
+        for path, text in sources.items()
+        if home(path) != "__init__"
+        for line, name in _inner(path, text)
+        if home(path) in rank
+        and (target := name.split(".")[0]) != home(path)
+        and rank.get(target, len(rank)) > rank[home(path)]
+    ]
+
+
+def between_rooms(sources: Sources) -> list[str]:
+    """Imports of one paper's room by another that are not listed."""
+    rooms = {path.split("/")[1] for path in sources if re.match(r"papers/\w+/", path)}
+    papers = {path: text for path, text in sources.items() if home(path) == "papers"}
+    return [
+        f"{path}, line {line}: {name} is another room's"
+        for path, text in papers.items()
+        for line, name in _inner(path, text)
+        if name.startswith("papers.") and (room := name.split(".")[1]) in rooms
+        if (here := path.split("/")[1]) != room and room not in ROOMS_MAY_USE.get(here, ())
+    ]
+
+
+def outside(sources: Sources) -> list[str]:
+    """Imports of other people's packages where they are not listed."""
+    ours = {*sys.stdlib_module_names, "benign", *EVERYWHERE}
+    return [
+        f"{path}, line {line}: {name} is not for this module"
+        for path, text in sources.items()
+        for line, name in imports(path, text)
+        if (package := name.split(".")[0]) not in ours
+        if home(path) not in OUTSIDE.get(package, ())
+    ]
+
+
+def dynamic(sources: Sources) -> list[str]:
+    """Calls that import or execute what a string names, where they are not listed."""
+    return [
+        f"{path}, line {line}: {name}"
+        for path, text in sources.items()
+        if path not in DYNAMIC
+        for line, name in _names(text)
+        if name in DYNAMIC_CALLS
+    ]
+
+
+def _names(text: str) -> Iterator[tuple[int, str]]:
+    """Line and name of what is used; `module.eval()` is torch's, so not as an attribute."""
+    for node in ast.walk(_tree(text)):
+        if isinstance(node, ast.Name):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute) and node.attr not in {"eval", "exec"}:
+            yield node.lineno, node.attr
+
+
+def circles(sources: Sources) -> list[str]:
+    """Modules that import themselves over others, lazy imports included."""
+    modules = {path.removesuffix(".py").replace("/", "."): path for path in sources}
+    graph = {
+        module: {_module(name, modules) for _, name in _inner(path, sources[path])}
+        for module, path in modules.items()
+        if module != "__init__"
+    }
+    for module, other in CIRCLES:
+        graph.get(module, set()).discard(other)
+    try:
+        TopologicalSorter({module: used - {module, ""} for module, used in graph.items()}).prepare()
+    except CycleError as error:
+        return [" imports ".join(reversed(error.args[1]))]
+    return []
+
+
+def _module(name: str, modules: dict[str, str]) -> str:
+    """The module a dotted name is taken from; empty for names of the root."""
+    parts = name.split(".")
+    prefixes = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    known = [each for prefix in prefixes for each in (prefix, f"{prefix}.__init__")]
+    return next((each for each in known if each in modules), "")
+
+
+def drawn(map_text: str) -> list[str]:
+    """The top-level modules in the tree of docs/architecture.md, from top to bottom."""
+    tree = map_text.split("src/benign/\n")[1].split("\n```")[0]
+    return re.findall(r"^  (\w+)(?:\.py|/)", tree, re.MULTILINE)

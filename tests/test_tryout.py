@@ -1,0 +1,126 @@
+"""Components of a user's own are tried before work; what the trials ask is in tests/test_components.py."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from benign import tryout
+from benign.attacks.attack import Points, Target
+from benign.attacks.balls import Ball
+from benign.attacks.model_free import FeatureOrthogonal
+from benign.attacks.pgd import PGD
+from benign.axes import PerRun, Shape
+from benign.data.model import DataModel, Sample
+from benign.experiment import Experiment
+from benign.networks.initial import GaussianInit
+from benign.networks.linear import Linear
+from benign.networks.network import Params
+from benign.spec import Count, Positive
+from benign.streams import Streams
+from benign.training.setup import GradientDescent
+from tests.reference import Fields, small_data, small_network, small_pgd, small_setup
+
+trials: list[str] = []
+
+
+class TriedData(DataModel):
+    """Gaussian points, right or wrong as a field says."""
+
+    size: PerRun[Positive] = 1.0
+    wrong: Shape[Count] = 1
+
+    def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
+        trials.append(f"{self.dim} {split} {count}")
+        y = streams(f"{split}/labels").signs(count, dtype=dtype)
+        x = streams(f"{split}/x").normal(count, self.tokens, self.dim, dtype=dtype)
+        if self.wrong == 2:
+            raise KeyError("no such file")
+        numbers = torch.as_tensor(self.size, dtype=dtype).reshape(-1, 1, 1, 1)
+        return Sample(x * (numbers[:1] if self.wrong == 3 else numbers), y, y)
+
+
+class TriedNetwork(Linear):
+    """Its outputs are no numbers."""
+
+    def forward(self, params: Params, x: Tensor) -> Tensor:
+        return super().forward(params, x) / 0
+
+    def run(self, params: Params, x: Tensor) -> Any:
+        seen = super().run(params, x)
+        seen.outputs = seen.outputs / 0
+        return seen
+
+
+class TriedAttack(PGD):
+    """Wider than its ball."""
+
+    def perturb(self, target: Target) -> Points:
+        return target.x + 5
+
+
+class TriedInit(GaussianInit):
+    """The package's, under a name of one's own."""
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    tryout._try_once.cache_clear()
+    trials.clear()
+
+
+def experiment(**parts: Any) -> Experiment:
+    fields: Fields = {"data": small_data(), "network": small_network()}
+    return Experiment(**(fields | parts), training=GradientDescent(rate=0.1, max_steps=2))
+
+
+def own_data(**fields: Any) -> TriedData:
+    sizes: Fields = {"samples": 4, "tokens": 2, "dim": 6}
+    return TriedData(**(sizes | fields))
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"data": own_data(wrong=2)}, "`TriedData` fails on 4 points: KeyError: 'no such file'"),
+        ({"data": own_data(wrong=3, size=[1.0, 2.0])}, "`TriedData.sample` gives a run other"),
+        ({"network": TriedNetwork(init_std=0.5)}, "`TriedNetwork.run`: outputs is not finite"),
+        ({"attack": TriedAttack(ball=Ball(radius=0.1))}, "`TriedAttack.perturb` leaves the ball"),
+    ],
+)
+def test_a_wrong_part_is_refused_before_there_is_a_folder(parts, words, tmp_path: Path):
+    with pytest.raises(ValueError, match=words):
+        experiment(**parts).run(tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_part_is_tried_once_and_not_in_every_cell(tmp_path: Path):
+    sweep = experiment(data=own_data(dim=[4, 5, 6, 7], size=[1.0, 2.0, 3.0]))
+    sweep.prepare(tmp_path)
+    assert {trial.split()[0] for trial in trials} == {"4", "7"}, "the first and the last shape"
+    count = len(trials)
+    sweep.prepare(tmp_path)
+    assert len(trials) == count
+
+
+def test_a_vast_dimension_is_tried_in_the_coordinates_of_the_runs(tmp_path: Path):
+    data = small_data(dim=10**12)
+    network = small_network(init=TriedInit(score_std=0.1, value_std=0.1))
+    experiment(data=data, network=network, coordinates="sampled").prepare(tmp_path)
+
+
+def test_parts_of_the_package_are_not_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    def never(case: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(tryout, "_try_once", never)
+    experiment(attack=small_pgd()).prepare(tmp_path)
+
+
+def test_a_part_inside_another_counts():
+    inner = TriedAttack(ball=Ball(p="inf", radius=0.1))
+    assert tryout._own(FeatureOrthogonal(attack=inner))
+    assert tryout._own(small_setup(network=small_network(init=TriedInit(score_std=1, value_std=1))))
+    assert not tryout._own(small_setup(attack=small_pgd()))
