@@ -125,12 +125,15 @@ def _summarise(result: xr.Dataset) -> str:
     for field, symbol, settings in _PANELS:
         for setting in settings:
             cell = _chosen(result, setting)
-            error = cell.robust_noisy_error.values
+            error = cell.robust_noisy_error.dropna("seed").values
             fitted = (cell.train_robust_accuracy == 1).sum().item()
+            tested = "of no run" if error.size == 0 else str(mean_interval(error))
+            if 0 < error.size < cell.status.size:
+                tested += f" (of {error.size} runs that can be tested)"
             lines.append(
-                f"{symbol} = {float(cell[field]):g}: robust test error {mean_interval(error)}, robust "
+                f"{symbol} = {float(cell[field]):g}: robust test error {tested}, robust "
                 f"training loss {float(cell.train_loss.mean()):.3g}, "
-                f"{fitted} of {error.size} runs fit every attacked training point"
+                f"{fitted} of {cell.status.size} runs fit every attacked training point"
             )
     return "\n".join(lines)
 

@@ -19,6 +19,7 @@ from benign.papers.jiang.theory import parts
 from benign.papers.recipes import Question, Reading, Recipe
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
+from benign.sweep.dataset import ended
 from benign.training.descent import Status
 from benign.training.setup import Evaluation, GradientDescent
 
@@ -134,10 +135,8 @@ def _init(network: Attention) -> GaussianInit:
 
 
 def _with_measures(result: xr.Dataset) -> xr.Dataset:
-    """Whether the loss was reached, as a share."""
-    reached = (
-        (result.status == Status.CONVERGED).astype(float).where(result.status != Status.MISSING)
-    )
+    """Whether the loss was reached, as a share of the runs that ended properly."""
+    reached = (result.status == Status.CONVERGED).astype(float).where(ended(result))
     return result.assign(reached=reached)
 
 
