@@ -14,7 +14,7 @@ from benign.machine import cores
 from benign.papers.recipes import Recipe
 from benign.plan.estimate import estimate
 from benign.progress import statuses, watching
-from benign.sweep.results import RETRIED, RunsFailed
+from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
 from benign.targets import Plan
 
 LONG_WORK = 30.0
@@ -29,6 +29,7 @@ def perform(plan: Plan, device: str, workers: int | None, again: bool, verbose: 
     if workers is None:
         workers = processes(plan.experiment, device)
     with watching(sys.stderr) as watcher, warnings.catch_warnings():
+        warnings.simplefilter("always", ResultWarning)  # of every plan
         warnings.simplefilter("ignore", RunsFailed)  # told below, at length
         result = plan.experiment.run(plan.folder, device, workers, watcher, again, plan.made)
     counts = counts_of(result)

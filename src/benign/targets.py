@@ -113,8 +113,11 @@ def _of_reading(chosen: Recipe, choices: Choices, reading: Reading, one_of_sever
 
 
 def _caption(recipe: Recipe, experiment: Experiment, made: dict[str, Any]) -> str:
-    under = recipe.caption(experiment, made["scale"], made["reading"])
-    return under + (f" Changed: {', '.join(made['changes'])}." if made["changes"] else "")
+    """The caption of a figure; a folder keeps the answers in another order than the recipe asks."""
+    known = made.get("reading") or {}
+    reading = {each.name: known[each.name] for each in recipe.questions if each.name in known}
+    under = recipe.caption(experiment, str(made.get("scale")), reading)
+    return under + (f" Changed: {', '.join(made['changes'])}." if made.get("changes") else "")
 
 
 def _parsed(answers: Sequence[str]) -> Reading:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import benign as bo
+from benign.axes import Axis, replace
 from benign.describe import folder_text
 from benign.networks.network import Network
 from benign.papers.recipes import recipes
@@ -125,13 +126,7 @@ def test_a_folder_of_failed_runs_is_shown(failed):
 
 def test_two_cells_that_are_one_run_are_no_result():
     experiment = tiny()
-    doubled = experiment.model_copy(
-        update={
-            "data": experiment.data.model_copy(
-                update={"snr": type(experiment.data.snr)((0.5, 0.5))}
-            )
-        }
-    )
+    doubled = replace(experiment, {("data", "snr"): Axis((0.5, 0.5))})
     with pytest.raises(AssertionError, match="the same run"):
         assemble(doubled, [])
 
