@@ -42,6 +42,8 @@ from benign.training.variables import variables
 Folder = str | PathLike[str]
 
 MOST_RUNS = 1_000_000
+MOST_NAMES = 4
+"""variables that a warning names"""
 SPECIFICATION = 1
 """version of the format of specifications: the field `benign` of a file, which may leave it out"""
 
@@ -191,7 +193,7 @@ class Experiment(Setup):
 def open_result(folder: Folder) -> xr.Dataset:
     """The result in a folder, as far as it has been computed."""
     store = Store.open(folder, writing=False)
-    experiment, held = _history(store)[-1], _held(store)
+    experiment, held = _current(store), _held(store)
     keys = {run.key for run in runs_of(experiment)}
     _check_code(store, [held.get(key) for key in keys])
     if note := other_versions(held, keys):
@@ -201,7 +203,7 @@ def open_result(folder: Folder) -> xr.Dataset:
 
 def open_experiment(folder: Folder) -> Experiment:
     """The experiment whose results a folder holds."""
-    return _history(Store.open(folder, writing=False))[-1]
+    return _current(Store.open(folder, writing=False))
 
 
 def pack(folder: Folder, file: Folder) -> int:
@@ -233,6 +235,13 @@ def _history(store: Store) -> list[Experiment]:
         ) from error
 
 
+def _current(store: Store) -> Experiment:
+    history = _history(store)
+    if not history:
+        raise StoreError(f"{store.folder} holds no experiment yet: run one there first")
+    return history[-1]
+
+
 def _held(store: Store) -> dict[str, RunAt]:
     return runs_in(record for _, record in store.records())
 
@@ -259,10 +268,12 @@ def _result(experiment: Experiment, store: Store) -> xr.Dataset:
             stacklevel=3,
         )
     if lacking := not_measured(result):
-        told = ", ".join(f"`{name}` in {count} runs" for name, count in lacking.items())
+        told = [f"`{name}` in {count} runs" for name, count in lacking.items()]
+        if len(told) > MOST_NAMES:
+            told[MOST_NAMES:] = [f"{len(told) - MOST_NAMES} more"]
         warnings.warn(
-            f"{store.folder}: not measured, since newer than the runs: {told}; running with again=True (on the command "
-            "line --again) computes these runs again",
+            f"{store.folder}: not measured, since newer than the runs: {', '.join(told)}; running with again=True "
+            "(on the command line --again) computes these runs again",
             ResultWarning,
             stacklevel=3,
         )

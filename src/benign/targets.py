@@ -52,19 +52,20 @@ class Choices:
 
 def plans(target: str, choices: Choices) -> list[Plan]:
     """The experiments a target and its options stand for, all of them checked."""
-    known = recipes()
-    if target in known:
-        return _of_recipe(known[target], choices)
-    if not (_is_file(target) or os.path.isdir(target)):
-        raise ValueError(f"no recipe or file {target!r}; the recipes are {', '.join(known)}")
-    kind = "folder" if os.path.isdir(target) else "file"
+    if not _is_file(target):
+        known = recipes()
+        if target in known:
+            return _of_recipe(known[target], choices)
+        if not os.path.isdir(target):
+            raise ValueError(f"no recipe or file {target!r}; the recipes are {', '.join(known)}")
+    kind = "file" if _is_file(target) else "folder"
     for option in ("scale", "answers", "readings"):
         if getattr(choices, option):
             name = "reading" if option == "answers" else option
             raise ValueError(
                 f"--{name} is for recipes, and {target} is a {kind}: use --set instead"
             )
-    return [_of_folder(Path(target), choices) if kind == "folder" else _of_file(target, choices)]
+    return [_of_file(target, choices) if kind == "file" else _of_folder(Path(target), choices)]
 
 
 def _of_file(target: str, choices: Choices) -> Plan:

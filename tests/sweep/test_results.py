@@ -20,6 +20,7 @@ from benign.papers.recipes import recipes
 from benign.plan.runs import NUMERICS, runs_of
 from benign.spec import Component, SpecError
 from benign.sweep.dataset import assemble, not_measured
+from benign.sweep.own_code import own_code
 from benign.sweep.records import Record
 from benign.sweep.results import Counting, ResultWarning, outdoes
 from benign.sweep.store import Store, StoreError
@@ -243,6 +244,16 @@ def test_changed_code_of_ones_own_is_refused_and_computed_again(tmp_path, forget
     assert changed.run(tmp_path / "run").identical(second)
 
 
+def test_code_of_a_notebook_is_known_by_its_methods(forgetting):
+    digests = []
+    for gain in (1, 1, 2):
+        network = own_network(gain)
+        del sys.modules["module_of_mine"].__file__
+        digests += own_code([with_network(network()).units()[0].runs[0].cell]).values()
+    assert digests[0] == digests[1] != digests[2]
+    assert None not in digests
+
+
 def test_changed_code_may_repair_failed_runs(tmp_path, forgetting):
     with pytest.warns(ResultWarning, match="4 of 4 runs failed: ZeroDivisionError"):
         with_network(own_network("1 // 0")()).run(tmp_path / "run")
@@ -307,6 +318,12 @@ def test_runs_of_other_numerics_are_told_and_computed_beside_the_old(good, tmp_p
 
 def test_a_part_of_a_folder_is_not_of_another_version(good):
     tiny("seeds=1").run(good)  # no warning, which would be an error
+
+
+def test_a_folder_without_an_experiment_says_so(tmp_path):
+    Store.open(tmp_path / "new", create=True)
+    with pytest.raises(StoreError, match="new holds no experiment yet: run one there first"):
+        bo.open_result(tmp_path / "new")
 
 
 def test_python_makes_folders_that_know_their_version(good):

@@ -96,7 +96,14 @@ def _digest(things: tuple[Any, ...]) -> str | None:
 
 
 def _source(thing: Any) -> str:
-    text = textwrap.dedent(inspect.getsource(thing))
+    try:
+        text = textwrap.dedent(inspect.getsource(thing))
+    except (OSError, TypeError):
+        # In a notebook functions have a source and classes have none.
+        methods = [each for each in vars(thing).values() if inspect.isfunction(each)]
+        if not methods:
+            raise
+        return "\n".join(map(_source, methods))
     try:
         return ast.unparse(ast.parse(text))
     except SyntaxError:  # a lambda inside a call
