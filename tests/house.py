@@ -15,7 +15,8 @@ Sources = dict[str, str]
 # Data flows down this list: a module imports from its own folder and from what stands above it.
 ORDER = ["axes", "spec", "files", "streams", "losses", "compiled", "data", "networks", "attacks"]
 ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "replay", "experiment"]
-ORDER += ["theory", "plot", "papers", "progress", "describe", "audits", "targets", "console", "cli"]
+ORDER += ["theory", "plot", "papers", "progress", "describe", "audits", "targets", "console"]
+ORDER += ["perform", "cli"]
 ENDS = ["__init__", "__main__"]
 """below all: the root, with every name it exports, and the module that starts the command line"""
 
@@ -30,7 +31,7 @@ OUTSIDE = {
     "matplotlib": {"plot"},
     "scipy": {"coordinates", "theory", "plot", "papers"},
     "xarray": {"sweep", "replay", "experiment", "theory", "plot", "papers", "describe"}
-    | {"audits", "cli"},
+    | {"audits", "perform", "cli"},
     "yaml": {"files", "describe"},
     "rich": {"progress"},
     "typer": {"cli"},

@@ -20,6 +20,7 @@ from benign.experiment import open_experiment, open_result
 from benign.papers.recipes import recipe
 from benign.sweep.store import Store
 from benign.training import engine
+from benign.training.probes import SNAPSHOTS
 from tests.tiny import tiny, tiny_file
 
 ANSI = "\x1b"
@@ -326,6 +327,115 @@ def test_pack_and_merge_print_counts(run, tmp_path):
     )
     assert "0 records added to new, 2 were there" in run("merge", "a.pack", "new")[1]
     assert open_result("new").identical(open_result("runs/tiny"))
+
+
+# Folders that know where they come from
+
+
+def made(folder: str) -> dict:
+    return Store.open(folder, writing=False).about.made
+
+
+def test_a_folder_knows_the_command_that_made_it(run, tmp_path):
+    run("run", tiny_file(tmp_path), "--set", "training.rate=0.25")
+    told = {"benign": benign.__version__, "changes": ["training.rate=0.25"]}
+    assert made("runs/tiny") == {**told, "target": str(tmp_path / "tiny.yaml")}
+    out = run("show", "runs/tiny")[1]
+    assert "changed: training.rate=0.25; benign" in " ".join(out.split())
+
+
+def test_a_folder_of_a_recipe_is_resumed_and_drawn_again(run):
+    small = ["--scale", "smoke", "--reading", "w_O=unit", "--set", "training.max_steps=30"]
+    code, first, _ = run("run", "jiang/fig1", *small, "--out", "a")
+    assert code == 0
+    assert made("a") == {
+        "benign": benign.__version__,
+        "target": "jiang/fig1",
+        "scale": "smoke",
+        "reading": recipe("jiang/fig1").reading({"w_O": "unit"}),
+        "changes": ["training.max_steps=30"],
+    }
+    about, picture = Store.open("a").about, Path("a/fig1.svg")
+    before = picture.read_text(encoding="utf-8")
+    for path in [picture, min(Path("a/records").glob("*.npz"))]:
+        path.unlink()
+    code, out, err = run("run", "a")
+    assert code == 0
+    assert not err.startswith("0 runs to do")
+    assert out.splitlines()[1:] == first.splitlines()[1:]
+    assert picture.read_text(encoding="utf-8") == before
+    assert Store.open("a").about == about
+
+
+def test_a_folder_may_grow_and_be_run_elsewhere(run, tmp_path):
+    run("run", tiny_file(tmp_path))
+    assert run("run", "runs/tiny", "--seeds", "3")[0] == 0
+    assert open_experiment("runs/tiny").seeds == 3
+    assert run("run", "runs/tiny", "--out", "copy")[0] == 0
+    assert open_experiment("copy") == open_experiment("runs/tiny")
+    assert open_result("copy").attrs["runs_missing"] == 0
+    code, _, err = run("run", "runs/tiny", "--scale", "smoke")
+    assert code == 2
+    assert "--scale is for recipes, and runs/tiny is a folder" in err
+
+
+def test_show_prints_the_specification_alone(run, tmp_path):
+    run("run", tiny_file(tmp_path))
+    code, text, err = run("show", "runs/tiny", "--yaml")
+    assert (code, err) == (0, "")
+    assert text.startswith("benign: 1\n")
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    assert benign.Experiment.from_file("mine.yaml") == tiny()
+    assert run("show", "tiny.yaml", "--yaml")[1] == text
+    (tmp_path / "mine.yaml").write_text(text.replace("benign: 1", "benign: 2"), encoding="utf-8")
+    code, _, err = run("run", "mine.yaml")
+    assert code == 2
+    assert "benign: benign: the format has version 2" in err
+
+
+def test_the_plain_file_is_a_part_of_what_it_grew_to(run, tmp_path):
+    path = tiny_file(tmp_path)
+    first = run("run", path)[1]
+    assert run("run", path, "--set", "training.rate=[0.5, 0.25]")[0] == 0
+    code, out, err = run("run", path)
+    assert (code, out) == (0, first)
+    assert err.startswith("0 runs to do")
+
+
+def test_another_experiment_is_refused_with_the_remedy_first(run, tmp_path):
+    path = tiny_file(tmp_path)
+    run("run", path)
+    changes = [f"data.{name}" for name in ("dim=9", "tokens=4", "noise_std=1", "flip=0.1")]
+    changes += ["training.rate=0.1", "training.max_steps=9", "evaluation.samples=9"]
+    code, _, err = run("run", path, *(word for each in changes for word in ("--set", each)))
+    assert code == 2
+    first, *_, last = err.splitlines()
+    assert first.startswith("benign: runs/tiny holds another experiment: choose another folder")
+    assert "--out FOLDER" in first
+    assert "more" in last
+
+
+def test_a_variable_that_was_not_measured_is_told_and_measured_again(run, tmp_path):
+    path = tiny_file(tmp_path)
+    run("run", path)
+
+    @benign.snapshot("a loss of one's own")
+    def loss_by_command(step):
+        return step.loss
+
+    try:
+        code, _, err = run("run", path)
+        assert code == 0
+        assert (
+            "benign: runs/tiny: not measured, since newer than the runs: `loss_by_command`" in err
+        )
+        code, _, err = run("run", path, "--again")
+        assert code == 0
+        assert err.startswith("8 runs to do in 2 units\n")
+        assert "not measured" not in err
+        assert open_result("runs/tiny").loss_by_command.notnull().all()
+    finally:
+        del SNAPSHOTS["loss_by_command"]
 
 
 # Bad input: each fails before work starts, in one message, with exit code 2 and no traceback.

@@ -12,6 +12,7 @@ import xarray as xr
 
 import benign as bo
 from benign.machine import check_device
+from benign.sweep.results import RunsFailed
 from benign.sweep.store import Store, StoreError
 from benign.training import engine
 from benign.training.descent import Status
@@ -121,15 +122,14 @@ def test_a_run_does_not_depend_on_its_batch(tmp_path):
 @pytest.mark.parametrize(
     ("change", "difference"),
     [
-        ("seeds=1", "seeds: 2"),
-        ("data.snr=0.5", "data.snr:"),
+        ("data.snr=0.75", "data.snr:"),
         ("training.rate=0.1", "training.rate"),
     ],
 )
 def test_another_experiment_is_refused_and_leaves_the_folder_alone(finished, change, difference):
     folder, result = finished
     before = records(folder)
-    with pytest.raises(ValueError, match="holds another experiment") as refused:
+    with pytest.raises(ValueError, match=f"{folder} holds another experiment") as refused:
         tiny(change).run(folder)
     assert difference in str(refused.value)
     assert records(folder) == before
@@ -205,9 +205,15 @@ def test_a_unit_that_fails_is_recorded_and_tried_again(finished, tmp_path, monke
         return train(cells, *arguments)
 
     monkeypatch.setattr(engine, "_train_batch", fail_at_four)
-    result = tiny().run(folder)
+    told = (
+        "^4 of 8 runs failed: ArithmeticError: the fan is broken; `benign show .*run` tells more$"
+    )
+    with pytest.warns(RunsFailed, match=told):
+        result = tiny().run(folder)
+    with pytest.warns(RunsFailed, match=told):
+        assert bo.open_result(folder).identical(result)
     assert (result.status.sel(samples=4) == Status.FAILED).all()
-    assert (result.steps.sel(samples=4) == -1).all()
+    assert np.isnan(result.steps.sel(samples=4)).all()
     assert result.sel(samples=2).equals(finished[1].sel(samples=2))
     told = [record.meta["error"] for _, record in Store.open(folder).records()]
     assert any("the fan is broken" in (text or "") for text in told)
@@ -220,7 +226,8 @@ def test_a_run_that_does_not_fit_alone_is_out_of_memory(tmp_path, monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr(engine, "_train_batch", full)
-    result = tiny().run(tmp_path / "run")
+    with pytest.warns(RunsFailed, match="^8 of 8 runs failed: out of memory; "):
+        result = tiny().run(tmp_path / "run")
     assert (result.status == Status.OUT_OF_MEMORY).all()
 
 
@@ -326,3 +333,26 @@ def test_zipped_fields_are_coordinates_of_their_dimension(tmp_path):
     assert result.snr.values.tolist() == [1.0, 2.0, 1.0]
     assert (result.status != 0).all()
     assert zipped.replay(setting=2).run.cell.data.samples == 4
+
+
+@pytest.mark.parametrize("values", ["[0.1, 0.2, 0.1]", "[0.0, 0.1, -0.0]"])
+def test_repeated_rows_of_zipped_axes_are_refused(values):
+    with pytest.raises(
+        bo.SpecError, match="rows 0 and 2 of the zipped group `g` are the same: give"
+    ):
+        tiny(
+            "data.samples={zipped: g, values: [2, 4, 2]}",
+            f"data.flip={{zipped: g, values: {values}}}",
+        )
+
+
+def test_rows_that_repeat_in_one_part_and_differ_in_another_are_fine():
+    rows = tiny(
+        "data.samples={zipped: g, values: [2, 2]}", "training.rate={zipped: g, values: [0.1, 0.2]}"
+    )
+    assert len(rows.units()) == 1
+
+
+def test_minus_zero_beside_zero_is_refused():
+    with pytest.raises(bo.SpecError, match="the axis repeats a value"):
+        tiny("data.flip=[0.0, -0.0]")

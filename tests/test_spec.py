@@ -260,7 +260,7 @@ def axis(one, group=None):
     lists = st.lists(one, min_size=1, max_size=3, unique=True)
     if group is None:
         return one | lists
-    pairs = st.lists(one, min_size=2, max_size=2)
+    pairs = st.lists(one, min_size=2, max_size=2, unique=True)
     return one | lists | pairs.map(lambda values: {"zipped": group, "values": values})
 
 

@@ -85,7 +85,7 @@ class Mark:
                 "the axis is empty: give at least one value, or a single value without brackets",
             )
         checked = tuple(self._element(index, each, one) for index, each in enumerate(value.values))
-        if value.group is None and len({repr(each) for each in checked}) < len(checked):
+        if value.group is None and len(set(map(_written, checked))) < len(checked):
             raise PydanticCustomError("axis", "the axis repeats a value: give each value once")
         return Axis(checked, value.group)
 
@@ -102,6 +102,11 @@ class Mark:
         if isinstance(checked, BaseModel) and axes_of(checked):
             raise PydanticCustomError("axis", "a component inside a list cannot have axes itself")
         return checked
+
+
+def _written(value: Any) -> str:
+    """Equal for equal values of an axis; -0.0 is 0.0."""
+    return repr(value + 0.0 if isinstance(value, float) else value)
 
 
 def _read_zipped(group: Any, values: Any) -> Axis:
@@ -202,6 +207,19 @@ def dimensions(spec: BaseModel) -> list[Dimension]:
         known = dims[name]
         dims[name] = Dimension(name, known.values, {**known.fields, path: axis.values})
     return list(dims.values())
+
+
+def check_rows(dims: Sequence[Dimension]) -> None:
+    """Refuse a zipped group with two rows of the same values. For a whole specification: fields of one of its parts
+    may repeat where those of another differ."""
+    for dim in dims:
+        seen: dict[tuple[str, ...], int] = {}
+        for row in range(len(dim.values)):
+            first = seen.setdefault(tuple(map(_written, dim.at(row).values())), row)
+            if first != row:
+                raise ValueError(
+                    f"rows {first} and {row} of the zipped group `{dim.name}` are the same: give each row once"
+                )
 
 
 def coordinates(values: tuple) -> tuple:

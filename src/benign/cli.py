@@ -8,6 +8,7 @@ functions, so that `--help` is quick.
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,18 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benign import __version__
-from benign.console import complain, say, shown
+from benign.console import complain, say
 
 if TYPE_CHECKING:
-    import xarray as xr
-
-    from benign.experiment import Experiment
-    from benign.papers.recipes import Recipe
     from benign.targets import Plan
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-LONG_WORK = 30.0
-"""seconds of work above which several processes are worth their start of about 3 s"""
 
 # typer carries a click of its own, older versions use the package: this finds the class of either.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -53,7 +48,10 @@ def _whole(text: str) -> int:
 
 
 Target = Annotated[
-    str, typer.Argument(help="A recipe such as jiang/fig1 (see `benign papers`), or a YAML file.")
+    str,
+    typer.Argument(
+        help="A recipe such as jiang/fig1 (see `benign papers`), a YAML file, or a folder of results."
+    ),
 ]
 Seeds = Annotated[
     int | None,
@@ -142,6 +140,7 @@ def papers(
         "benign run zhang/fig1 --reading noise=std --reading labels=fair",
         "benign run zhang/fig1 --scale smoke --readings all --out runs/readings",
         "benign run my.yaml --set training.rate=0.05 --set data.samples='[4, 8, 16]'",
+        "benign run runs/jiang/fig1/quick/default      what is missing there, and the figure again",
     )
 )
 def run(
@@ -154,6 +153,13 @@ def run(
     workers: Workers = None,
     out: Out = None,
     changes: Changes = None,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="Compute runs again that lack a variable, or whose code of yours has changed.",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="As `benign show`.")] = False,
     verbose: Verbose = False,
 ) -> None:
@@ -161,14 +167,17 @@ def run(
 
     A second call resumes, or returns at once; more --seeds or longer axes add to what is there.
     """
+    from benign.perform import perform
+
     try:
         plans = _plans(target, scale, reading, readings, changes, seeds, out)
         if dry_run:
             _show_plans(plans, device, workers, verbose)
             return
         for plan in plans:  # so that none is refused after others have run
-            plan.experiment.prepare(plan.folder, device, 1 if workers is None else workers)
-        failed = [_run_plan(plan, device, workers, verbose) for plan in plans]
+            at_once = 1 if workers is None else workers
+            plan.experiment.prepare(plan.folder, device, at_once, again, plan.made)
+        failed = [perform(plan, device, workers, again, verbose) for plan in plans]
     except KeyboardInterrupt:
         complain("interrupted: what is finished is kept, the same command resumes")
         raise typer.Exit(INTERRUPTED) from None
@@ -180,6 +189,7 @@ def run(
         "benign show jiang/fig1 --scale paper",
         "benign show my.yaml --set data.dim=4096",
         "benign show runs/jiang/fig1/quick/default",
+        "benign show runs/jiang/fig1/quick/default --yaml > my.yaml",
         "benign show zhang/fig1 -v          with the specification, a start for a file of your own",
     )
 )
@@ -193,21 +203,25 @@ def show(
     workers: Workers = None,
     out: Out = None,
     changes: Changes = None,
+    alone: Annotated[
+        bool, typer.Option("--yaml", help="The specification and nothing else.")
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
     """Show what a run would do, or what a folder holds."""
+    from benign.describe import folder_text, yaml_text
     from benign.papers.recipes import recipes
 
-    if os.path.isdir(target) and target not in recipes():
-        from benign.describe import folder_text, yaml_text
-        from benign.experiment import open_experiment
-
+    is_folder = os.path.isdir(target) and target not in recipes()
+    if is_folder and not alone:
         say(folder_text(Path(target)))
-        if verbose:
-            say(yaml_text(open_experiment(target)))
-        return
+        if not verbose:
+            return
     plans = _plans(target, scale, reading, readings, changes, seeds, out)
-    _show_plans(plans, device, workers, verbose)
+    if is_folder or alone:
+        say("---\n".join(yaml_text(plan.experiment) for plan in plans))
+    else:
+        _show_plans(plans, device, workers, verbose)
 
 
 @app.command(
@@ -234,6 +248,7 @@ def audit(
     from benign.audits import attack_audit, rate_audit
     from benign.experiment import open_result
     from benign.papers.recipes import recipes
+    from benign.perform import processes
     from benign.progress import watching
 
     if os.path.isdir(target) and target not in recipes():
@@ -241,7 +256,7 @@ def audit(
         return
     for plan in _plans(target, scale, reading, None, changes, seeds, out):
         say(plan.title)
-        at_once = _workers(plan.experiment, device) if workers is None else workers
+        at_once = processes(plan.experiment, device) if workers is None else workers
         with watching(sys.stderr) as watcher:
             say(
                 "\n".join(
@@ -301,62 +316,6 @@ def _show_plans(plans: "list[Plan]", device: str, workers: int | None, verbose: 
             say(yaml_text(plan.experiment))
 
 
-def _run_plan(plan: "Plan", device: str, workers: int | None, verbose: bool) -> bool:
-    """Run, draw and tell; returns whether something failed."""
-    from benign.audits import flagged
-    from benign.describe import counts_of, errors, result_text, yaml_text
-    from benign.progress import statuses, watching
-    from benign.sweep.local import RETRIED
-
-    say(plan.title)
-    if verbose:
-        say(yaml_text(plan.experiment))
-    if workers is None:
-        workers = _workers(plan.experiment, device)
-    with watching(sys.stderr) as watcher:
-        result = plan.experiment.run(plan.folder, device, workers, watcher)
-    counts = counts_of(result)
-    failed = any(counts[status] for status in RETRIED)
-    if plan.recipe is None:
-        say(result_text(result))
-    else:
-        failed |= not _draw(plan, plan.recipe, result, verbose)
-    say(f"runs: {statuses(counts)}")
-    if doubts := flagged(result):
-        say(f"doubtful: {doubts}; `benign audit {shown(plan.folder)}` tells more")
-    if any(counts[status] for status in RETRIED):
-        say("\n".join([*errors(plan.folder, whole=verbose), "the same command tries them again"]))
-    say(f"data: {shown(plan.folder)}")
-    return failed
-
-
-def _draw(plan: "Plan", recipe: "Recipe", result: "xr.Dataset", verbose: bool) -> bool:
-    """Summarise and draw; an axis that was changed may make that impossible, the data is kept."""
-    from benign.papers.endings import endings
-
-    try:
-        say(recipe.summarise(result))
-        caption = " ".join([plan.caption, endings(result)]).strip()
-        pictures = recipe.draw(result, plan.folder, caption)
-    except Exception as error:
-        if verbose:
-            traceback.print_exc()
-        complain(f"the data is kept, but the figure of {recipe.name} cannot be drawn: {error}")
-        return False
-    say(f"pictures: {', '.join(shown(path) for path in pictures)}")
-    return True
-
-
-def _workers(experiment: "Experiment", device: str) -> int:
-    """One process a core, unless the work is too short to start them."""
-    from benign.machine import cores
-    from benign.plan.estimate import estimate
-
-    if device != "cpu" or cores() == 1:
-        return 1
-    return cores() if estimate(experiment.units(), device).most_seconds > LONG_WORK else 1
-
-
 def _usage(error: Any) -> str:
     """What is wrong with a command line, and where to read about it."""
     command = error.ctx.command_path if error.ctx else "benign"
@@ -367,7 +326,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return app(arguments or ["--help"], prog_name="benign", standalone_mode=False) or OK
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: complain(str(message))
+            return app(arguments or ["--help"], prog_name="benign", standalone_mode=False) or OK
     except (UsageError, ValueError, OSError) as error:
         if not {"-v", "--verbose"}.isdisjoint(arguments):
             traceback.print_exc()

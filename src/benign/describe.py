@@ -12,15 +12,15 @@ import xarray as xr
 import yaml
 
 from benign.axes import dimensions
-from benign.experiment import Experiment
+from benign.experiment import SPECIFICATION, Experiment, open_experiment
 from benign.machine import memory_of
 from benign.papers.recipes import SCALES, Recipe, recipes
 from benign.plan.estimate import estimate
-from benign.plan.growth import grown
-from benign.plan.runs import Unit, runs_of, units_of
+from benign.plan.runs import Unit, runs_of
 from benign.progress import duration, statuses
-from benign.sweep.local import RETRIED, unfinished
-from benign.sweep.store import Store
+from benign.sweep.dataset import ended
+from benign.sweep.results import Counting, RunAt, changed_code, failures, other_versions, runs_in
+from benign.sweep.store import Store, StoreError
 from benign.training.descent import Status
 
 WIDTH = 100
@@ -120,35 +120,57 @@ def _cost(left: list[Unit], device: str, workers: int) -> list[tuple[str, list[s
 
 
 def folder_text(folder: Path) -> str:
-    """What a folder of results holds."""
+    """What a folder of results holds, also where its specification cannot be read here."""
     store = Store.open(folder, writing=False)
     if not store.history:
         return f"{folder}: no experiment yet"
-    experiment = Experiment.from_dict(store.history[-1])
-    wanted = {run.key for run in runs_of(experiment)}
-    found: dict[str, Status] = {}
-    made, seconds, records = Counter(), 0.0, 0
+    counting, seconds, records = Counting(), 0.0, 0
     for _, record in store.records():
-        codes = [Status(code) for code in record.arrays["status"].tolist()]
-        found |= dict(zip(record.arrays["run"].tolist(), codes, strict=True))
-        made[f"{record.meta.get('device')}, torch {record.meta.get('torch')}"] += len(codes)
+        counting.take(record)
         seconds += float(record.meta.get("seconds") or 0)
         records += 1
-    counts = Counter(found.get(key, Status.MISSING) for key in wanted)
+    held = counting.runs
+    try:
+        experiment = open_experiment(folder)
+        grid, wanted = _grid(experiment), {run.key for run in runs_of(experiment)}
+    except StoreError as error:
+        grid, wanted = [("cannot read", str(error).splitlines())], set(held)
+    counts = Counter(held[key].status if key in held else Status.MISSING for key in wanted)
+    damaged = store.damaged
+    made_on = Counter(
+        f"{at.meta.get('device')}, torch {at.meta.get('torch')}" for at in held.values()
+    )
     pictures = sorted(path.name for kind in ("png", "svg") for path in folder.glob(f"*.{kind}"))
+    changed = changed_code(held[key] for key in wanted & held.keys())
     rows = [
-        *_grid(experiment),
+        *grid,
         ("status", [statuses(counts)]),
         (
             "records",
-            [f"{records} intact, {len(store.damaged)} damaged; {duration(seconds)} of work"],
+            [f"{records} intact, {len(damaged)} damaged; {duration(seconds)} of work"],
         ),
-        ("made on", [f"{where}: {number} runs" for where, number in made.items()]),
-        ("damaged", list(store.damaged.values())),
-        ("errors", errors(folder)),
+        ("made by", _made(store.about.made)),
+        ("made on", [f"{where}: {number} runs" for where, number in made_on.items()]),
+        ("versions", list(filter(None, [other_versions(held, wanted)]))),
+        ("changed", [f"{name} since {number} runs were made" for name, number in changed.items()]),
+        ("damaged", list(damaged.values())),
+        ("errors", _errors(held.values())),
         ("pictures", [", ".join(pictures)] if pictures else []),
     ]
     return f"{folder}\n{_labelled((label, lines) for label, lines in rows if lines)}"
+
+
+def _made(made: dict[str, Any]) -> list[str]:
+    """Where a folder comes from, as far as it knows."""
+    target = [made["target"], made.get("scale")] if "target" in made else []
+    reading = made.get("reading") or {}
+    told = [
+        " ".join(str(word) for word in target if word),
+        ", ".join(f"{question}={answer}" for question, answer in reading.items()),
+        f"changed: {', '.join(made['changes'])}" if made.get("changes") else "",
+        f"benign {made['benign']}" if "benign" in made else "",
+    ]
+    return ["; ".join(filter(None, told))] if made else []
 
 
 def result_text(result: xr.Dataset) -> str:
@@ -158,8 +180,7 @@ def result_text(result: xr.Dataset) -> str:
     sizes = [result.sizes[dim] for dim in dims]
     if np.prod(sizes) > MOST_ROWS:
         return ""
-    ended = result[names].where(result["status"] != Status.MISSING)
-    means = ended.where(ended["steps"] >= 0).mean("seed")
+    means = result[names].where(ended(result)).mean("seed")
     rows = [[*dims, *names]]
     for index in np.ndindex(*sizes):
         cell = means[dict(zip(dims, index, strict=True))]
@@ -176,20 +197,20 @@ def counts_of(result: xr.Dataset) -> dict[Status, int]:
 def errors(folder: Path, whole: bool = False) -> list[str]:
     """What made runs of a folder fail: the last line of each error, or the whole of it."""
     store = Store.open(folder, writing=False)
-    found: Counter[str] = Counter()
-    for _, record in store.records():
-        number = int(np.isin(record.arrays["status"], RETRIED).sum())
-        text = str(record.meta.get("error") or "").strip()
-        if number and text:
-            found[text if whole else text.splitlines()[-1]] += number
-    return [f"{number} runs: {text}" for text, number in found.items()]
+    return _errors(runs_in(record for _, record in store.records()).values(), whole)
+
+
+def _errors(found: Iterable[RunAt], whole: bool = False) -> list[str]:
+    counts: Counter[str] = Counter()
+    for text, number in failures(found).items():
+        counts[text if whole else text.splitlines()[-1]] += number
+    return [f"{number} runs: {text}" for text, number in counts.items()]
 
 
 def yaml_text(experiment: Experiment) -> str:
     """The experiment as a file that `benign run` takes."""
-    return yaml.safe_dump(
-        experiment.as_dict(), sort_keys=False, default_flow_style=None, width=WIDTH
-    )
+    fields = {"benign": SPECIFICATION, **experiment.as_dict()}
+    return yaml.safe_dump(fields, sort_keys=False, default_flow_style=None, width=WIDTH)
 
 
 def _state(experiment: Experiment, folder: Path) -> tuple[list[Unit], list[Unit], str]:
@@ -198,14 +219,14 @@ def _state(experiment: Experiment, folder: Path) -> tuple[list[Unit], list[Unit]
         units = experiment.units()
         return units, units, "nothing there yet"
     store = Store.open(folder, writing=False)
-    history = grown([Experiment.from_dict(each) for each in store.history], experiment)
-    units = units_of(history)
-    left = unfinished(units, store)
-    total, missing = (sum(len(unit.runs) for unit in each) for each in (units, left))
+    work = experiment.work_in(store)
+    total, missing = (sum(len(unit.runs) for unit in each) for each in (work.units, work.left))
     state = f"{total - missing} of {total} runs are done"
     if store.damaged:
         state += f"; {len(store.damaged)} damaged records will be computed again"
-    return units, left, state
+    if work.note:
+        state += f"; {work.note}"
+    return work.units, work.left, state
 
 
 def _grid(experiment: Experiment) -> list[tuple[str, list[str]]]:

@@ -1,9 +1,11 @@
 """The front door: an experiment is a specification that can be planned, run, opened and replayed."""
 
 import math
+import warnings
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import xarray as xr
 from pydantic import model_validator
@@ -11,18 +13,29 @@ from pydantic import model_validator
 import benign.attacks
 import benign.data
 import benign.networks
-from benign.axes import cells, dimensions
+from benign import __version__
+from benign.axes import cells, check_rows, dimensions
 from benign.files import read_yaml
 from benign.machine import check_device, check_machine
 from benign.plan.growth import agreed, grown
-from benign.plan.runs import Run, Unit, runs_of, units_of
+from benign.plan.runs import NUMERICS, Run, Unit, runs_of, units_of
 from benign.replay import Replay
-from benign.spec import Count, load_components
+from benign.spec import Count, SpecError, load_components
 from benign.sweep import pack as packs
-from benign.sweep.dataset import assemble
+from benign.sweep.dataset import assemble, not_measured
 from benign.sweep.local import Watcher, run_units
 from benign.sweep.pack import Merged
-from benign.sweep.store import Store
+from benign.sweep.results import (
+    RETRIED,
+    ResultWarning,
+    RunAt,
+    RunsFailed,
+    changed_code,
+    other_versions,
+    runs_in,
+    unfinished,
+)
+from benign.sweep.store import About, Store, StoreError
 from benign.training.setup import Setup
 from benign.training.variables import variables
 from benign.tryout import try_own_parts
@@ -30,9 +43,26 @@ from benign.tryout import try_own_parts
 Folder = str | PathLike[str]
 
 MOST_RUNS = 1_000_000
+MOST_NAMES = 4
+"""variables that a warning names"""
+SPECIFICATION = 1
+"""version of the format of specifications: the field `benign` of a file, which may leave it out"""
 
 for package in (benign.data, benign.networks, benign.attacks):
     load_components(package)
+
+
+class Work(NamedTuple):
+    """What is to be done for an experiment in the folder of a store."""
+
+    history: list["Experiment"]
+    whole: bool
+    """whether it is the whole of what the folder is to hold, and not a part"""
+    units: list[Unit]
+    left: list[Unit]
+    """those that are not yet computed"""
+    note: str
+    """on runs of other versions that are there; empty where none are"""
 
 
 class Experiment(Setup):
@@ -44,6 +74,7 @@ class Experiment(Setup):
     @model_validator(mode="after")
     def _check_grid(self) -> "Experiment":
         grid = dimensions(self)
+        check_rows(grid)
         runs = self.seeds * math.prod(len(dim.values) for dim in grid)
         if runs > MOST_RUNS:
             raise ValueError(
@@ -60,39 +91,85 @@ class Experiment(Setup):
         """Read an experiment from a YAML file; the fields are those of the Python classes."""
         return cls.from_dict(read_yaml(Path(path)))
 
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Experiment":
+        """An experiment from plain fields; `benign` among them is the version of their format."""
+        fields = dict(fields)
+        version = fields.pop("benign", SPECIFICATION)
+        if type(version) is not int or version < 1:
+            problem = f"must be the version of the format, {SPECIFICATION}, got {version!r}"
+            raise SpecError([("benign", problem)])
+        if version > SPECIFICATION:
+            problem = f"the format has version {version}, this benign reads up to {SPECIFICATION}: use a newer benign"
+            raise SpecError([("benign", problem)])
+        return super().from_dict(fields)
+
     def units(self) -> list[Unit]:
         """The units of work of a fresh sweep."""
         return units_of([self])
 
     def run(
-        self, folder: Folder, device: str = "cpu", workers: int = 1, watcher: Watcher | None = None
+        self,
+        folder: Folder,
+        device: str = "cpu",
+        workers: int = 1,
+        watcher: Watcher | None = None,
+        again: bool = False,
+        made: Mapping[str, Any] | None = None,
     ) -> xr.Dataset:
         """Compute what is not yet in the folder and return the whole result.
 
-        A second call resumes, or returns at once. More seeds or longer axes add to what is there;
-        any other change of the experiment is refused with the difference. On the CPU `workers`
-        units are computed at a time, each by a process with one thread; a script that asks for
-        more than one needs the usual `if __name__ == "__main__":`.
+        A second call resumes, or returns at once. More seeds or longer axes add to what is there, and a part of
+        what is there is returned; any other change of the experiment is refused with the difference. With `again`
+        runs are computed again that lack a variable or were made by code of your own that has changed since. `made`
+        is kept in the folder: what was asked for to make it. On the CPU `workers` units are computed at a time, each
+        by a process with one thread; a script that asks for more than one needs the usual
+        `if __name__ == "__main__":`.
         """
-        store, units = self.prepare(folder, device, workers)
-        run_units(units, store, device, watcher or Watcher(), workers)
-        return assemble(self, (record for _, record in store.records()))
+        store, work = self.prepare(folder, device, workers, again, made)
+        if work.note:
+            warnings.warn(f"{folder}: {work.note}", ResultWarning, stacklevel=2)
+        run_units(work.units, work.left, store, device, watcher or Watcher(), workers)
+        return _result(self, store)
 
     def check_machine(self, device: str = "cpu", workers: int = 1) -> None:
         """Refuse what this machine cannot compute: a device, a size, a number of processes."""
         check_machine((cell for _, cell in cells(self)), device, workers)
 
     def prepare(
-        self, folder: Folder, device: str = "cpu", workers: int = 1
-    ) -> tuple[Store, list[Unit]]:
-        """Refuse what cannot be run, before any work; the store to run in and all its units."""
+        self,
+        folder: Folder,
+        device: str = "cpu",
+        workers: int = 1,
+        again: bool = False,
+        made: Mapping[str, Any] | None = None,
+    ) -> tuple[Store, Work]:
+        """Refuse what cannot be run, before any work; the store to run in and what is to be done there."""
         self.check_machine(device, workers)
         try_own_parts(cell for _, cell in cells(self))
         store = Store.open(folder, create=True)
-        history = grown(_history(store), self)
-        if len(history) != len(store.history):
-            store.set_history([each.as_dict() for each in history])
-        return store, units_of(history)
+        work, there = self.work_in(store, again), store.about
+        if work.whole:
+            told = {"benign": __version__, **(made or {})}
+            if there.history and not made:
+                told = there.made
+            about = About([each.as_dict() for each in work.history], told, NUMERICS)
+            if about != there:
+                store.set_about(about)
+        return store, work
+
+    def work_in(self, store: Store, again: bool = False) -> Work:
+        """What is to be done in a store; ValueError if it holds another experiment, or results of other code."""
+        history = grown(_history(store), self, str(store.folder))
+        units, held = units_of(history), _held(store)
+        note = other_versions(held, {run.key for unit in units for run in unit.runs})
+        whole = history[-1].as_dict() == self.as_dict()
+        if not whole:
+            mine = {run.key for run in runs_of(self)}
+            units = [unit for unit in units if any(run.key in mine for run in unit.runs)]
+        if not again:
+            _check_code(store, [held.get(run.key) for unit in units for run in unit.runs])
+        return Work(history, whole, units, unfinished(units, held, again), note)
 
     def replay(self, seed: int = 0, device: str = "cpu", **where: Any) -> Replay:
         """One run again, step by step: `sweep.replay(samples=22, snr=4, seed=3)`."""
@@ -118,12 +195,17 @@ class Experiment(Setup):
 def open_result(folder: Folder) -> xr.Dataset:
     """The result in a folder, as far as it has been computed."""
     store = Store.open(folder, writing=False)
-    return assemble(_history(store)[-1], (record for _, record in store.records()))
+    experiment, held = _current(store), _held(store)
+    keys = {run.key for run in runs_of(experiment)}
+    _check_code(store, [held.get(key) for key in keys])
+    if note := other_versions(held, keys):
+        warnings.warn(f"{folder}: {note}", ResultWarning, stacklevel=2)
+    return _result(experiment, store)
 
 
 def open_experiment(folder: Folder) -> Experiment:
     """The experiment whose results a folder holds."""
-    return _history(Store.open(folder, writing=False))[-1]
+    return _current(Store.open(folder, writing=False))
 
 
 def pack(folder: Folder, file: Folder) -> int:
@@ -144,7 +226,60 @@ def merge(source: Folder, folder: Folder) -> Merged:
 
 
 def _history(store: Store) -> list[Experiment]:
-    return [Experiment.from_dict(each) for each in store.history]
+    about = store.about
+    try:
+        return [Experiment.from_dict(each) for each in about.history]
+    except SpecError as error:
+        raise StoreError(
+            f"{store.folder} holds a specification that cannot be read here: load the code that defines its "
+            f"components, or use the version it was made by (benign {about.made.get('benign', 'unknown')}, this is "
+            f"{__version__})\n{error}"
+        ) from error
+
+
+def _current(store: Store) -> Experiment:
+    history = _history(store)
+    if not history:
+        raise StoreError(f"{store.folder} holds no experiment yet: run one there first")
+    return history[-1]
+
+
+def _held(store: Store) -> dict[str, RunAt]:
+    return runs_in(record for _, record in store.records())
+
+
+def _check_code(store: Store, found: list[RunAt | None]) -> None:
+    """Refuse finished runs that were made by other code of the user's own than there is now."""
+    if names := changed_code(at for at in found if at):
+        told = ", ".join(f"`{name}` (in {count} runs)" for name, count in sorted(names.items()))
+        raise StoreError(
+            f"{store.folder} holds results of code that has changed since: {told}; choose another folder, compute "
+            "them again (again=True, on the command line --again), or undo the change"
+        )
+
+
+def _result(experiment: Experiment, store: Store) -> xr.Dataset:
+    """The result of an experiment, with a warning where runs failed or lack variables."""
+    result = assemble(experiment, (record for _, record in store.records()))
+    failed = sum(result.attrs[f"runs_{status.name.lower()}"] for status in RETRIED)
+    if failed:
+        warnings.warn(
+            f"{failed} of {result.attrs['runs']} runs failed: {result.attrs['first_error']}; "
+            f"`benign show {store.folder}` tells more",
+            RunsFailed,
+            stacklevel=3,
+        )
+    if lacking := not_measured(result):
+        told = [f"`{name}` in {count} runs" for name, count in lacking.items()]
+        if len(told) > MOST_NAMES:
+            told[MOST_NAMES:] = [f"{len(told) - MOST_NAMES} more"]
+        warnings.warn(
+            f"{store.folder}: not measured, since newer than the runs: {', '.join(told)}; running with again=True "
+            "(on the command line --again) computes these runs again",
+            ResultWarning,
+            stacklevel=3,
+        )
+    return result
 
 
 def _same(known: Any, asked: Any) -> bool:

@@ -1,14 +1,15 @@
-"""From what a person asks for, a recipe or a file with options, to experiments in folders."""
+"""From what a person asks for, a recipe, a file or a folder with options, to experiments in folders."""
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benign.experiment import Experiment
+from benign.experiment import Experiment, open_experiment
 from benign.files import read_yaml, with_overrides
 from benign.papers.recipes import Reading, Recipe, recipes
+from benign.sweep.store import Store
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Plan:
     folder: Path
     recipe: Recipe | None = None
     caption: str = ""
+    made: dict[str, Any] = field(default_factory=dict)
+    """what was asked for; kept in the folder"""
 
 
 @dataclass(frozen=True)
@@ -51,15 +54,35 @@ def plans(target: str, choices: Choices) -> list[Plan]:
     """The experiments a target and its options stand for, all of them checked."""
     if not _is_file(target):
         known = recipes()
-        if target not in known:
+        if target in known:
+            return _of_recipe(known[target], choices)
+        if not os.path.isdir(target):
             raise ValueError(f"no recipe or file {target!r}; the recipes are {', '.join(known)}")
-        return _of_recipe(known[target], choices)
+    kind = "file" if _is_file(target) else "folder"
     for option in ("scale", "answers", "readings"):
         if getattr(choices, option):
             name = "reading" if option == "answers" else option
-            raise ValueError(f"--{name} is for recipes, and {target} is a file: use --set instead")
+            raise ValueError(
+                f"--{name} is for recipes, and {target} is a {kind}: use --set instead"
+            )
+    return [_of_file(target, choices) if kind == "file" else _of_folder(Path(target), choices)]
+
+
+def _of_file(target: str, choices: Choices) -> Plan:
     experiment = choices.applied(read_yaml(Path(target)))
-    return [Plan(target, experiment, choices.out or Path("runs") / Path(target).stem)]
+    made = {"target": target, "changes": list(choices.changes)}
+    return Plan(target, experiment, choices.out or Path("runs") / Path(target).stem, made=made)
+
+
+def _of_folder(folder: Path, choices: Choices) -> Plan:
+    """What a folder holds, to be resumed there or run elsewhere, and drawn again where a recipe made it."""
+    experiment = choices.applied(open_experiment(folder).as_dict())
+    made = Store.open(folder, writing=False).about.made
+    if choices.changes:
+        made = {**made, "changes": [*made.get("changes", []), *choices.changes]}
+    recipe = recipes().get(str(made.get("target")))
+    under = _caption(recipe, experiment, made) if recipe else ""
+    return Plan(str(folder), experiment, choices.out or folder, recipe, under, made)
 
 
 def _is_file(target: str) -> bool:
@@ -80,10 +103,22 @@ def _of_reading(chosen: Recipe, choices: Choices, reading: Reading, one_of_sever
     folder = choices.out or Path("runs") / chosen.name / scale
     if one_of_several or choices.out is None:
         folder = folder / label
-    under = chosen.caption(experiment, scale, reading)
-    if choices.changes:
-        under += f" Changed: {', '.join(choices.changes)}."
-    return Plan(f"{chosen.name}, {scale} scale, reading {label}", experiment, folder, chosen, under)
+    made = {
+        "target": chosen.name,
+        "scale": scale,
+        "reading": dict(reading),
+        "changes": list(choices.changes),
+    }
+    title = f"{chosen.name}, {scale} scale, reading {label}"
+    return Plan(title, experiment, folder, chosen, _caption(chosen, experiment, made), made)
+
+
+def _caption(recipe: Recipe, experiment: Experiment, made: dict[str, Any]) -> str:
+    """The caption of a figure; a folder keeps the answers in another order than the recipe asks."""
+    known = made.get("reading") or {}
+    reading = {each.name: known[each.name] for each in recipe.questions if each.name in known}
+    under = recipe.caption(experiment, str(made.get("scale")), reading)
+    return under + (f" Changed: {', '.join(made['changes'])}." if made.get("changes") else "")
 
 
 def _parsed(answers: Sequence[str]) -> Reading:

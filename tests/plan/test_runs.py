@@ -91,10 +91,9 @@ def test_a_scalar_may_become_an_axis_that_holds_it():
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ("seeds=1", "seeds: 2 in the folder, 1 here"),
         ("training.rate=0.25", "training.rate: 0.5 in the folder, 0.25 here"),
         ("data.samples=[2, 6]", "data.samples: [2, 4] in the folder, [2, 6] here"),
-        ("data.snr=2.0", "data.snr: [0.5, 2.0] in the folder, 2.0 here"),
+        ("data.snr=3.0", "data.snr: [0.5, 2.0] in the folder, 3.0 here"),
         ("precision=float64", "precision: float32 in the folder, float64 here"),
         (
             "attack={kind: pgd, ball: {radius: 0.1}}",
@@ -104,9 +103,16 @@ def test_a_scalar_may_become_an_axis_that_holds_it():
 )
 def test_any_other_change_is_refused_with_the_difference(change, line):
     with pytest.raises(ValueError, match="holds another experiment") as refused:
-        grown([tiny()], tiny(change))
-    assert f"\n  {line}" in str(refused.value)
-    assert "choose another folder" in str(refused.value)
+        grown([tiny()], tiny(change), "runs/mine")
+    remedy, *lines = str(refused.value).splitlines()
+    assert any(each.startswith(f"  {line}") for each in lines)
+    assert remedy.startswith("runs/mine holds another experiment: choose another folder")
+    assert "--out" in remedy
+
+
+@pytest.mark.parametrize("change", ["seeds=1", "data.snr=2.0", "data.samples=[4]"])
+def test_a_part_of_what_is_there_leaves_the_history_alone(change):
+    assert grown([tiny("seeds=1"), tiny()], tiny(change)) == [tiny("seeds=1"), tiny()]
 
 
 def test_the_same_experiment_leaves_the_history_alone():

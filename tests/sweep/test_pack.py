@@ -14,7 +14,7 @@ import pytest
 from benign.sweep import pack as packing
 from benign.sweep.pack import Merged, merge, pack
 from benign.sweep.records import encode_record, temporary_name
-from benign.sweep.store import Store, StoreError
+from benign.sweep.store import About, Store, StoreError, encode_about
 
 SPEC = {"seeds": 3}
 
@@ -29,7 +29,7 @@ def arrays(number):
 
 def make_store(folder, numbers, history=(SPEC,)):
     store = Store.open(folder, create=True)
-    store.set_history(list(history))
+    store.set_about(About(list(history)))
     for number in numbers:
         store.write(key(number), arrays(number), {"number": number})
     return store
@@ -65,7 +65,7 @@ def make_zip(path, members, compression=zipfile.ZIP_STORED):
             archive.writestr(name, data)
 
 
-EXPERIMENT = ("experiment.json", b'{"format":1,"history":[{"seeds":3}]}')
+EXPERIMENT = ("experiment.json", encode_about(About([SPEC])))
 RECORD = (f"records/{key(1)}.npz", encode_record(arrays(1), {"number": 1}))
 
 
@@ -267,7 +267,7 @@ def test_repeated_names_and_large_members_are_refused(tmp_path, monkeypatch):
     make_zip(tmp_path / "pack.zip", [EXPERIMENT, RECORD])
     monkeypatch.setattr(packing, "LARGEST_RECORD", 100)
     assert merge(tmp_path / "pack.zip", tmp_path / "b", never) == Merged(0, 0, 1)
-    monkeypatch.setattr(packing, "LARGEST_HISTORY", 10)
+    monkeypatch.setattr(packing, "LARGEST_ABOUT", 10)
     with pytest.raises(StoreError, match="larger than 10"):
         merge(tmp_path / "pack.zip", tmp_path / "b", equal)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benign.sweep.records import temporary_name
-from benign.sweep.store import Store, StoreError
+from benign.sweep.store import About, Store, StoreError
 
 KEY, OTHER = "0123456789abcdef" * 2, "f" * 32
 ARRAYS, META = {"loss": np.arange(4.0)}, {"runs": [1, 2]}
@@ -28,7 +28,7 @@ def python(code, *arguments, **options):
 @pytest.fixture
 def store(tmp_path):
     store = Store.open(tmp_path / "run", create=True)
-    store.set_history([SPEC])
+    store.set_about(About([SPEC]))
     return store
 
 
@@ -45,7 +45,7 @@ def full_disk():
 def test_what_is_written_is_there_after_reopening(store):
     store.write(OTHER, {"loss": np.zeros(2)}, {})
     store.write(KEY, ARRAYS, META)
-    store.set_history([SPEC, {"seeds": 5}])
+    store.set_about(About([SPEC, {"seeds": 5}]))
     again = Store.open(store.folder)
     assert again.history == [SPEC, {"seeds": 5}]
     assert again.keys() == {KEY, OTHER}
@@ -60,8 +60,10 @@ def test_what_is_written_is_there_after_reopening(store):
 
 def test_layout_on_disk(store):
     store.write(KEY, ARRAYS, META)
+    store.set_about(About([SPEC], {"benign": "0.1.0", "target": "my.yaml"}, 3))
     text = (store.folder / "experiment.json").read_text()
-    assert text == '{"format":1,"history":[{"seeds":3}]}'
+    made = '"made":{"benign":"0.1.0","target":"my.yaml"}'
+    assert text == '{"format":2,"history":[{"seeds":3}],' + made + ',"numerics":3}'
     files = {str(path.relative_to(store.folder)) for path in store.folder.rglob("*")}
     assert files == {"experiment.json", "records", f"records/{KEY}.npz"}
 
@@ -111,9 +113,9 @@ def test_history_is_fresh_and_checked(store):
     assert store.history == [SPEC]
     for wrong in ([{"a": float("nan")}], [{"a": (1, 2)}]):
         with pytest.raises(ValueError, match="plain JSON"):
-            store.set_history(wrong)
+            store.set_about(About(wrong))
     assert store.history == [SPEC]
-    Store.open(store.folder).set_history([SPEC, SPEC])
+    Store.open(store.folder).set_about(About([SPEC, SPEC]))
     assert store.history == [SPEC, SPEC]
 
 
@@ -170,7 +172,13 @@ def experiment(text):
         (other_things, True, r"run holds other things .*choose"),
         (other_things, False, r"run holds other things .*choose"),
         (experiment(b'{"format":2,"runs":[]}'), True, r"experiment\.json is damaged"),
-        (experiment(b'{"format":2,"history":7}'), True, r"has format 2.*use a newer benign"),
+        (experiment(b'{"format":2,"history":[]}'), True, r"experiment\.json is damaged .*made"),
+        (experiment(b'{"format":0,"history":[]}'), True, r"damaged .*from 1 on, got 0"),
+        (
+            experiment(b'{"format":3}'),
+            True,
+            r"made by a newer benign: it has format 3.*update benign",
+        ),
         (experiment(b'{"format":1,"history":7}'), True, r"experiment\.json is damaged .*restore"),
         (experiment(b'{"format":1,"history":[1]}'), False, r"experiment\.json is damaged"),
         (experiment(b'{"format":1,"history":[{}'), False, r"experiment\.json is damaged"),
@@ -233,11 +241,11 @@ def test_opening_removes_stale_temporary_files_only(store):
 WRITER = """
 import itertools, sys
 import numpy as np
-from benign.sweep.store import Store
+from benign.sweep.store import About, Store
 store = Store.open(sys.argv[1], create=True)
 print("ready", flush=True)
 for turn in itertools.count() if sys.argv[2] == "forever" else range(int(sys.argv[2])):
-    store.set_history([{"text": "x" * 10_000, "number": number} for number in range(turn % 5 + 1)])
+    store.set_about(About([{"text": "x" * 10_000, "number": number} for number in range(turn % 5 + 1)]))
     store.write(f"{turn % 7:032x}", {"loss": np.full((100, 1000), turn % 7)}, {"turn": turn % 7})
 """
 
@@ -275,10 +283,10 @@ def test_death_at_each_step_of_a_write_keeps_the_old_content(store, step):
     store.write(KEY, ARRAYS, META)
     code = f"""
 import os, sys
-from benign.sweep.store import Store
+from benign.sweep.store import About, Store
 store = Store.open(sys.argv[1])
 os.{step} = lambda *_: os._exit(9)
-store.write("{KEY}", {{}}, {{}}) if sys.argv[2] == "record" else store.set_history([])
+store.write("{KEY}", {{}}, {{}}) if sys.argv[2] == "record" else store.set_about(About())
 """
     for what in ("record", "history"):
         with python(code, store.folder, what) as dying:

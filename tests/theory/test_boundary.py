@@ -274,6 +274,11 @@ def test_wrong_values_are_refused():
         boundary(values, 0.5, confidence=95.0)
     with pytest.raises(ValueError, match="non-empty list"):
         mean_interval([])
+    for strange in (math.nan, math.inf):
+        with pytest.raises(
+            ValueError, match="1 of 3 `values` are not finite: leave them out and say"
+        ):
+            mean_interval([1.0, strange, 2.0])
 
 
 def test_a_single_seed_selected_by_hand_is_accepted():

@@ -1,4 +1,4 @@
-"""How an experiment may change in the folder of its results: it may grow, and nothing else."""
+"""How an experiment may change in the folder of its results: it may grow; a part of it is there already."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,8 +11,9 @@ def extends(new: Any, old: Any) -> bool:
     return {run.key for run in runs_of(old)} <= {run.key for run in runs_of(new)}
 
 
-def grown(history: Sequence[Any], new: Any) -> list[Any]:
-    """The history of an experiment after `new`; ValueError with the difference if `new` is not an extension."""
+def grown(history: Sequence[Any], new: Any, folder: str = "the folder") -> list[Any]:
+    """The history of an experiment after `new`, an extension or a part of it; ValueError with the difference if `new`
+    is neither."""
     if not history:
         return [new]
     old = history[-1]
@@ -20,10 +21,12 @@ def grown(history: Sequence[Any], new: Any) -> list[Any]:
         return list(history)
     if extends(new, old):
         return [*history, new]
+    if extends(old, new):
+        return list(history)
     raise ValueError(
-        "the folder holds another experiment; more seeds and longer axes would be added to it, but this differs:\n"
+        f"{folder} holds another experiment: choose another folder (on the command line: --out FOLDER), or undo the "
+        "difference; more seeds and longer axes would be added, but this differs:\n"
         + "\n".join(f"  {line}" for line in differences(old.as_dict(), new.as_dict()))
-        + "\nchoose another folder, or undo the difference"
     )
 
 

@@ -1,18 +1,20 @@
 """From records to one labelled result."""
 
+import json
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from benign.axes import Dimension, Path, coordinates, dimensions
+from benign.axes import Dimension, Path, cells, coordinates, dimensions
 from benign.plan.runs import NUMERICS, runs_of
 from benign.spec import canonical
 from benign.sweep.records import Record
+from benign.sweep.results import RETRIED, Counting, RunAt, failures
 from benign.training.audit import FLAGS
 from benign.training.descent import Status
-from benign.training.setup import Setup
 from benign.training.variables import Variable, variables
 
 SYMBOLS = {
@@ -32,43 +34,71 @@ SYMBOLS = {
 def assemble(experiment: Any, records: Iterable[Record]) -> xr.Dataset:
     """The result of an experiment: its axes, `seed` and `step` as dimensions, one documented variable a measurement.
 
-    A run without a record has status 0 (missing). A number that was not measured (a diverged run's test error, a curve
-    after its run ended) is NaN; `status` and `steps` say why.
+    A run without a record has status 0 (missing). A number that a run has not (a diverged run's test error, a curve
+    after its run ended) is NaN; `status` and `steps` say why. A variable that is newer than all finished runs is left
+    out; `not_measured` tells those that some lack.
     """
-    runs = list(runs_of(experiment))
-    place = {run.key: number for number, run in enumerate(runs)}
-    described = _all_variables(run.cell for run in runs)
-    steps = runs[0].cell.snapshot_steps()
+    keys = [run.key for run in runs_of(experiment)]
+    place = {key: number for number, key in enumerate(keys)}
+    assert len(place) == len(keys), "two cells of the grid are the same run"
+    wanted = [variables(cell) for _, cell in cells(experiment)]
+    described = {name: variable for cell in wanted for name, variable in cell.items()}
+    _, first = next(cells(experiment))
+    steps = first.snapshot_steps()
     flat = {
-        name: _blank(len(runs), len(steps) if variable.along_steps else None, name)
+        name: _blank(len(keys), len(steps) if variable.along_steps else None, name)
         for name, variable in described.items()
     }
+    counting = Counting()
     for record in records:
-        rows = [
-            (row, place[key])
-            for row, key in enumerate(record.arrays["run"].tolist())
-            if key in place
-        ]
+        rows = [(row, place[key]) for row, key in counting.take(record) if key in place]
         if rows:
             source, target = (list(part) for part in zip(*rows, strict=True))
-            for name in flat.keys() & record.arrays.keys():
-                flat[name][target] = record.arrays[name][source]
-    return _label(experiment, flat, described, steps)
+            for name, values in flat.items():
+                known = record.arrays.get(name)
+                values[target] = np.nan if known is None else known[source]
+    flat["steps"][flat["steps"] < 0] = np.nan  # in a record: the run has not ended
+    found = [counting.runs.get(key) for key in keys]
+    lacking = _lacking(wanted, found)
+    for name, (without, ended) in lacking.items():
+        if without == ended:
+            del described[name]
+    result = _label(experiment, flat, described, steps)
+    result.attrs["not_measured"] = canonical({name: n for name, (n, _) in lacking.items()})
+    if failed := failures(at for at in found if at):
+        result.attrs["first_error"] = next(iter(failed)).splitlines()[-1]
+    return result
 
 
-def _all_variables(cells: Iterable[Setup]) -> dict[str, Variable]:
-    """The variables of all cells together; cells of other networks or attacks have others."""
-    found: dict[str, Variable] = {}
-    for cell in cells:
-        found |= variables(cell)
-    return found
+def not_measured(result: xr.Dataset) -> dict[str, int]:
+    """The variables that are newer than some finished runs, and the number of these."""
+    return json.loads(result.attrs["not_measured"])
+
+
+def ended(result: xr.Dataset) -> xr.DataArray:
+    """Where a run ended properly: it is neither missing, nor has it failed."""
+    return ~result["status"].isin([Status.MISSING, *RETRIED])
+
+
+def _lacking(
+    wanted: list[dict[str, Variable]], found: list[RunAt | None]
+) -> dict[str, tuple[int, int]]:
+    """Of every variable that finished runs lack: how many lack it, of how many that should have it."""
+    seeds = len(found) // len(wanted)
+    alike = Counter(
+        (number // seeds, at.names) for number, at in enumerate(found) if at and at.ended
+    )
+    without, ended = Counter[str](), Counter[str]()
+    for (cell, names), count in alike.items():
+        for name in wanted[cell]:
+            ended[name] += count
+            without[name] += count * (name not in names)
+    return {name: (count, ended[name]) for name, count in sorted(without.items()) if count}
 
 
 def _blank(runs: int, steps: int | None, name: str) -> np.ndarray:
     if name == "status":
         return np.full(runs, Status.MISSING, np.int8)
-    if name == "steps":
-        return np.full(runs, -1, np.int64)
     return np.full((runs,) if steps is None else (runs, steps), np.nan)
 
 

@@ -13,13 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from benign.plan.runs import Unit
+from benign import __version__
+from benign.plan.runs import NUMERICS, Unit
+from benign.sweep.own_code import own_code
 from benign.sweep.store import Store
 from benign.training.descent import Status
 from benign.training.engine import Progress, one_thread, train_runs
-
-RETRIED = (Status.FAILED, Status.OUT_OF_MEMORY)
-"""runs that ended so are computed again when the sweep is run again"""
 
 
 class Watcher:
@@ -32,32 +31,21 @@ class Watcher:
     def end(self) -> None: ...
 
 
-def finished_runs(store: Store) -> set[str]:
-    """Keys of the runs that have a record and need not be computed again."""
-    done: set[str] = set()
-    for _, record in store.records():
-        status = record.arrays["status"]
-        done |= set(record.arrays["run"][~np.isin(status, RETRIED)].tolist())
-    return done
-
-
-def unfinished(units: Sequence[Unit], store: Store) -> list[Unit]:
-    """The units with a run that is still to be computed."""
-    done = finished_runs(store)
-    return [unit for unit in units if any(run.key not in done for run in unit.runs)]
-
-
 def run_units(
-    units: Sequence[Unit], store: Store, device: str, watcher: Watcher, workers: int = 1
+    units: Sequence[Unit],
+    left: Sequence[Unit],
+    store: Store,
+    device: str,
+    watcher: Watcher,
+    workers: int = 1,
 ) -> None:
-    """Compute and record every unfinished unit; one that fails is recorded as failed and the sweep goes on."""
-    left = unfinished(units, store)
+    """Compute and record the units that are `left`; one that fails is recorded as failed and the sweep goes on."""
     total, missing = (sum(len(unit.runs) for unit in each) for each in (units, left))
     watcher.begin(len(left), total, total - missing)
     if workers > 1 and len(left) > 1:
         from benign.sweep.pool import run_in_pool
 
-        run_in_pool(left, store, device, min(workers, len(left)), watcher)
+        run_in_pool(list(left), store, device, min(workers, len(left)), watcher)
     else:
         for unit in left:
             watcher.unit_begins(unit)
@@ -104,6 +92,9 @@ def record_unit(
     keys = np.array([run.key for run in unit.runs])
     name = platform.machine() if device == "cpu" else torch.cuda.get_device_name(device)
     meta = {
+        "benign": __version__,
+        "numerics": NUMERICS,
+        "code": own_code(run.cell for run in unit.runs),
         "device": f"{device} ({name})",
         "torch": torch.__version__,
         "seconds": round(seconds, 3),

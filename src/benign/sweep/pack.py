@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,10 @@ from benign.sweep.records import (
     stored_members,
     zip_member,
 )
-from benign.sweep.store import Store, StoreError, decode_history, encode_history, try_writing
+from benign.sweep.results import outdoes
+from benign.sweep.store import About, Store, StoreError, decode_about, encode_about, try_writing
 
-LARGEST_HISTORY = 2**26
+LARGEST_ABOUT = 2**26
 History = list[dict[str, Any]]
 
 _MEMBER = re.compile(r"records/([0-9a-f]{32})\.npz")
@@ -49,7 +50,7 @@ class Merged:
 class _Source:
     """A pack or a store to read from; `load` gives a record's bytes, unchecked."""
 
-    history: History
+    about: About
     keys: list[str]
     load: Callable[[str], bytes]
 
@@ -72,7 +73,7 @@ def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str]) -> int:
     with _open_source(Path(folder)) as source:
         _check_output(file)
         with replacing(file) as output, ZipFile(output, "w", ZIP_STORED) as archive:
-            archive.writestr(zip_member("experiment.json"), encode_history(source.history))
+            archive.writestr(zip_member("experiment.json"), encode_about(source.about))
             for key in source.keys:
                 if data := source.intact(key):
                     archive.writestr(zip_member(f"records/{key}.npz"), data)
@@ -88,33 +89,35 @@ def merge(
     """Add the records of a pack or store to the store in `folder`, made if it is not there.
 
     `agree(target_history, source_history)` gives the history of the merged store, or raises
-    ValueError with the difference. Records already there stay as they are, and only intact ones
-    enter. Killed at any moment, the store is readable, and merging again completes it.
+    ValueError with the difference. Records already there stay as they are, unless more of their
+    runs ended properly in the source, and only intact ones enter. Killed at any moment, the store
+    is readable, and merging again completes it.
     """
     source, folder = Path(source), Path(folder)
     if source.exists() and folder.exists() and source.samefile(folder):
         raise StoreError(f"{source} cannot be merged into itself: choose another folder")
     with _open_source(source) as origin:
         target = Store.open(folder, create=True)
-        history = target.history
+        here, there = target.about, origin.about
         try:
-            merged = agree(history, origin.history) if history else origin.history
+            merged = agree(here.history, there.history) if here.history else there.history
         except ValueError as error:
             raise StoreError(f"{source} does not fit into {folder}: {error}") from error
-        if merged != history:
-            target.set_history(merged)
+        if merged != here.history:
+            target.set_about(replace(here if here.history else there, history=merged))
         return _add_records(origin, target)
 
 
 def _add_records(source: _Source, target: Store) -> Merged:
     added = present = damaged = 0
     for key in source.keys:
-        if target.read(key):
-            present += 1
-        elif data := source.intact(key):
+        there, data = target.read(key), source.intact(key)
+        if data and (there is None or outdoes(decode_record(data), there)):
             with replacing(target.path(key)) as file:
                 file.write(data)
             added += 1
+        elif there:
+            present += 1
         else:
             damaged += 1
     return Merged(added, present, damaged)
@@ -126,13 +129,13 @@ def _open_source(path: Path) -> Iterator[_Source]:
         if path.is_dir():
             store = Store.open(path, writing=False)
             source = _Source(
-                store.history, sorted(store.keys()), lambda key: read_bytes(store.path(key))
+                store.about, sorted(store.keys()), lambda key: read_bytes(store.path(key))
             )
         elif path.exists():
             source = _read_pack(path, stack)
         else:
             raise StoreError(f"{path} does not exist: name a pack or the folder of a store")
-        if not source.history:
+        if not source.about.history:
             raise StoreError(f"{path} has no specification yet: run its experiment first")
         yield source
 
@@ -142,7 +145,7 @@ def _read_pack(path: Path, stack: contextlib.ExitStack) -> _Source:
     try:
         archive = stack.enter_context(ZipFile(path))
         members = stored_members(archive, path.stat().st_size)
-        experiment = _load(archive, members.pop("experiment.json"), LARGEST_HISTORY)
+        experiment = _load(archive, members.pop("experiment.json"), LARGEST_ABOUT)
     except (*_BAD_MEMBER, OSError, KeyError) as error:
         raise StoreError(
             f"{path} is not an intact pack ({error}): copy it again or pack its store again"
@@ -152,8 +155,8 @@ def _read_pack(path: Path, stack: contextlib.ExitStack) -> _Source:
         if not (match := _MEMBER.fullmatch(name)):
             raise StoreError(f"{path} holds {name!r}, which no pack does: pack its store again")
         records[match[1]] = partial(_load, archive, member, LARGEST_RECORD)
-    history = decode_history(experiment, path / "experiment.json")
-    return _Source(history, list(records), lambda key: records[key]())
+    about = decode_about(experiment, path / "experiment.json")
+    return _Source(about, list(records), lambda key: records[key]())
 
 
 def _load(archive: ZipFile, member: ZipInfo, largest: int) -> bytes:

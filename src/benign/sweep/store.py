@@ -1,10 +1,11 @@
 """A store: a folder with the specifications of an experiment and one record per finished unit.
 
-    folder/experiment.json        {"format": 1, "history": [specification, extension, ...]}
-    folder/records/<key>.npz      key: 32 hex digits, fixed by what the record holds
+    folder/experiment.json    {"format": 2, "numerics": 3, "made": {...}, "history": [specification, extension, ...]}
+    folder/records/<key>.npz  key: 32 hex digits, fixed by the runs that the record holds
 
 Every file appears whole or not at all, so a killed run leaves a readable store. Processes may write
-one store together: the same key means the same content, and the last writer wins.
+one store together: the same key means the same runs, and the last writer wins. Which record counts
+for a run is decided by `benign.sweep.results`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +31,25 @@ from benign.sweep.records import (
     temporary_name,
     write_record,
 )
+from benign.sweep.upgrade import FORMAT, upgraded
 
-FORMAT = 1
 _KEY = re.compile(r"[0-9a-f]{32}")
 
 
 class StoreError(ValueError):
     """A folder or file that cannot be used as a store; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What an `experiment.json` tells."""
+
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """the first specification and each extension after it; the last one is current"""
+    made: dict[str, Any] = field(default_factory=dict)
+    """where the folder comes from: the version of `benign`, and of a command line target, scale, reading, changes"""
+    numerics: int | None = None
+    """those of the version that ran here last; None where that is not known"""
 
 
 class Store:
@@ -66,17 +80,22 @@ class Store:
         return store
 
     @property
-    def history(self) -> list[dict[str, Any]]:
-        """The first specification and each extension after it; the last one is current."""
+    def about(self) -> About:
+        """What `experiment.json` tells; nothing where there is none."""
         path = self.folder / "experiment.json"
         try:
-            return decode_history(path.read_bytes(), path)
+            return decode_about(path.read_bytes(), path)
         except FileNotFoundError:
-            return []
+            return About()
 
-    def set_history(self, history: list[dict[str, Any]]) -> None:
-        """Replace the specifications."""
-        data = encode_history(history)
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The first specification and each extension after it; the last one is current."""
+        return self.about.history
+
+    def set_about(self, about: About) -> None:
+        """Replace `experiment.json`."""
+        data = encode_about(about)
         with replacing(self.folder / "experiment.json") as file:
             file.write(data)
 
@@ -153,35 +172,40 @@ def is_key(key: str) -> bool:
     return _KEY.fullmatch(key) is not None
 
 
-def encode_history(history: list[dict[str, Any]]) -> bytes:
+def encode_about(about: About) -> bytes:
     """The content of experiment.json."""
-    _check_history(history)
-    return canonical_json({"format": FORMAT, "history": history}).encode()
+    _check(**vars(about))
+    return canonical_json({"format": FORMAT, **vars(about)}).encode()
 
 
-def decode_history(data: bytes, path: Path) -> list[dict[str, Any]]:
-    """The specifications in an experiment.json; `path` is for the messages."""
+def decode_about(data: bytes, path: Path) -> About:
+    """What an experiment.json tells; `path` is for the messages."""
     try:
         content = json.loads(data)
-        number, history = content["format"], content["history"]
-        if number == FORMAT:
-            _check_history(history)
-            canonical_json(history)
+        number = content["format"]
+        if not isinstance(number, int) or number < 1:
+            raise ValueError(f"`format` must be a whole number from 1 on, got {number!r}")
+        if number <= FORMAT:
+            content = upgraded(content)
+            told = {name: content[name] for name in ("history", "made", "numerics")}
+            _check(**told)
+            return About(**told)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StoreError(
             f"{path} is damaged ({error}): restore it from a copy, or remove it and run the "
             "experiment again (finished records are kept)"
         ) from error
-    if number != FORMAT:
-        raise StoreError(
-            f"{path} has format {number!r}, this version reads {FORMAT}: use a newer benign"
-        )
-    return history
+    raise StoreError(
+        f"{path} was made by a newer benign: it has format {number}, this version reads up to {FORMAT}; update benign"
+    )
 
 
-def _check_history(history: Any) -> None:
+def _check(history: Any, made: Any, numerics: Any) -> None:
     if not isinstance(history, list) or not all(isinstance(spec, dict) for spec in history):
         raise ValueError("`history` must be a list of dicts, one for each specification")
+    if not isinstance(made, dict) or not isinstance(numerics, int | None):
+        raise ValueError("`made` must be a dict and `numerics` a whole number")
+    canonical_json([history, made])
 
 
 def try_writing(folder: Path) -> float:

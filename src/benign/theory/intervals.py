@@ -32,11 +32,19 @@ def t_quantile(confidence: float, degrees: int) -> float:
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """Mean of independent values with Student's t interval; one value has no finite interval."""
+    """Mean of independent values with Student's t interval; one value has no finite interval.
+
+    A value that is not finite is refused: whoever leaves runs out is to say how many.
+    """
     check_confidence(confidence)
     sample = np.asarray(values, dtype=float)
     if sample.ndim != 1 or sample.size == 0:
         raise ValueError(f"`values` must be a non-empty list of numbers, got shape {sample.shape}")
+    if not np.isfinite(sample).all():
+        strange = int((~np.isfinite(sample)).sum())
+        raise ValueError(
+            f"{strange} of {sample.size} `values` are not finite: leave them out and say so"
+        )
     mean = float(sample.mean())
     if sample.size == 1:
         return Estimate(mean, -math.inf, math.inf)

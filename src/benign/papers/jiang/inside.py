@@ -22,6 +22,7 @@ from benign.papers.jiang.theory import (
 from benign.papers.recipes import Question, Reading, Recipe
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
+from benign.sweep.dataset import ended
 from benign.training.descent import Status
 from benign.training.setup import Evaluation
 
@@ -134,7 +135,7 @@ def _summarise(result: xr.Dataset) -> str:
     lines = []
     for loss, part in _by_race(result):
         reached = int((part.status == Status.CONVERGED).sum())
-        lines.append(f"eps = {loss:g}: {reached} of {part.status.size} runs reached it")
+        lines.append(f"eps = {loss:g}: {reached} of {int(ended(part).sum())} runs reached it")
         for race in part.race.values:
             cell = part.sel(race=race)
             told = {

@@ -15,6 +15,7 @@ from benign.papers.recipes import Question, Reading, Recipe
 from benign.papers.wang.exponents import EXPONENTS
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
+from benign.sweep.dataset import ended
 from benign.theory.intervals import mean_interval
 from benign.training.setup import Evaluation, GradientDescent
 
@@ -125,12 +126,16 @@ def _summarise(result: xr.Dataset) -> str:
     for field, symbol, settings in _PANELS:
         for setting in settings:
             cell = _chosen(result, setting)
-            error = cell.robust_noisy_error.values
+            runs = int(ended(cell).sum())
+            error = cell.robust_noisy_error.dropna("seed").values
             fitted = (cell.train_robust_accuracy == 1).sum().item()
+            tested = str(mean_interval(error)) if error.size else "of no run"
+            if 0 < error.size < cell.sizes["seed"]:  # others diverged, failed or are missing
+                tested += f" of {error.size} runs"
             lines.append(
-                f"{symbol} = {float(cell[field]):g}: robust test error {mean_interval(error)}, robust "
+                f"{symbol} = {float(cell[field]):g}: robust test error {tested}, robust "
                 f"training loss {float(cell.train_loss.mean()):.3g}, "
-                f"{fitted} of {error.size} runs fit every attacked training point"
+                f"{fitted} of {runs} runs fit every attacked training point"
             )
     return "\n".join(lines)
 

@@ -16,6 +16,7 @@ from benign.papers.jiang.theory import parts
 from benign.papers.recipes import Question, Reading, Recipe
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
+from benign.sweep.dataset import ended
 from benign.training.descent import Status
 from benign.training.setup import Evaluation
 
@@ -120,10 +121,8 @@ def _cell(size: _Size, loss: float) -> Experiment:
 
 
 def _with_measures(result: xr.Dataset) -> xr.Dataset:
-    """Whether the loss was reached, as a share."""
-    reached = (
-        (result.status == Status.CONVERGED).astype(float).where(result.status != Status.MISSING)
-    )
+    """Whether the loss was reached, as a share of the runs that ended properly."""
+    reached = (result.status == Status.CONVERGED).astype(float).where(ended(result))
     return result.assign(reached=reached)
 
 

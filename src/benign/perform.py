@@ -1,0 +1,70 @@
+"""Carries out what the command line was asked for: runs, draws and tells."""
+
+import sys
+import traceback
+import warnings
+
+import xarray as xr
+
+from benign.audits import flagged
+from benign.console import complain, say, shown
+from benign.describe import counts_of, errors, result_text, yaml_text
+from benign.experiment import Experiment
+from benign.machine import cores
+from benign.papers.endings import endings
+from benign.papers.recipes import Recipe
+from benign.plan.estimate import estimate
+from benign.progress import statuses, watching
+from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
+from benign.targets import Plan
+
+LONG_WORK = 30.0
+"""seconds of work above which several processes are worth their start of about 3 s"""
+
+
+def perform(plan: Plan, device: str, workers: int | None, again: bool, verbose: bool) -> bool:
+    """Run, draw and tell; returns whether something failed."""
+    say(plan.title)
+    if verbose:
+        say(yaml_text(plan.experiment))
+    if workers is None:
+        workers = processes(plan.experiment, device)
+    with watching(sys.stderr) as watcher, warnings.catch_warnings():
+        warnings.simplefilter("always", ResultWarning)  # of every plan
+        warnings.simplefilter("ignore", RunsFailed)  # told below, at length
+        result = plan.experiment.run(plan.folder, device, workers, watcher, again, plan.made)
+    counts = counts_of(result)
+    failed = any(counts[status] for status in RETRIED)
+    if plan.recipe is None:
+        say(result_text(result))
+    else:
+        failed |= not _draw(plan, plan.recipe, result, verbose)
+    say(f"runs: {statuses(counts)}")
+    if doubts := flagged(result):
+        say(f"doubtful: {doubts}; `benign audit {shown(plan.folder)}` tells more")
+    if any(counts[status] for status in RETRIED):
+        say("\n".join([*errors(plan.folder, whole=verbose), "the same command tries them again"]))
+    say(f"data: {shown(plan.folder)}")
+    return failed
+
+
+def processes(experiment: Experiment, device: str) -> int:
+    """One process a core, unless the work is too short to start them."""
+    if device != "cpu" or cores() == 1:
+        return 1
+    return cores() if estimate(experiment.units(), device).most_seconds > LONG_WORK else 1
+
+
+def _draw(plan: Plan, recipe: Recipe, result: xr.Dataset, verbose: bool) -> bool:
+    """Summarise and draw; an axis that was changed may make that impossible, the data is kept."""
+    try:
+        say(recipe.summarise(result))
+        caption = f"{plan.caption} {endings(result)}".strip()
+        pictures = recipe.draw(result, plan.folder, caption)
+    except Exception as error:
+        if verbose:
+            traceback.print_exc()
+        complain(f"the data is kept, but the figure of {recipe.name} cannot be drawn: {error}")
+        return False
+    say(f"pictures: {', '.join(shown(path) for path in pictures)}")
+    return True

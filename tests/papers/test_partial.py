@@ -1,0 +1,48 @@
+"""What recipes say of results of which a part is missing or failed: they count only runs that ended properly."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from benign.experiment import Experiment
+from benign.papers.recipes import recipe, recipes
+from benign.sweep.dataset import assemble
+from benign.training.descent import Status
+
+
+def empty(name: str) -> xr.Dataset:
+    """The result of a recipe with two seeds before any run has ended."""
+    fields = recipe(name).experiment("smoke").as_dict()
+    return assemble(Experiment.from_dict({**fields, "seeds": 2}), [])
+
+
+def half(name: str) -> xr.Dataset:
+    """The same after one seed converged, with all values 0.5, and the other failed."""
+    result = empty(name)
+    result["status"][..., 0], result["status"][..., 1] = Status.CONVERGED, Status.FAILED
+    for variable in set(map(str, result.data_vars)) - {"status"}:
+        at = {"seed": 0}
+        result[variable][at] = np.full_like(result[variable][at], 0.5)
+    return result
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_a_recipe_speaks_of_partial_results(name):
+    for result in (empty(name), half(name)):
+        assert "[nan" not in recipe(name).summarise(result)
+
+
+def test_failed_runs_are_neither_slow_nor_fast():
+    told = recipe("zhang/inside").summarise(half("zhang/inside"))
+    assert "reached 1, steps 0.5," in told
+    assert "steps nan" in recipe("zhang/inside").summarise(empty("zhang/inside"))
+
+
+def test_shares_are_of_runs_that_ended():
+    told = recipe("jiang/inside").summarise(half("jiang/inside"))
+    ended = half("jiang/inside").status.size // 2
+    assert f"{ended} of {ended} runs reached it" in told
+    told = recipe("wang/fig2").summarise(half("wang/fig2"))
+    assert "robust test error 0.500 [unbounded] of 1 runs" in told
+    assert "0 of 1 runs fit" in told
+    assert "robust test error of no run" in recipe("wang/fig2").summarise(empty("wang/fig2"))
