@@ -10,7 +10,8 @@ import benign as bo
 from benign.axes import Axis, cells, dimensions, linspace, logspace, select, stack, zipped
 from benign.data.model import DataModel
 from benign.networks.initial import Init
-from benign.spec import Component, SpecError, canonical, digest, snake_case
+from benign.spec import SpecError, canonical, digest, snake_case
+from tests.registry import forgetting
 from tests.tiny import FIELDS, tiny
 
 
@@ -206,7 +207,7 @@ def test_a_specification_cannot_be_changed():
 
 
 def test_defining_a_component_registers_it_under_its_name():
-    try:
+    with forgetting():
 
         class TwoMoons(DataModel):
             """A data model of a user."""
@@ -222,8 +223,34 @@ def test_defining_a_component_registers_it_under_its_name():
         fields = {"kind": "two_moons", "samples": 2, "tokens": 1, "dim": 2}
         assert DataModel.from_dict(fields) == TwoMoons(samples=2, tokens=1, dim=2)
         assert DataModel.from_dict(fields).as_dict() == {**fields, "gap": 1.0}
-    finally:
-        Component.families[DataModel].pop("two_moons", None)
+
+
+def test_a_kind_that_is_taken_is_refused_with_both_places():
+    taken = (
+        r"`mixture` is the name of benign\.data\.mixture\.Mixture: call .*test_spec.*Mixture other"
+    )
+    with pytest.raises(ValueError, match=taken):
+
+        class Mixture(DataModel):
+            def sample(self, streams, split, count, dtype):
+                raise NotImplementedError
+
+    assert DataModel.choices()["mixture"].__module__ == "benign.data.mixture"
+
+
+def test_a_notebook_cell_that_is_run_again_replaces_its_component():
+    def cell() -> type:
+        class Spiral(DataModel):
+            def sample(self, streams, split, count, dtype):
+                raise NotImplementedError
+
+        return Spiral
+
+    with forgetting():
+        first, second = cell(), cell()
+        assert first is not second
+        assert DataModel.choices()["spiral"] is second
+    assert "spiral" not in DataModel.choices()
 
 
 def test_a_component_of_another_family_is_refused():

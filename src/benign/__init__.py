@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from benign.networks.module import ModuleNetwork as ModuleNetwork
     from benign.networks.patch_cnn import PatchCNN as PatchCNN
     from benign.networks.two_layer import TwoLayer as TwoLayer
+    from benign.outside import load as load
     from benign.papers.inside import inside_theorem as inside_theorem
     from benign.papers.recipes import recipe as recipe
     from benign.spec import SpecError as SpecError
@@ -79,6 +80,7 @@ _HOME = {
     "boundary": "theory.boundary",
     "inside_theorem": "papers.inside",
     "linspace": "axes",
+    "load": "outside",
     "logspace": "axes",
     "merge": "experiment",
     "open_experiment": "experiment",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benign import __version__
+from benign import __version__, outside
 from benign.console import complain, say, shown
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ def _print_version(wanted: bool) -> bool:
         "benign show jiang/fig1            what it would do, and for how long",
         "benign run jiang/fig1             the figure and its data, in about a minute",
         "benign run my.yaml --seeds 20     an experiment of your own",
+        "benign run kou/fig1 --with kou    a paper of your own, in the folder kou",
     ),
 )
 def benign(
@@ -119,8 +120,11 @@ def benign(
             "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
+    sources: Annotated[
+        list[str] | None, typer.Option("--with", metavar="PATH", help=outside.OPTION_HELP)
+    ] = None,
 ) -> None:
-    pass
+    outside.load_all([*outside.named(), *(sources or [])])
 
 
 @app.command(epilog=_examples("benign papers", "benign papers jiang", "benign papers jiang/fig1"))
@@ -364,7 +368,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return app(arguments or ["--help"], prog_name="benign", standalone_mode=False) or OK
+        return (
+            app(
+                outside.in_front(arguments) or ["--help"], prog_name="benign", standalone_mode=False
+            )
+            or OK
+        )
     except (UsageError, ValueError, OSError) as error:
         if not {"-v", "--verbose"}.isdisjoint(arguments):
             traceback.print_exc()

@@ -158,7 +158,9 @@ class Component(Spec):
         if inspect.isabstract(cls):  # a base for others, no choice itself
             return
         cls.kind = snake_case(cls.__name__)
-        Component.families[cls.family()][cls.kind] = cls
+        if known := cls.choices().get(cls.kind):
+            refuse_taken(cls.kind, cls, known)
+        cls.choices()[cls.kind] = cls
 
     @classmethod
     def family(cls) -> type:
@@ -180,7 +182,8 @@ class Component(Spec):
             known = ", ".join(sorted(cls.choices()))
             raise PydanticCustomError(
                 "kind",
-                "`kind` must be one of {known}, got {kind}",
+                "`kind` must be one of {known}, got {kind}; a class of your own: load its file first, "
+                "benign.load(path) or benign --with PATH",
                 {"known": known, "kind": repr(kind)},
             )
         return build(fields) if chosen is cls else chosen.model_validate(fields)
@@ -190,6 +193,13 @@ class Component(Spec):
 
     def identity(self) -> dict[str, Any]:
         return {"kind": self.kind, **super().identity()}
+
+
+def refuse_taken(name: str, new: Any, known: Any) -> None:
+    """Refuse a second definition of a registered name; the same one again (a notebook cell) may replace the first."""
+    places = [f"{each.__module__}.{each.__qualname__}" for each in (new, known)]
+    if places[0] != places[1]:
+        raise ValueError(f"`{name}` is the name of {places[1]}: call {places[0]} otherwise")
 
 
 def snake_case(name: str) -> str:

@@ -52,7 +52,9 @@ def plans(target: str, choices: Choices) -> list[Plan]:
     if not _is_file(target):
         known = recipes()
         if target not in known:
-            raise ValueError(f"no recipe or file {target!r}; the recipes are {', '.join(known)}")
+            raise ValueError(
+                f"no recipe or file {target!r}; the recipes are {', '.join(known)}{_hint(target)}"
+            )
         return _of_recipe(known[target], choices)
     for option in ("scale", "answers", "readings"):
         if getattr(choices, option):
@@ -60,6 +62,13 @@ def plans(target: str, choices: Choices) -> list[Plan]:
             raise ValueError(f"--{name} is for recipes, and {target} is a file: use --set instead")
     experiment = choices.applied(read_yaml(Path(target)))
     return [Plan(target, experiment, choices.out or Path("runs") / Path(target).stem)]
+
+
+def _hint(target: str) -> str:
+    """Where the recipe may be: in a folder or a file here that was not loaded."""
+    room = Path(target).parent
+    places = [room] if (room / "figures.py").is_file() else [*Path().glob(f"{room}.py")]
+    return f"\nto load {places[0]}: `benign --with {places[0]} ...`" if places else ""
 
 
 def _is_file(target: str) -> bool:

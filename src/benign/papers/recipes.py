@@ -6,11 +6,13 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import xarray as xr
 
 import benign.papers
+from benign import outside
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
@@ -118,14 +120,28 @@ class Recipe:
         return self.build(scale, reading or self.reading())
 
 
+def rooms() -> dict[str, ModuleType]:
+    """Every paper's room by name: those of the package, then those loaded from outside (`benign.outside`)."""
+    own = [room.name for room in pkgutil.iter_modules(benign.papers.__path__) if room.ispkg]
+    found = {name: importlib.import_module(f"benign.papers.{name}") for name in own}
+    for name, room in outside.rooms().items():
+        if name in found:
+            raise RecipeError(f"{room.__file__}: rename it, there is a paper {name!r} already")
+        found[name] = room
+    return found
+
+
 def recipes() -> dict[str, Recipe]:
     """Every recipe by name: each paper's room holds a module `figures` with a list `RECIPES`."""
-    found: dict[str, Recipe] = {}
-    for room in pkgutil.iter_modules(benign.papers.__path__):
-        if room.ispkg:
-            figures = importlib.import_module(f"benign.papers.{room.name}.figures")
-            found |= {each.name: each for each in figures.RECIPES}
-    return found
+    return {each.name: each for name, room in rooms().items() for each in _recipes_of(name, room)}
+
+
+def _recipes_of(name: str, room: ModuleType) -> list[Recipe]:
+    figures = outside.figures(room) or importlib.import_module(f"{room.__name__}.figures")
+    for each in figures.RECIPES:
+        if each.name.partition("/")[0] != name:
+            raise RecipeError(f"recipe {each.name!r} must be called `{name}/...`, as its room is")
+    return figures.RECIPES
 
 
 def recipe(name: str) -> Recipe:
