@@ -110,7 +110,7 @@ def _print_version(wanted: bool) -> bool:
         "benign show jiang/fig1            what it would do, and for how long",
         "benign run jiang/fig1             the figure and its data, in about a minute",
         "benign run my.yaml --seeds 20     an experiment of your own",
-        "benign run kou/fig1 --with kou    a paper of your own, in the folder kou",
+        "benign run own/fig1 --with own    a paper of your own, in the folder own",
     ),
 )
 def benign(

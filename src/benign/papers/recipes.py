@@ -111,7 +111,8 @@ class Recipe:
             f"{self.name} at {scale} scale. {sizes}, {plural(experiment.seeds, 'seed')}, "
             f"{plural(experiment.evaluation.samples, 'test point')} a run. "
             f"Training attack: {describe_attack(experiment.attack)}. "
-            f"Test attack: {describe_attack(experiment.final_attack)}. Reading: {answers}."
+            f"Test attack: {describe_attack(experiment.final_attack)}."
+            + (f" Reading: {answers}." if answers else "")
         )
 
     def experiment(self, scale: str, reading: Reading | None = None) -> Experiment:
