@@ -155,7 +155,7 @@ REFUSED = {
     "broken.py": ("x = 1\ndef f(:\n", r"broken.py: SyntaxError: invalid syntax (broken.py, line 2)"),
     "raises.py": ("import benign as bo\n\nbo.Ball(radius=-1)\n", "raises.py, line 3)"),
     "taken.py": (PARTS.replace("Flatland", "Mixture"), "`mixture` is the name of benign.data.mixture.Mixture"),
-    "probe.py": (PARTS.replace("Flatland", "Hills").replace("seven", "test_loss"), "`test_loss` is a name that results use"),
+    "probe.py": (PARTS.replace("Flatland", "Hills").replace("seven", "status"), "`status` is a name that results use"),
     "jiang.py": ("RECIPES = []", "jiang.py: rename it, there is a paper 'jiang' already"),
     "other.py": (FIGURES.replace("from .parts", "from flat.parts"), "must be called `other/...`"),
 }  # fmt: skip

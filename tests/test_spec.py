@@ -129,13 +129,17 @@ REFUSED = [
     (["data.dim=true"], "data.dim", "must be a number, not true or false"),
     (["data.dim=many"], "data.dim", "got 'many'"),
     (["data.dim=1"], "data", "`dim` must be at least 2"),
-    (["data.dim=[8, -8]"], "data.dim", "value 1 of the axis: must be greater than"),
+    (
+        ["data.dim=[8, -8]"],
+        "data.dim",
+        "value 2 of the axis: must be greater than or equal to 1, got -8",
+    ),
     (["data.signal=1.0"], "data", "give exactly one of them, got both"),
     (["data.snr=null"], "data", "give exactly one of them, got neither"),
     (["data.balanced=true", "data.samples=[2, 3]"], "data", "must be even with `balanced: true`"),
     (["data.samples=[]"], "data.samples", "the axis is empty"),
     (["data.samples=[2, null]"], "data.samples", "an axis cannot hold an empty value"),
-    (["data.samples=[2, [4]]"], "data.samples", "value 1 of the axis"),
+    (["data.samples=[2, [4]]"], "data.samples", "value 2 of the axis"),
     (["data.sample=2"], "data.sample", "did you mean `samples`?"),
     (["data.colour=2"], "data.colour", "is not a field here; fields: samples"),
     (["sedes=2"], "sedes", "did you mean `seeds`?"),
@@ -145,8 +149,29 @@ REFUSED = [
     (["training.rate=0"], "training.rate", "must be greater than 0, got 0"),
     (["training.rate=1e999"], "training.rate", "finite"),
     (["training.rate=.nan"], "training.rate", "got '.nan'"),
-    (["training.stop_on=[attacked]"], "training.stop_on", "'attacked' or 'clean'"),
-    (["precision=[float32, float64]"], "precision", "'float32' or 'float64'"),
+    (["training.stop_on=[attacked]"], "training.stop_on", "cannot be an axis, got ['attacked']"),
+    (
+        ["precision=[float32, float64]"],
+        "precision",
+        "cannot be an axis, got ['float32', 'float64']",
+    ),
+    (
+        ["seeds=[1, 2]"],
+        "seeds",
+        "cannot be an axis, got [1, 2]; fields here that can: data, network",
+    ),
+    (
+        ["training.max_steps=[10, 20]"],
+        "training.max_steps",
+        "fields here that can: rate, stop_loss",
+    ),
+    (
+        ["attack={kind: pgd, ball: {radius: 1}, steps: [5, 10]}"],
+        "attack.steps",
+        "or list the whole: [{kind: pgd, ...}, {kind: pgd, ...}]",
+    ),
+    (["attack=pgd"], "attack", "must be written {kind: pgd, ...} with its fields, got 'pgd'"),
+    (["training.rate=.nan"], "training.rate", "must be a valid number, got '.nan'"),
     (["attack={kind: pgd, ball: {radius: -1}}"], "attack.ball.radius", "got -1"),
     (["attack={kind: pgd}"], "attack.ball", "is required"),
     (["data.directions=[[1, 0], [0, 1]]"], "data", "two vectors of length dim=8"),
@@ -187,6 +212,11 @@ def test_all_problems_are_told_at_once():
         tiny("data.dim=-1", "training.rate=-1", "seeds=0")
     assert [path for path, _ in refused.value.problems] == ["data.dim", "training.rate", "seeds"]
     assert str(refused.value).count("\n") == 2
+
+
+def test_fields_are_given_by_name():
+    with pytest.raises(SpecError, match=r"give every field by its name: Ball\(p=\.\.\., radius="):
+        bo.Ball(0.1)  # pyright: ignore[reportCallIssue]
 
 
 def test_a_rule_across_fields_names_the_cell_that_breaks_it():

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from benign.outside import load as load
     from benign.papers.inside import inside_theorem as inside_theorem
     from benign.papers.recipes import recipe as recipe
+    from benign.plot.picture import curves as curves
+    from benign.plot.picture import phase as phase
+    from benign.plot.style import save as save
     from benign.spec import SpecError as SpecError
     from benign.theory.boundary import boundary as boundary
     from benign.training.probes import snapshot as snapshot
@@ -78,6 +81,7 @@ _HOME = {
     "TorchDefault": "networks.initial",
     "TwoLayer": "networks.two_layer",
     "boundary": "theory.boundary",
+    "curves": "plot.picture",
     "inside_theorem": "papers.inside",
     "linspace": "axes",
     "load": "outside",
@@ -86,7 +90,9 @@ _HOME = {
     "open_experiment": "experiment",
     "open_result": "experiment",
     "pack": "experiment",
+    "phase": "plot.picture",
     "recipe": "papers.recipes",
+    "save": "plot.style",
     "snapshot": "training.probes",
     "tally": "training.probes",
     "zipped": "axes",

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from benign.experiment import Experiment
-    from benign.papers.recipes import Recipe
     from benign.targets import Plan
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -308,7 +307,7 @@ def _show_plans(plans: "list[Plan]", device: str, workers: int | None, verbose: 
 def _run_plan(plan: "Plan", device: str, workers: int | None, verbose: bool) -> bool:
     """Run, draw and tell; returns whether something failed."""
     from benign.audits import flagged
-    from benign.describe import counts_of, errors, result_text, yaml_text
+    from benign.describe import counts_of, errors, yaml_text
     from benign.progress import statuses, watching
     from benign.sweep.local import RETRIED
 
@@ -321,10 +320,7 @@ def _run_plan(plan: "Plan", device: str, workers: int | None, verbose: bool) -> 
         result = plan.experiment.run(plan.folder, device, workers, watcher)
     counts = counts_of(result)
     failed = any(counts[status] for status in RETRIED)
-    if plan.recipe is None:
-        say(result_text(result))
-    else:
-        failed |= not _draw(plan, plan.recipe, result, verbose)
+    failed |= not _draw(plan, result, verbose)
     say(f"runs: {statuses(counts)}")
     if doubts := flagged(result):
         say(f"doubtful: {doubts}; `benign audit {shown(plan.folder)}` tells more")
@@ -334,17 +330,18 @@ def _run_plan(plan: "Plan", device: str, workers: int | None, verbose: bool) -> 
     return failed
 
 
-def _draw(plan: "Plan", recipe: "Recipe", result: "xr.Dataset", verbose: bool) -> bool:
+def _draw(plan: "Plan", result: "xr.Dataset", verbose: bool) -> bool:
     """Summarise and draw; an axis that was changed may make that impossible, the data is kept."""
     try:
-        say(recipe.summarise(result))
-        pictures = recipe.draw(result, plan.folder, plan.caption)
+        say(plan.summarise(result))
+        pictures = plan.draw(result)
     except Exception as error:
         if verbose:
             traceback.print_exc()
-        complain(f"the data is kept, but the figure of {recipe.name} cannot be drawn: {error}")
+        complain(f"the data is kept, but the figure of {plan.title} cannot be drawn: {error}")
         return False
-    say(f"pictures: {', '.join(shown(path) for path in pictures)}")
+    if pictures:
+        say(f"pictures: {', '.join(shown(path) for path in pictures)}")
     return True
 
 

@@ -13,12 +13,13 @@ import pkgutil
 import re
 from collections.abc import Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from benign.axes import Axis, axes_of, cells
+from benign.axes import Axis, Mark, axes_of, cells
 
 
 class SpecError(ValueError):
@@ -58,11 +59,39 @@ class Spec(BaseModel):
 
     if not TYPE_CHECKING:
 
-        def __init__(self, /, **fields):
+        def __init__(self, /, *values, **fields):
+            if values:
+                names = ", ".join(f"{name}=..." for name in type(self).model_fields)
+                raise SpecError(
+                    [("", f"give every field by its name: {type(self).__name__}({names})")]
+                )
             try:
                 super().__init__(**fields)
             except ValidationError as error:
                 raise SpecError(_problems(error, type(self))) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_lists(cls, value: Any) -> Any:
+        """Say of a list in a field that is no axis what the fields are that can be."""
+        if not isinstance(value, Mapping):
+            return value
+        marked = [name for name, field in cls.model_fields.items() if _marked(field)]
+        lists = [
+            name
+            for name, field in cls.model_fields.items()
+            if isinstance(value.get(name), (list, tuple, Axis))
+            and name not in marked
+            and not _holds_several(field.annotation)
+        ]
+        if lists:
+            can = f"fields here that can: {', '.join(marked) or 'none'}"
+            if kind := getattr(cls, "kind", ""):  # a component: several of them may be an axis
+                can += f"; or list the whole: [{{kind: {kind}, ...}}, {{kind: {kind}, ...}}]"
+            raise SpecError(
+                [(name, f"cannot be an axis, got {_short(value[name])}; {can}") for name in lists]
+            )
+        return value
 
     @model_validator(mode="after")
     def _check_cells(self) -> "Spec":
@@ -113,6 +142,17 @@ class Spec(BaseModel):
             return cls.model_validate(dict(fields))
         except ValidationError as error:
             raise SpecError(_problems(error, cls)) from None
+
+
+def _marked(field: FieldInfo) -> bool:
+    return any(isinstance(item, Mark) for item in field.metadata)
+
+
+def _holds_several(annotation: Any) -> bool:
+    """Whether a field of this type takes a list as one value."""
+    origin = get_origin(annotation) or annotation
+    several = origin is Any or (isinstance(origin, type) and issubclass(origin, (list, tuple)))
+    return several or any(_holds_several(part) for part in get_args(annotation))
 
 
 def _range(value: Any) -> str:
@@ -173,6 +213,11 @@ class Component(Spec):
     @model_validator(mode="wrap")
     @classmethod
     def _choose(cls, value: Any, build: Any) -> Any:
+        if isinstance(value, str):
+            told = {"form": f"{{kind: {value}, ...}}", "got": repr(value)}
+            raise PydanticCustomError(
+                "kind", "must be written {form} with its fields, got {got}", told
+            )
         if not isinstance(value, Mapping):
             return build(value)
         fields = dict(value)
@@ -228,14 +273,15 @@ def _problems(error: ValidationError, model: type[BaseModel]) -> list[tuple[str,
             problems.append((path, "is required"))
         elif item["type"] == "value_error":
             problems.append((path, str(inner)))
-        elif item["type"] == "kind":
-            problems.append((path, item["msg"]))
+        elif item["type"] in ("kind", "element"):
+            problems.append((path, _reword(item["msg"])))
         else:
             problems.append((path, f"{_reword(item['msg'])}, got {_short(item['input'])}"))
     return problems
 
 
 def _reword(message: str) -> str:
+    message = re.sub(", unable to parse string as an? (number|integer)", "", message)
     return message.replace("Input should be", "must be")
 
 

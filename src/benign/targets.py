@@ -6,9 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import xarray as xr
+
+from benign.describe import result_text
 from benign.experiment import Experiment
 from benign.files import read_yaml, with_overrides
 from benign.papers.recipes import Reading, Recipe, recipes
+from benign.plot.picture import pictures
+from benign.spec import SpecError
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,16 @@ class Plan:
     folder: Path
     recipe: Recipe | None = None
     caption: str = ""
+
+    def summarise(self, result: xr.Dataset) -> str:
+        """What the result says: in the words of the recipe, or as a table."""
+        return result_text(result) if self.recipe is None else self.recipe.summarise(result)
+
+    def draw(self, result: xr.Dataset) -> list[Path]:
+        """Draw the figure of the recipe; of a file, accuracies over its axes."""
+        if self.recipe is None:
+            return pictures(result, self.folder)
+        return self.recipe.draw(result, self.folder, self.caption)
 
 
 @dataclass(frozen=True)
@@ -40,8 +55,8 @@ class Choices:
     """folder of the results, or of several readings' folders"""
 
     def applied(self, fields: dict[str, Any]) -> Experiment:
-        """The experiment with these fields after `changes` and `seeds`."""
-        changed = with_overrides(fields, self.changes)
+        """The experiment with these fields after `changes`, which may name what is left at its default, and `seeds`."""
+        changed = with_overrides(_completed(fields), self.changes) if self.changes else fields
         return Experiment.from_dict(
             changed if self.seeds is None else {**changed, "seeds": self.seeds}
         )
@@ -62,6 +77,14 @@ def plans(target: str, choices: Choices) -> list[Plan]:
             raise ValueError(f"--{name} is for recipes, and {target} is a file: use --set instead")
     experiment = choices.applied(read_yaml(Path(target)))
     return [Plan(target, experiment, choices.out or Path("runs") / Path(target).stem)]
+
+
+def _completed(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with their defaults; as they are where a change must mend them first."""
+    try:
+        return Experiment.from_dict(fields).as_dict()
+    except SpecError:
+        return fields
 
 
 def _hint(target: str) -> str:

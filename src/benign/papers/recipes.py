@@ -7,22 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import xarray as xr
 
 import benign.papers
 from benign import outside
-from benign.attacks.attack import Attack
-from benign.attacks.balls import Ball
-from benign.attacks.one_step import OneStep
-from benign.attacks.pgd import PGD
-from benign.attacks.strong import Strong
-from benign.axes import Axis
-from benign.data.model import DataModel
 from benign.experiment import Experiment
-from benign.networks.attention import Attention
-from benign.networks.network import Network
+from benign.plot.caption import describe
 
 SCALES = ("smoke", "quick", "paper")
 """seconds; about a minute on two cores; the size of the paper"""
@@ -104,16 +95,9 @@ class Recipe:
 
     def caption(self, experiment: Experiment, scale: str, reading: Reading) -> str:
         """What a figure must say beside its picture: sizes, seeds, attacks, reading."""
-        data = experiment.data
-        sizes = f"{describe_data(data)}, {describe_network(experiment.network)}"
         answers = ", ".join(f"{name}={answer}" for name, answer in reading.items())
-        return (
-            f"{self.name} at {scale} scale. {sizes}, {plural(experiment.seeds, 'seed')}, "
-            f"{plural(experiment.evaluation.samples, 'test point')} a run. "
-            f"Training attack: {describe_attack(experiment.attack)}. "
-            f"Test attack: {describe_attack(experiment.final_attack)}."
-            + (f" Reading: {answers}." if answers else "")
-        )
+        told = f"{self.name} at {scale} scale. {describe(experiment)}"
+        return f"{told} Reading: {answers}." if answers else told
 
     def experiment(self, scale: str, reading: Reading | None = None) -> Experiment:
         if scale not in SCALES:
@@ -151,48 +135,3 @@ def recipe(name: str) -> Recipe:
     if name not in known:
         raise RecipeError(f"no recipe {name!r}: choose one of {', '.join(sorted(known))}")
     return known[name]
-
-
-def describe_data(data: DataModel | Axis) -> str:
-    """The sizes of a data model, as the papers write them."""
-    if isinstance(data, Axis):
-        return "several data models"
-    return f"d = {_told(data.dim)}, M = {_told(data.tokens)}"
-
-
-def describe_network(network: Network | Axis) -> str:
-    """The width of a network, as the papers write it."""
-    if isinstance(network, Axis):
-        return "several networks"
-    if not isinstance(network, Attention):
-        return network.label()
-    return f"d_h = {_told(network.hidden)}"
-
-
-def describe_attack(attack: Attack | Axis | None) -> str:
-    """An attack in a few words."""
-    if isinstance(attack, Axis):
-        return "several"
-    if isinstance(attack, OneStep):
-        return f"one step of rate {_told(attack.rate)} clipped to {_told(attack.clip)}, loss {attack.loss}"
-    if isinstance(attack, PGD):
-        return f"{attack.steps}-step PGD, {_describe_ball(attack.ball)}, {attack.keep} iterate"
-    if isinstance(attack, Strong) and isinstance(attack.ball, Ball):
-        return f"the worst of PGD and APGD, {attack.steps} steps, {_describe_ball(attack.ball)}"
-    return "none" if attack is None else attack.label()
-
-
-def _describe_ball(ball: Ball) -> str:
-    unit = {"signal": " |mu|", "point": " |x|"}.get(ball.relative_to or "", "")
-    return f"l{ball.p} radius {_told(ball.radius)}{unit} per {ball.per}"
-
-
-def _told(value: Any) -> str:
-    """A number, or the range of an axis."""
-    if isinstance(value, Axis):
-        return f"{_told(min(value.values))} to {_told(max(value.values))}"
-    return f"{value:.2g}" if isinstance(value, int) and value > 10**6 else str(value)
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}" + ("s" if count != 1 else "")

@@ -52,10 +52,6 @@ def _check_importable(units: list[Unit]) -> None:
     file = getattr(sys.modules["__main__"], "__file__", None)
     if file and Path(file).exists():
         return
-    if file:  # <stdin>: a new process looks for a file of that name before it does anything
-        raise ValueError(
-            f"`workers` must be 1 here: the script is no file ({file}); save it as one"
-        )
     cells = [unit.runs[0].cell for unit in units]
     parts = [type(part) for cell in cells for _, part in cell if isinstance(part, Component)]
     probes = [probe for cell in cells for probe in functions_for(cell)]
@@ -65,6 +61,10 @@ def _check_importable(units: list[Unit]) -> None:
                 f"`workers` must be 1 here: `{own.__name__}` is defined at a prompt or in a notebook, "
                 "which other processes cannot import; put it into a file"
             )
+    if file:  # "<stdin>": a new process looks for a file of that name before anything else
+        raise ValueError(
+            f"`workers` must be 1 here: the script is no file ({file}), save it as one"
+        )
 
 
 def _pool(
