@@ -23,7 +23,7 @@ def test_two_axes_are_a_heat_map_of_means(result, tmp_path):
     figure = bo.phase(result)
     [mesh] = [each for each in figure.axes[0].collections if hasattr(each, "get_coordinates")]
     mean = result.test_accuracy.mean("seed").transpose("snr", "samples")
-    np.testing.assert_allclose(mesh.get_array(), mean, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(mesh.get_array()), mean, atol=1e-12)
     drawn = words(figure, tmp_path)
     for text in ("Test accuracy", "number of training points N", "2 seeds", "Test attack: none"):
         assert text in drawn
@@ -39,7 +39,7 @@ def test_one_axis_is_a_line_with_the_interval_of_the_mean(result, tmp_path):
     figure = bo.curves(result.sel(samples=4), ["test_accuracy", "train_accuracy"])
     first, second = figure.axes[0].lines
     mean = result.test_accuracy.sel(samples=4).mean("seed")
-    np.testing.assert_allclose(first.get_ydata(), mean, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(first.get_ydata()), mean, atol=1e-12)
     assert second.get_label() == "train accuracy"
     assert "95 % intervals of the mean over seeds" in words(figure, tmp_path)
 
