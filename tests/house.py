@@ -13,7 +13,18 @@ from graphlib import CycleError, TopologicalSorter
 Sources = dict[str, str]
 
 # Data flows down this list: a module imports from its own folder and from what stands above it.
-ORDER = ["axes", "spec", "files", "streams", "losses", "compiled", "data", "networks", "attacks"]
+ORDER = [
+    "outside",
+    "axes",
+    "spec",
+    "files",
+    "streams",
+    "losses",
+    "compiled",
+    "data",
+    "networks",
+    "attacks",
+]
 ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "replay", "experiment"]
 ORDER += ["theory", "plot", "papers", "progress", "describe", "audits", "targets", "console"]
 ORDER += ["perform", "cli"]
@@ -31,15 +42,15 @@ OUTSIDE = {
     "matplotlib": {"plot"},
     "scipy": {"coordinates", "theory", "plot", "papers"},
     "xarray": {"sweep", "replay", "experiment", "theory", "plot", "papers", "describe"}
-    | {"audits", "perform", "cli"},
+    | {"audits", "targets", "perform"},
     "yaml": {"files", "describe"},
     "rich": {"progress"},
     "typer": {"cli"},
 }
 """where a package of others may be imported"""
 
-DYNAMIC = {"__init__.py", "spec.py", "describe.py", "papers/recipes.py"}
-"""modules that may import by a name made at run time: public names, components, versions, recipes"""
+DYNAMIC = {"__init__.py", "spec.py", "outside.py", "papers/recipes.py"}
+"""modules that may import by a name made at run time: public names, components, files of a user's own, recipes"""
 DYNAMIC_CALLS = {"import_module", "__import__", "exec", "eval", "run_path", "exec_module"}
 
 CIRCLES = {("sweep.local", "sweep.pool")}

@@ -21,7 +21,7 @@ from benign.papers.recipes import recipe
 from benign.sweep.store import Store
 from benign.training import engine
 from benign.training.probes import SNAPSHOTS
-from tests.tiny import tiny, tiny_file
+from tests.tiny import FIELDS, tiny, tiny_file
 
 ANSI = "\x1b"
 
@@ -207,7 +207,8 @@ def test_a_figure_that_cannot_be_drawn_does_not_lose_the_data(run):
         "run", "jiang/fig1", "--scale", "smoke", "--set", "data.samples=4", "--out", "a"
     )
     assert code == 1
-    assert "benign: the data is kept, but the figure of jiang/fig1 cannot be drawn" in err
+    told = "the figure of jiang/fig1, smoke scale, reading default cannot be drawn"
+    assert f"benign: the data is kept, but {told}" in err
     assert "Traceback" not in err
     assert out.splitlines()[-1] == "data: a"
 
@@ -436,6 +437,39 @@ def test_a_variable_that_was_not_measured_is_told_and_measured_again(run, tmp_pa
         assert open_result("runs/tiny").loss_by_command.notnull().all()
     finally:
         del SNAPSHOTS["loss_by_command"]
+
+
+def test_set_reaches_a_field_that_the_file_leaves_at_its_default(run, tmp_path):
+    path = tmp_path / "short.yaml"
+    path.write_text(yaml.safe_dump({k: v for k, v in FIELDS.items() if k != "evaluation"}))
+    for change in ("evaluation.samples=7", "network.init.divide_by=2", "root_seed=5"):
+        code, out, err = run("show", path, "-v", "--set", change)
+        assert code == 0, err
+        name, _, value = change.rpartition(".")[2].partition("=")
+        assert f"{name}: {value}" in out
+    code, _, err = run("show", path, "--set", "evaluation.attack.steps=3")
+    assert code == 2
+    assert "`steps` belongs to a part that is not given: set that part as a whole" in err
+    code, _, err = run("show", path, "--set", "evaluation.sampels=3")
+    assert "did you mean `samples`?" in err
+
+
+def test_set_may_mend_a_file_that_is_not_complete(run, tmp_path):
+    path = tmp_path / "short.yaml"
+    path.write_text(yaml.safe_dump({k: v for k, v in FIELDS.items() if k != "training"}))
+    assert run("show", path)[0] == 2
+    assert run("show", path, "--set", "training={rate: 0.5}")[0] == 0
+
+
+def test_an_experiment_of_ones_own_is_drawn(run, tmp_path):
+    attack = "attack={kind: pgd, ball: {radius: 0.1}, steps: 2}"
+    _, out, _ = run("run", tiny_file(tmp_path, attack))
+    assert "pictures: runs/tiny/test_accuracy.png" in out
+    assert Path("runs/tiny/robust_accuracy.svg").is_file()
+    _, out, _ = run("run", tiny_file(tmp_path, "data.samples=2", name="line.yaml"))
+    assert "pictures: runs/line/accuracy.png, runs/line/accuracy.svg" in out
+    _, out, _ = run("run", tiny_file(tmp_path, "data.samples=2", "data.snr=1", name="one.yaml"))
+    assert "pictures" not in out
 
 
 # Bad input: each fails before work starts, in one message, with exit code 2 and no traceback.

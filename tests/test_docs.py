@@ -1,4 +1,4 @@
-"""The files shown in docs/adding.md work as they stand, in a script of a user's own."""
+"""The files shown in the documentation work as they stand, in a folder of a user's own."""
 
 import re
 import subprocess
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from benign import cli
 from benign.experiment import open_result
+from tests.registry import forgetting
 
 PAGE = Path(__file__).parents[1] / "docs" / "adding.md"
 LONGEST = 80
@@ -33,6 +35,28 @@ def test_a_data_model_a_network_and_a_probe_of_a_users_own(tmp_path: Path):
     assert accuracy > 0.7, "a quadratic network tells shells apart"
     assert largest > 0
     assert failed == 0
+
+
+def test_a_paper_of_a_users_own(tmp_path: Path, monkeypatch, capsys):
+    """In this process: every new one would load torch again."""
+    monkeypatch.chdir(tmp_path)
+    page = PAGE.with_name("papers.md").read_text(encoding="utf-8")
+    file, use = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    [commands] = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    Path("own.py").write_text(file, encoding="utf-8")
+    for line in commands.splitlines():
+        with forgetting():
+            program, *words = line.split()
+            assert program == "benign"
+            assert cli.main(words) == 0, line
+    with forgetting():
+        exec(use, {})
+    told = capsys.readouterr().out
+    assert told.startswith("Own, 2026: How far apart")
+    assert told.endswith("Accuracy over dimension and gap 3\n")
+    low, high = map(float, re.findall(r"test accuracy (\S+) to (\S+)", told)[0])
+    assert low < 0.8 < 0.9 < high, "wide gaps are learned, narrow ones are not"
+    assert Path("runs/own/fig1/smoke/default/fig1.png").is_file()
 
 
 def test_the_page_on_coordinates_runs_at_its_dimension(tmp_path: Path):

@@ -231,12 +231,20 @@ def test_a_run_that_does_not_fit_alone_is_out_of_memory(tmp_path, monkeypatch):
     assert (result.status == Status.OUT_OF_MEMORY).all()
 
 
-PROMPT = """
-import subprocess
-import sys
-import benign as bo
+CLASS = """
 class Mine(bo.SignalNoise):
     pass
+"""
+PROBE = """
+@bo.snapshot("nothing")
+def mine(step):
+    return step.loss
+Mine = bo.SignalNoise
+"""
+PROMPT = """
+import sys
+import benign as bo
+{own}
 sweep = bo.Experiment(
     data=Mine(samples=[4, 6], tokens=2, dim=8, snr=1.0, noise_std=1.0),
     network=bo.Linear(),
@@ -249,10 +257,20 @@ except ValueError as error:
 """
 
 
-def test_classes_of_a_prompt_are_refused_in_other_processes(tmp_path):
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        (CLASS, "`Mine` is defined at a prompt"),
+        (PROBE, "`mine` is defined at a prompt"),
+        ("Mine = bo.SignalNoise", "the script is no file (<stdin>)"),
+    ],
+    ids=["class", "probe", "nothing of its own"],
+)
+def test_what_other_processes_cannot_import_is_refused(tmp_path, own, words):
     command = [sys.executable, "-", str(tmp_path / "run")]
-    done = subprocess.run(command, input=PROMPT, capture_output=True, text=True, check=True)
-    assert "`workers` must be 1 here: `Mine` is defined at a prompt" in done.stdout
+    text = PROMPT.format(own=own)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    assert f"`workers` must be 1 here: {words}" in done.stdout
 
 
 def test_two_workers_give_the_same_bits_as_one(finished, tmp_path):

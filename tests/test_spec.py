@@ -10,7 +10,8 @@ import benign as bo
 from benign.axes import Axis, cells, dimensions, linspace, logspace, select, stack, zipped
 from benign.data.model import DataModel
 from benign.networks.initial import Init
-from benign.spec import Component, SpecError, canonical, digest, snake_case
+from benign.spec import SpecError, canonical, digest, snake_case
+from tests.registry import forgetting
 from tests.tiny import FIELDS, tiny
 
 
@@ -128,13 +129,17 @@ REFUSED = [
     (["data.dim=true"], "data.dim", "must be a number, not true or false"),
     (["data.dim=many"], "data.dim", "got 'many'"),
     (["data.dim=1"], "data", "`dim` must be at least 2"),
-    (["data.dim=[8, -8]"], "data.dim", "value 1 of the axis: must be greater than"),
+    (
+        ["data.dim=[8, -8]"],
+        "data.dim",
+        "value 2 of the axis: must be greater than or equal to 1, got -8",
+    ),
     (["data.signal=1.0"], "data", "give exactly one of them, got both"),
     (["data.snr=null"], "data", "give exactly one of them, got neither"),
     (["data.balanced=true", "data.samples=[2, 3]"], "data", "must be even with `balanced: true`"),
     (["data.samples=[]"], "data.samples", "the axis is empty"),
     (["data.samples=[2, null]"], "data.samples", "an axis cannot hold an empty value"),
-    (["data.samples=[2, [4]]"], "data.samples", "value 1 of the axis"),
+    (["data.samples=[2, [4]]"], "data.samples", "value 2 of the axis"),
     (["data.sample=2"], "data.sample", "did you mean `samples`?"),
     (["data.colour=2"], "data.colour", "is not a field here; fields: samples"),
     (["sedes=2"], "sedes", "did you mean `seeds`?"),
@@ -144,8 +149,29 @@ REFUSED = [
     (["training.rate=0"], "training.rate", "must be greater than 0, got 0"),
     (["training.rate=1e999"], "training.rate", "finite"),
     (["training.rate=.nan"], "training.rate", "got '.nan'"),
-    (["training.stop_on=[attacked]"], "training.stop_on", "'attacked' or 'clean'"),
-    (["precision=[float32, float64]"], "precision", "'float64' or 'tf32'"),
+    (["training.stop_on=[attacked]"], "training.stop_on", "cannot be an axis, got ['attacked']"),
+    (
+        ["precision=[float32, float64]"],
+        "precision",
+        "cannot be an axis, got ['float32', 'float64']",
+    ),
+    (
+        ["seeds=[1, 2]"],
+        "seeds",
+        "cannot be an axis, got [1, 2]; fields here that can: data, network",
+    ),
+    (
+        ["training.max_steps=[10, 20]"],
+        "training.max_steps",
+        "fields here that can: rate, stop_loss",
+    ),
+    (
+        ["attack={kind: pgd, ball: {radius: 1}, steps: [5, 10]}"],
+        "attack.steps",
+        "or list the whole: [{kind: pgd, ...}, {kind: pgd, ...}]",
+    ),
+    (["attack=pgd"], "attack", "must be written {kind: pgd, ...} with its fields, got 'pgd'"),
+    (["training.rate=.nan"], "training.rate", "must be a valid number, got '.nan'"),
     (["attack={kind: pgd, ball: {radius: -1}}"], "attack.ball.radius", "got -1"),
     (["attack={kind: pgd}"], "attack.ball", "is required"),
     (["data.directions=[[1, 0], [0, 1]]"], "data", "two vectors of length dim=8"),
@@ -188,6 +214,11 @@ def test_all_problems_are_told_at_once():
     assert str(refused.value).count("\n") == 2
 
 
+def test_fields_are_given_by_name():
+    with pytest.raises(SpecError, match=r"give every field by its name: Ball\(p=\.\.\., radius="):
+        bo.Ball(0.1)  # pyright: ignore[reportCallIssue]
+
+
 def test_a_rule_across_fields_names_the_cell_that_breaks_it():
     with pytest.raises(SpecError, match=r"got 3: use 4 .*\(at samples=3, snr=0\.5\)"):
         tiny("data.samples=[2, 3]", "data.balanced=true")
@@ -206,7 +237,7 @@ def test_a_specification_cannot_be_changed():
 
 
 def test_defining_a_component_registers_it_under_its_name():
-    try:
+    with forgetting():
 
         class TwoMoons(DataModel):
             """A data model of a user."""
@@ -222,8 +253,34 @@ def test_defining_a_component_registers_it_under_its_name():
         fields = {"kind": "two_moons", "samples": 2, "tokens": 1, "dim": 2}
         assert DataModel.from_dict(fields) == TwoMoons(samples=2, tokens=1, dim=2)
         assert DataModel.from_dict(fields).as_dict() == {**fields, "gap": 1.0}
-    finally:
-        Component.families[DataModel].pop("two_moons", None)
+
+
+def test_a_kind_that_is_taken_is_refused_with_both_places():
+    taken = (
+        r"`mixture` is the name of benign\.data\.mixture\.Mixture: call .*test_spec.*Mixture other"
+    )
+    with pytest.raises(ValueError, match=taken):
+
+        class Mixture(DataModel):
+            def sample(self, streams, split, count, dtype):
+                raise NotImplementedError
+
+    assert DataModel.choices()["mixture"].__module__ == "benign.data.mixture"
+
+
+def test_a_notebook_cell_that_is_run_again_replaces_its_component():
+    def cell() -> type:
+        class Spiral(DataModel):
+            def sample(self, streams, split, count, dtype):
+                raise NotImplementedError
+
+        return Spiral
+
+    with forgetting():
+        first, second = cell(), cell()
+        assert first is not second
+        assert DataModel.choices()["spiral"] is second
+    assert "spiral" not in DataModel.choices()
 
 
 def test_a_component_of_another_family_is_refused():

@@ -38,8 +38,12 @@ if TYPE_CHECKING:
     from benign.networks.module import ModuleNetwork as ModuleNetwork
     from benign.networks.patch_cnn import PatchCNN as PatchCNN
     from benign.networks.two_layer import TwoLayer as TwoLayer
+    from benign.outside import load as load
     from benign.papers.inside import inside_theorem as inside_theorem
     from benign.papers.recipes import recipe as recipe
+    from benign.plot.picture import curves as curves
+    from benign.plot.picture import phase as phase
+    from benign.plot.style import save as save
     from benign.spec import SpecError as SpecError
     from benign.theory.boundary import boundary as boundary
     from benign.training.probes import snapshot as snapshot
@@ -77,14 +81,18 @@ _HOME = {
     "TorchDefault": "networks.initial",
     "TwoLayer": "networks.two_layer",
     "boundary": "theory.boundary",
+    "curves": "plot.picture",
     "inside_theorem": "papers.inside",
     "linspace": "axes",
+    "load": "outside",
     "logspace": "axes",
     "merge": "experiment",
     "open_experiment": "experiment",
     "open_result": "experiment",
     "pack": "experiment",
+    "phase": "plot.picture",
     "recipe": "papers.recipes",
+    "save": "plot.style",
     "snapshot": "training.probes",
     "tally": "training.probes",
     "zipped": "axes",

@@ -95,9 +95,9 @@ class Mark:
         try:
             checked = one(value)
         except ValidationError as error:
-            message = error.errors()[0]["msg"]
+            told = {"place": index + 1, "message": error.errors()[0]["msg"], "value": repr(value)}
             raise PydanticCustomError(
-                "axis", "value {index} of the axis: {message}", {"index": index, "message": message}
+                "element", "value {place} of the axis: {message}, got {value}", told
             ) from None
         if isinstance(checked, BaseModel) and axes_of(checked):
             raise PydanticCustomError("axis", "a component inside a list cannot have axes itself")

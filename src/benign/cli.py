@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benign import __version__
+from benign import __version__, outside
 from benign.console import complain, say
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def _print_version(wanted: bool) -> bool:
         "benign show jiang/fig1            what it would do, and for how long",
         "benign run jiang/fig1             the figure and its data, in about a minute",
         "benign run my.yaml --seeds 20     an experiment of your own",
+        "benign run own/fig1 --with own    a paper of your own, in the folder own",
     ),
 )
 def benign(
@@ -117,8 +118,11 @@ def benign(
             "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
+    sources: Annotated[
+        list[str] | None, typer.Option("--with", metavar="PATH", help=outside.OPTION_HELP)
+    ] = None,
 ) -> None:
-    pass
+    outside.load_all([*outside.named(), *(sources or [])])
 
 
 @app.command(epilog=_examples("benign papers", "benign papers jiang", "benign papers jiang/fig1"))
@@ -328,7 +332,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: complain(str(message))
-            return app(arguments or ["--help"], prog_name="benign", standalone_mode=False) or OK
+            words = outside.in_front(arguments) or ["--help"]
+            return app(words, prog_name="benign", standalone_mode=False) or OK
     except (UsageError, ValueError, OSError) as error:
         if not {"-v", "--verbose"}.isdisjoint(arguments):
             traceback.print_exc()

@@ -1,6 +1,5 @@
 """Papers, experiments, folders and results in words: what the command line prints."""
 
-import importlib
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,7 +13,7 @@ import yaml
 from benign.axes import dimensions
 from benign.experiment import SPECIFICATION, Experiment, open_experiment
 from benign.machine import memory_of
-from benign.papers.recipes import SCALES, Recipe, recipes
+from benign.papers.recipes import SCALES, Recipe, recipes, rooms
 from benign.plan.estimate import estimate
 from benign.plan.runs import Unit, runs_of
 from benign.progress import duration, statuses
@@ -34,13 +33,13 @@ def papers_text(name: str | None = None) -> str:
     known = recipes()
     if name in known:
         return recipe_text(known[name])
-    rooms = sorted({each.partition("/")[0] for each in known})
-    if name is not None and name not in rooms:
-        choices = ", ".join([*rooms, *sorted(known)])
+    modules = rooms()
+    if name is not None and name not in modules:
+        choices = ", ".join([*sorted(modules), *sorted(known)])
         raise ValueError(f"no paper or recipe {name!r}: choose one of {choices}")
     blocks = []
-    for room in [name] if name else rooms:
-        paper = importlib.import_module(f"benign.papers.{room}").__doc__ or room
+    for room in [name] if name else sorted(modules):
+        paper = modules[room].__doc__ or room
         blocks.append(_wrap(paper.splitlines()[0]))
         for recipe in (known[each] for each in sorted(known) if each.startswith(f"{room}/")):
             told = [recipe.title, f"shows {recipe.shows}"]

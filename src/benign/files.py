@@ -110,12 +110,16 @@ def with_overrides(fields: dict[str, Any], overrides: Sequence[str]) -> dict[str
 
 
 def _set(fields: Any, path: list[str], value: Any, text: str) -> Any:
+    name = path[0]
+    if fields is None:
+        problem = f"`{name}` belongs to a part that is not given: set that part as a whole"
+        raise FileError(f"--set {text!r}: {problem}")
     if not isinstance(fields, dict):
-        raise FileError(f"--set {text!r}: the part before `{path[0]}` has no fields")
-    if path[0] not in fields and len(path) > 1:
-        raise FileError(f"--set {text!r}: no field `{path[0]}`; fields here: {', '.join(fields)}")
-    inner = value if len(path) == 1 else _set(fields[path[0]], path[1:], value, text)
-    return {**fields, path[0]: inner}
+        raise FileError(f"--set {text!r}: the part before `{name}` has no fields")
+    if name not in fields and len(path) > 1:
+        raise FileError(f"--set {text!r}: no field `{name}`; fields here: {', '.join(fields)}")
+    inner = value if len(path) == 1 else _set(fields[name], path[1:], value, text)
+    return {**fields, name: inner}
 
 
 def _where(error: Exception) -> str:

@@ -8,11 +8,9 @@ import xarray as xr
 
 from benign.audits import flagged
 from benign.console import complain, say, shown
-from benign.describe import counts_of, errors, result_text, yaml_text
+from benign.describe import counts_of, errors, yaml_text
 from benign.experiment import Experiment
 from benign.machine import cores
-from benign.papers.endings import endings
-from benign.papers.recipes import Recipe
 from benign.plan.estimate import estimate
 from benign.progress import statuses, watching
 from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
@@ -35,10 +33,7 @@ def perform(plan: Plan, device: str, workers: int | None, again: bool, verbose: 
         result = plan.experiment.run(plan.folder, device, workers, watcher, again, plan.made)
     counts = counts_of(result)
     failed = any(counts[status] for status in RETRIED)
-    if plan.recipe is None:
-        say(result_text(result))
-    else:
-        failed |= not _draw(plan, plan.recipe, result, verbose)
+    failed |= not _draw(plan, result, verbose)
     say(f"runs: {statuses(counts)}")
     if doubts := flagged(result):
         say(f"doubtful: {doubts}; `benign audit {shown(plan.folder)}` tells more")
@@ -55,16 +50,16 @@ def processes(experiment: Experiment, device: str) -> int:
     return cores() if estimate(experiment.units(), device).most_seconds > LONG_WORK else 1
 
 
-def _draw(plan: Plan, recipe: Recipe, result: xr.Dataset, verbose: bool) -> bool:
+def _draw(plan: Plan, result: xr.Dataset, verbose: bool) -> bool:
     """Summarise and draw; an axis that was changed may make that impossible, the data is kept."""
     try:
-        say(recipe.summarise(result))
-        caption = f"{plan.caption} {endings(result)}".strip()
-        pictures = recipe.draw(result, plan.folder, caption)
+        say(plan.summarise(result))
+        pictures = plan.draw(result)
     except Exception as error:
         if verbose:
             traceback.print_exc()
-        complain(f"the data is kept, but the figure of {recipe.name} cannot be drawn: {error}")
+        complain(f"the data is kept, but the figure of {plan.title} cannot be drawn: {error}")
         return False
-    say(f"pictures: {', '.join(shown(path) for path in pictures)}")
+    if pictures:
+        say(f"pictures: {', '.join(shown(path) for path in pictures)}")
     return True

@@ -13,12 +13,13 @@ import pkgutil
 import re
 from collections.abc import Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from benign.axes import Axis, axes_of, cells
+from benign.axes import Axis, Mark, axes_of, cells
 
 
 class SpecError(ValueError):
@@ -58,11 +59,39 @@ class Spec(BaseModel):
 
     if not TYPE_CHECKING:
 
-        def __init__(self, /, **fields):
+        def __init__(self, /, *values, **fields):
+            if values:
+                names = ", ".join(f"{name}=..." for name in type(self).model_fields)
+                raise SpecError(
+                    [("", f"give every field by its name: {type(self).__name__}({names})")]
+                )
             try:
                 super().__init__(**fields)
             except ValidationError as error:
                 raise SpecError(_problems(error, type(self))) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_lists(cls, value: Any) -> Any:
+        """Say of a list in a field that is no axis what the fields are that can be."""
+        if not isinstance(value, Mapping):
+            return value
+        marked = [name for name, field in cls.model_fields.items() if _marked(field)]
+        lists = [
+            name
+            for name, field in cls.model_fields.items()
+            if isinstance(value.get(name), (list, tuple, Axis))
+            and name not in marked
+            and not _holds_several(field.annotation)
+        ]
+        if lists:
+            can = f"fields here that can: {', '.join(marked) or 'none'}"
+            if kind := getattr(cls, "kind", ""):  # a component: several of them may be an axis
+                can += f"; or list the whole: [{{kind: {kind}, ...}}, {{kind: {kind}, ...}}]"
+            raise SpecError(
+                [(name, f"cannot be an axis, got {_short(value[name])}; {can}") for name in lists]
+            )
+        return value
 
     @model_validator(mode="after")
     def _check_cells(self) -> "Spec":
@@ -115,6 +144,17 @@ class Spec(BaseModel):
             raise SpecError(_problems(error, cls)) from None
 
 
+def _marked(field: FieldInfo) -> bool:
+    return any(isinstance(item, Mark) for item in field.metadata)
+
+
+def _holds_several(annotation: Any) -> bool:
+    """Whether a field of this type takes a list as one value."""
+    origin = get_origin(annotation) or annotation
+    several = origin is Any or (isinstance(origin, type) and issubclass(origin, (list, tuple)))
+    return several or any(_holds_several(part) for part in get_args(annotation))
+
+
 def _range(value: Any) -> str:
     """A value, or the ends of an axis."""
     if not isinstance(value, Axis):
@@ -158,7 +198,9 @@ class Component(Spec):
         if inspect.isabstract(cls):  # a base for others, no choice itself
             return
         cls.kind = snake_case(cls.__name__)
-        Component.families[cls.family()][cls.kind] = cls
+        if known := cls.choices().get(cls.kind):
+            refuse_taken(cls.kind, cls, known)
+        cls.choices()[cls.kind] = cls
 
     @classmethod
     def family(cls) -> type:
@@ -171,6 +213,11 @@ class Component(Spec):
     @model_validator(mode="wrap")
     @classmethod
     def _choose(cls, value: Any, build: Any) -> Any:
+        if isinstance(value, str):
+            told = {"form": f"{{kind: {value}, ...}}", "got": repr(value)}
+            raise PydanticCustomError(
+                "kind", "must be written {form} with its fields, got {got}", told
+            )
         if not isinstance(value, Mapping):
             return build(value)
         fields = dict(value)
@@ -180,7 +227,8 @@ class Component(Spec):
             known = ", ".join(sorted(cls.choices()))
             raise PydanticCustomError(
                 "kind",
-                "`kind` must be one of {known}, got {kind}",
+                "`kind` must be one of {known}, got {kind}; a class of your own: load its file first, "
+                "benign.load(path) or benign --with PATH",
                 {"known": known, "kind": repr(kind)},
             )
         return build(fields) if chosen is cls else chosen.model_validate(fields)
@@ -190,6 +238,13 @@ class Component(Spec):
 
     def identity(self) -> dict[str, Any]:
         return {"kind": self.kind, **super().identity()}
+
+
+def refuse_taken(name: str, new: Any, known: Any) -> None:
+    """Refuse a second definition of a registered name; the same one again (a notebook cell) may replace the first."""
+    places = [f"{each.__module__}.{each.__qualname__}" for each in (new, known)]
+    if places[0] != places[1]:
+        raise ValueError(f"`{name}` is the name of {places[1]}: call {places[0]} otherwise")
 
 
 def snake_case(name: str) -> str:
@@ -218,14 +273,15 @@ def _problems(error: ValidationError, model: type[BaseModel]) -> list[tuple[str,
             problems.append((path, "is required"))
         elif item["type"] == "value_error":
             problems.append((path, str(inner)))
-        elif item["type"] == "kind":
-            problems.append((path, item["msg"]))
+        elif item["type"] in ("kind", "element"):
+            problems.append((path, _reword(item["msg"])))
         else:
             problems.append((path, f"{_reword(item['msg'])}, got {_short(item['input'])}"))
     return problems
 
 
 def _reword(message: str) -> str:
+    message = re.sub(", unable to parse string as an? (number|integer)", "", message)
     return message.replace("Input should be", "must be")
 
 

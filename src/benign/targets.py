@@ -6,9 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import xarray as xr
+
+from benign.describe import result_text
 from benign.experiment import Experiment, open_experiment
 from benign.files import read_yaml, with_overrides
 from benign.papers.recipes import Reading, Recipe, recipes
+from benign.plot.caption import endings
+from benign.plot.picture import pictures
+from benign.spec import SpecError
 from benign.sweep.store import Store
 
 
@@ -23,6 +29,17 @@ class Plan:
     caption: str = ""
     made: dict[str, Any] = field(default_factory=dict)
     """what was asked for; kept in the folder"""
+
+    def summarise(self, result: xr.Dataset) -> str:
+        """What the result says: in the words of the recipe, or as a table."""
+        return result_text(result) if self.recipe is None else self.recipe.summarise(result)
+
+    def draw(self, result: xr.Dataset) -> list[Path]:
+        """Draw the figure of the recipe; of a file, accuracies over its axes."""
+        if self.recipe is None:
+            return pictures(result, self.folder)
+        caption = f"{self.caption} {endings(result)}".strip()
+        return self.recipe.draw(result, self.folder, caption)
 
 
 @dataclass(frozen=True)
@@ -43,8 +60,8 @@ class Choices:
     """folder of the results, or of several readings' folders"""
 
     def applied(self, fields: dict[str, Any]) -> Experiment:
-        """The experiment with these fields after `changes` and `seeds`."""
-        changed = with_overrides(fields, self.changes)
+        """The experiment with these fields after `changes`, which may name what is left at its default, and `seeds`."""
+        changed = with_overrides(_completed(fields), self.changes) if self.changes else fields
         return Experiment.from_dict(
             changed if self.seeds is None else {**changed, "seeds": self.seeds}
         )
@@ -57,7 +74,9 @@ def plans(target: str, choices: Choices) -> list[Plan]:
         if target in known:
             return _of_recipe(known[target], choices)
         if not os.path.isdir(target):
-            raise ValueError(f"no recipe or file {target!r}; the recipes are {', '.join(known)}")
+            raise ValueError(
+                f"no recipe or file {target!r}; the recipes are {', '.join(known)}{_hint(target)}"
+            )
     kind = "file" if _is_file(target) else "folder"
     for option in ("scale", "answers", "readings"):
         if getattr(choices, option):
@@ -83,6 +102,21 @@ def _of_folder(folder: Path, choices: Choices) -> Plan:
     recipe = recipes().get(str(made.get("target")))
     under = _caption(recipe, experiment, made) if recipe else ""
     return Plan(str(folder), experiment, choices.out or folder, recipe, under, made)
+
+
+def _completed(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with their defaults; as they are where a change must mend them first."""
+    try:
+        return Experiment.from_dict(fields).as_dict()
+    except SpecError:
+        return fields
+
+
+def _hint(target: str) -> str:
+    """Where the recipe may be: in a folder or a file here that was not loaded."""
+    room = Path(target).parent
+    places = [room] if (room / "figures.py").is_file() else [*Path().glob(f"{room}.py")]
+    return f"\nto load {places[0]}: `benign --with {places[0]} ...`" if places else ""
 
 
 def _is_file(target: str) -> bool:

@@ -24,9 +24,9 @@ from benign.networks.linear import Linear
 from benign.networks.network import Network, Params
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
-from benign.spec import Component
 from benign.streams import Streams
 from tests.reference import attacked, close, doubles, normals, run_ids, small_data, small_network
+from tests.registry import forgetting
 
 SHAPE = (2, 5, 3, 4)
 X = normals(*SHAPE)
@@ -251,13 +251,14 @@ def test_outputs_and_gradients_can_be_read_from_the_representation(network: Netw
 def unknown() -> Iterator[Network]:
     """A network with no layer that is known; registered for one test only."""
 
-    class Unknown(Network):
-        def initial_params(self, data: Any, streams: Any, dtype: Any) -> Params: ...
+    with forgetting():
 
-        def forward(self, params: Params, x: Tensor) -> Tensor: ...
+        class Unknown(Network):
+            def initial_params(self, data: Any, streams: Any, dtype: Any) -> Params: ...
 
-    yield Unknown()
-    Component.families[Network].pop("unknown")
+            def forward(self, params: Params, x: Tensor) -> Tensor: ...
+
+        yield Unknown()
 
 
 def test_a_network_without_a_known_layer_is_refused(unknown):

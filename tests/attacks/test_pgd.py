@@ -18,7 +18,7 @@ from benign.data.feature_patches import FeaturePatches
 from benign.data.model import DataModel, Sample
 from benign.networks.attention import Attention, AttentionPass
 from benign.networks.network import Params
-from benign.spec import Component, SpecError
+from benign.spec import SpecError
 from benign.streams import Streams
 from benign.training.setup import GradientDescent, Setup
 from tests.reference import (
@@ -32,6 +32,7 @@ from tests.reference import (
     small_network,
     small_pgd,
 )
+from tests.registry import forgetting
 
 PER = pytest.mark.parametrize("per", ["token", "sample"])
 LOSS = pytest.mark.parametrize("loss", ["margin", "cross_entropy"])
@@ -373,13 +374,14 @@ def test_the_estimate_counts_every_pass(keep, restarts, monkeypatch):
 def no_signal() -> Iterator[DataModel]:
     """A data model that has no signal norm; registered for one test only."""
 
-    class NoSignal(DataModel):
-        def sample(
-            self, streams: Streams, split: str, count: int, dtype: torch.dtype
-        ) -> Sample: ...
+    with forgetting():
 
-    yield NoSignal(samples=2, tokens=1, dim=3)
-    Component.families[DataModel].pop("no_signal")
+        class NoSignal(DataModel):
+            def sample(
+                self, streams: Streams, split: str, count: int, dtype: torch.dtype
+            ) -> Sample: ...
+
+        yield NoSignal(samples=2, tokens=1, dim=3)
 
 
 def test_a_relative_radius_needs_data_with_a_signal(no_signal):

@@ -24,7 +24,6 @@ from benign.networks.attention import Attention
 from benign.networks.network import Network
 from benign.networks.products import SeesProducts
 from benign.networks.two_layer import TwoLayer
-from benign.spec import Component
 from benign.streams import Streams
 from tests.reference import (
     close,
@@ -38,6 +37,7 @@ from tests.reference import (
     small_setup,
     start,
 )
+from tests.registry import forgetting
 
 MIXTURE = Mixture(samples=6, dim=30, signal=3.0, balanced=True)
 SMOOTH: dict[str, Any] = {"activation": "smoothed_leaky_relu", "slope": 0.3, "smoothness": 2.0}
@@ -370,11 +370,12 @@ def test_where_products_would_be_wrong_the_climb_is_in_space(always, name, netwo
 
 
 def test_a_subclass_that_may_see_points_otherwise_is_climbed_in_space(always):
-    class LengthenedAttention(Attention):
-        def attacked_pass(self, params: Any, x: Tensor, clean: Tensor) -> Any:
-            return super().attacked_pass(params, 2 * x, clean)
+    with forgetting():
 
-    Component.families[Network].pop("lengthened_attention")
+        class LengthenedAttention(Attention):
+            def attacked_pass(self, params: Any, x: Tensor, clean: Tensor) -> Any:
+                return super().attacked_pass(params, 2 * x, clean)
+
     target = target_of("one head")
     target = replace(target, network=LengthenedAttention.model_construct(**vars(target.network)))
     assert type(ground_of(target, Ball(radius=0.5), 10)) is Ground

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from benign.data.model import DataModel
 from benign.networks.network import Network, Params
-from benign.spec import Component
 from benign.streams import Streams
 from benign.training.descent import Status, update
 from benign.training.setup import Setup
@@ -30,6 +29,7 @@ from tests.reference import (
     start,
 )
 from tests.reference.attention import Trajectory, train
+from tests.registry import forgetting
 
 
 def reference_of(frame: Frame, cell: Setup, run: int) -> Trajectory:
@@ -109,20 +109,24 @@ def test_float32_follows_float64():
 def averaging() -> Iterator[Any]:
     """f(X) = <mean token, u>, perhaps with a bias, without closed forms; for one test only."""
 
-    class Averaging(Network):
-        biases: int = 0
+    with forgetting():
 
-        def initial_params(self, data: DataModel, streams: Streams, dtype: torch.dtype) -> Params:
-            sizes = {"u": data.dim, "b": self.biases}
-            return {
-                name: torch.zeros(len(streams), size, dtype=dtype) for name, size in sizes.items()
-            }
+        class Averaging(Network):
+            biases: int = 0
 
-        def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples"]:
-            return torch.einsum("rnd,rd->rn", x.mean(2), params["u"]) + params["b"].sum(1, True)
+            def initial_params(
+                self, data: DataModel, streams: Streams, dtype: torch.dtype
+            ) -> Params:
+                sizes = {"u": data.dim, "b": self.biases}
+                return {
+                    name: torch.zeros(len(streams), size, dtype=dtype)
+                    for name, size in sizes.items()
+                }
 
-    yield Averaging
-    Component.families[Network].pop("averaging")
+            def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples"]:
+                return torch.einsum("rnd,rd->rn", x.mean(2), params["u"]) + params["b"].sum(1, True)
+
+        yield Averaging
 
 
 @pytest.mark.parametrize("attack", [None, small_pgd()], ids=["clean", "attacked"])

@@ -45,6 +45,7 @@ from tests.reference.attention import (
     outputs,
     token_values,
 )
+from tests.registry import forgetting
 from tests.training.test_theory_probes import LI, WANG, WANG_TALLIES
 
 
@@ -424,18 +425,19 @@ def test_without_attack_or_strong_token_their_probes_are_absent():
 def new_probes() -> Iterator[None]:
     """One small function each; taken back afterwards."""
 
-    @snapshot("mean of y f over the points trained on", "1")
-    def mean_margin(step: Step) -> torch.Tensor:
-        return step.margins.mean(1)
+    with forgetting():
 
-    @tally("number of steps whose loss rose", "steps", finish=lambda state: state[:, 1])
-    def rises(so_far: torch.Tensor | None, step: Step) -> torch.Tensor:
-        if so_far is None:
-            return torch.stack([step.loss, torch.zeros_like(step.loss)], 1)
-        return torch.stack([step.loss, so_far[:, 1] + (step.loss > so_far[:, 0])], 1)
+        @snapshot("mean of y f over the points trained on", "1")
+        def mean_margin(step: Step) -> torch.Tensor:
+            return step.margins.mean(1)
 
-    yield
-    del SNAPSHOTS["mean_margin"], TALLIES["rises"]
+        @tally("number of steps whose loss rose", "steps", finish=lambda state: state[:, 1])
+        def rises(so_far: torch.Tensor | None, step: Step) -> torch.Tensor:
+            if so_far is None:
+                return torch.stack([step.loss, torch.zeros_like(step.loss)], 1)
+            return torch.stack([step.loss, so_far[:, 1] + (step.loss > so_far[:, 0])], 1)
+
+        yield
 
 
 def test_a_new_probe_is_one_small_function(new_probes, tmp_path):
@@ -462,6 +464,42 @@ def test_probes_taken_back_are_gone():
     assert "mean_margin" not in SNAPSHOTS
     assert "rises" not in TALLIES
     assert "mean_margin" not in variables(small_setup())
+
+
+def test_a_probe_whose_name_is_taken_is_refused_with_both_places():
+    for register in (snapshot("mine"), tally("mine")):
+        for name, owner in (
+            ("train_loss", r"benign.*fit\.train_loss"),
+            ("peak_loss", "benign.*peak_loss"),
+        ):
+            with pytest.raises(
+                ValueError, match=f"`{name}` is the name of {owner}: call mine.{name}"
+            ):
+                register(named_function(name))
+    assert SNAPSHOTS["train_loss"].measure.__module__.startswith("benign.")
+
+
+@pytest.mark.parametrize("name", ["test_loss", "audit", "status", "steps", "run", "my_curve"])
+def test_a_probe_cannot_have_a_name_that_results_use(name):
+    with pytest.raises(ValueError, match=f"`{name}` is a name that results use"):
+        snapshot("mine")(named_function(name))
+    assert name not in SNAPSHOTS
+
+
+def test_a_probe_that_is_defined_again_replaces_itself():
+    with forgetting():
+        snapshot("one")(named_function("again"))
+        tally("two")(named_function("again"))
+        assert "again" not in SNAPSHOTS
+        assert TALLIES["again"].meaning == "two"
+
+
+def named_function(name: str) -> Callable:
+    def function(*_) -> torch.Tensor: ...
+
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "mine"
+    return function
 
 
 def test_fresh_points_of_a_replay_are_those_of_the_evaluation(experiment):

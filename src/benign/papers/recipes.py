@@ -6,21 +6,14 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import xarray as xr
 
 import benign.papers
-from benign.attacks.attack import Attack
-from benign.attacks.balls import Ball
-from benign.attacks.one_step import OneStep
-from benign.attacks.pgd import PGD
-from benign.attacks.strong import Strong
-from benign.axes import Axis
-from benign.data.model import DataModel
+from benign import outside
 from benign.experiment import Experiment
-from benign.networks.attention import Attention
-from benign.networks.network import Network
+from benign.plot.caption import describe
 
 SCALES = ("smoke", "quick", "paper")
 """seconds; about a minute on two cores; the size of the paper"""
@@ -102,15 +95,9 @@ class Recipe:
 
     def caption(self, experiment: Experiment, scale: str, reading: Reading) -> str:
         """What a figure must say beside its picture: sizes, seeds, attacks, reading."""
-        data = experiment.data
-        sizes = f"{describe_data(data)}, {describe_network(experiment.network)}"
         answers = ", ".join(f"{name}={answer}" for name, answer in reading.items())
-        return (
-            f"{self.name} at {scale} scale. {sizes}, {plural(experiment.seeds, 'seed')}, "
-            f"{plural(experiment.evaluation.samples, 'test point')} a run. "
-            f"Training attack: {describe_attack(experiment.attack)}. {_test_attack(experiment)} "
-            f"Reading: {answers}. {experiment.precision}."
-        )
+        told = f"{self.name} at {scale} scale. {describe(experiment)}"
+        return f"{told} Reading: {answers}." if answers else told
 
     def experiment(self, scale: str, reading: Reading | None = None) -> Experiment:
         if scale not in SCALES:
@@ -118,14 +105,28 @@ class Recipe:
         return self.build(scale, reading or self.reading())
 
 
+def rooms() -> dict[str, ModuleType]:
+    """Every paper's room by name: those of the package, then those loaded from outside (`benign.outside`)."""
+    own = [room.name for room in pkgutil.iter_modules(benign.papers.__path__) if room.ispkg]
+    found = {name: importlib.import_module(f"benign.papers.{name}") for name in own}
+    for name, room in outside.rooms().items():
+        if name in found:
+            raise RecipeError(f"{room.__file__}: rename it, there is a paper {name!r} already")
+        found[name] = room
+    return found
+
+
 def recipes() -> dict[str, Recipe]:
     """Every recipe by name: each paper's room holds a module `figures` with a list `RECIPES`."""
-    found: dict[str, Recipe] = {}
-    for room in pkgutil.iter_modules(benign.papers.__path__):
-        if room.ispkg:
-            figures = importlib.import_module(f"benign.papers.{room.name}.figures")
-            found |= {each.name: each for each in figures.RECIPES}
-    return found
+    return {each.name: each for name, room in rooms().items() for each in _recipes_of(name, room)}
+
+
+def _recipes_of(name: str, room: ModuleType) -> list[Recipe]:
+    figures = outside.figures(room) or importlib.import_module(f"{room.__name__}.figures")
+    for each in figures.RECIPES:
+        if each.name.partition("/")[0] != name:
+            raise RecipeError(f"recipe {each.name!r} must be called `{name}/...`, as its room is")
+    return figures.RECIPES
 
 
 def recipe(name: str) -> Recipe:
@@ -134,56 +135,3 @@ def recipe(name: str) -> Recipe:
     if name not in known:
         raise RecipeError(f"no recipe {name!r}: choose one of {', '.join(sorted(known))}")
     return known[name]
-
-
-def _test_attack(experiment: Experiment) -> str:
-    """Along training, test points meet the training attack."""
-    judge = describe_attack(experiment.final_attack)
-    if experiment.attack is None or experiment.evaluation.at != "snapshots":
-        return f"Test attack: {judge}."
-    return f"Test attack along training: the training attack; at the end: {judge}."
-
-
-def describe_data(data: DataModel | Axis) -> str:
-    """The sizes of a data model, as the papers write them."""
-    if isinstance(data, Axis):
-        return "several data models"
-    return f"d = {_told(data.dim)}, M = {_told(data.tokens)}"
-
-
-def describe_network(network: Network | Axis) -> str:
-    """The width of a network, as the papers write it."""
-    if isinstance(network, Axis):
-        return "several networks"
-    if not isinstance(network, Attention):
-        return network.label()
-    return f"d_h = {_told(network.hidden)}"
-
-
-def describe_attack(attack: Attack | Axis | None) -> str:
-    """An attack in a few words."""
-    if isinstance(attack, Axis):
-        return "several"
-    if isinstance(attack, OneStep):
-        return f"one step of rate {_told(attack.rate)} clipped to {_told(attack.clip)}, loss {attack.loss}"
-    if isinstance(attack, PGD):
-        return f"{attack.steps}-step PGD, {_describe_ball(attack.ball)}, {attack.keep} iterate"
-    if isinstance(attack, Strong) and isinstance(attack.ball, Ball):
-        return f"the worst of PGD and APGD, {attack.steps} steps, {_describe_ball(attack.ball)}"
-    return "none" if attack is None else attack.label()
-
-
-def _describe_ball(ball: Ball) -> str:
-    unit = {"signal": " |mu|", "point": " |x|"}.get(ball.relative_to or "", "")
-    return f"l{ball.p} radius {_told(ball.radius)}{unit} per {ball.per}"
-
-
-def _told(value: Any) -> str:
-    """A number, or the range of an axis."""
-    if isinstance(value, Axis):
-        return f"{_told(min(value.values))} to {_told(max(value.values))}"
-    return f"{value:.2g}" if isinstance(value, int) and value > 10**6 else str(value)
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}" + ("s" if count != 1 else "")

@@ -119,7 +119,7 @@ def heat_map(
     if limits is not None and not limits[0] < limits[1]:
         raise ValueError(f"`limits` must be (low, high) with low < high, got {limits}")
     grid, seeds = _averaged(values, x, y, seed_dim)
-    x_edges, y_edges = (_set_axis(ax, grid[dim], name) for dim, name in ((x, "x"), (y, "y")))
+    x_edges, y_edges = (set_axis(ax, grid[dim], name) for dim, name in ((x, "x"), (y, "y")))
     shown = np.ma.masked_invalid(grid.values)
     colours, norm = matplotlib.colormaps[COLOUR_MAP], Normalize(*(limits or _range(shown)))
     if cut is not None:
@@ -307,7 +307,7 @@ def _range(shown: np.ma.MaskedArray) -> tuple[float, float]:
     return (float(shown.min()), float(shown.max())) if shown.count() else (0.0, 1.0)
 
 
-def _set_axis(ax: Axes, coordinate: xr.DataArray, name: str) -> np.ndarray:
+def set_axis(ax: Axes, coordinate: xr.DataArray, name: str) -> np.ndarray:
     """Scale, ticks and name of one axis; returns the cell edges."""
     centres = coordinate.values.astype(float)
     axis = ax.xaxis if name == "x" else ax.yaxis

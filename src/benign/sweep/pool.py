@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from benign import outside
 from benign.plan.runs import Unit
 from benign.spec import Component
 from benign.sweep.local import Watcher, compute_unit, record_unit, without_result
 from benign.sweep.store import Store
 from benign.training.descent import Status
+from benign.training.probes import functions_for
 
 POLL_SECONDS = 0.5
 
@@ -46,17 +48,23 @@ def run_in_pool(
 
 
 def _check_importable(units: list[Unit]) -> None:
-    """Other processes import the classes of components: a prompt or a notebook cannot be imported."""
+    """Other processes import what a person defined: a prompt, a notebook or a script on stdin cannot be imported."""
     file = getattr(sys.modules["__main__"], "__file__", None)
     if file and Path(file).exists():
         return
-    for unit in units:
-        for _, part in unit.runs[0].cell:
-            if isinstance(part, Component) and type(part).__module__ == "__main__":
-                raise ValueError(
-                    f"`workers` must be 1 here: `{type(part).__name__}` is defined at a prompt or in a notebook, "
-                    "which other processes cannot import; put the class into a file"
-                )
+    cells = [unit.runs[0].cell for unit in units]
+    parts = [type(part) for cell in cells for _, part in cell if isinstance(part, Component)]
+    probes = [probe for cell in cells for probe in functions_for(cell)]
+    for own in (*parts, *probes):
+        if own.__module__ == "__main__":
+            raise ValueError(
+                f"`workers` must be 1 here: `{own.__name__}` is defined at a prompt or in a notebook, "
+                "which other processes cannot import; put it into a file"
+            )
+    if file:  # "<stdin>": a new process looks for a file of that name before anything else
+        raise ValueError(
+            f"`workers` must be 1 here: the script is no file ({file}), save it as one"
+        )
 
 
 def _pool(
@@ -66,7 +74,7 @@ def _pool(
     context = multiprocessing.get_context("spawn")  # a forked torch can hang in its thread pool
     slots, taken = context.Array("q", 2 * workers), context.Value("i", 0)
     lost: list[Unit] = []
-    with ProcessPoolExecutor(workers, context, _begin, (slots, taken)) as pool:
+    with ProcessPoolExecutor(workers, context, _begin, (slots, taken, outside.loaded())) as pool:
         under_way: dict[Future, Unit] = {}
         try:
             with _children_ignore_interrupts():
@@ -88,6 +96,8 @@ def _pool(
             for process in processes:
                 process.terminate()
             raise
+    if lost and not taken.value:
+        raise RuntimeError("no process could be started: what it printed above says why")
     return lost
 
 
@@ -104,8 +114,9 @@ def _children_ignore_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _begin(slots: Any, taken: Any) -> None:
+def _begin(slots: Any, taken: Any, sources: list[Path]) -> None:
     global _slot
+    outside.load_all(sources)
     threading.Thread(target=_follow_parent, daemon=True).start()
     with taken.get_lock():
         place = taken.value

@@ -12,6 +12,7 @@ from benign.training.probes.probe import SNAPSHOTS as SNAPSHOTS
 from benign.training.probes.probe import TALLIES as TALLIES
 from benign.training.probes.probe import Snapshot as Snapshot
 from benign.training.probes.probe import Tally as Tally
+from benign.training.probes.probe import functions_for as functions_for
 from benign.training.probes.probe import snapshot as snapshot
 from benign.training.probes.probe import snapshots_for as snapshots_for
 from benign.training.probes.probe import tallies_for as tallies_for

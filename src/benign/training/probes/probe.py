@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from benign.spec import refuse_taken
+from benign.training import audit, evaluation
 from benign.training.descent import Step
 from benign.training.setup import Setup
 
@@ -25,6 +27,10 @@ class Snapshot:
     measure: Callable[[Step], Tensor]
     applies: Applies
 
+    @property
+    def function(self) -> Callable:
+        return self.measure
+
 
 @dataclass(frozen=True)
 class Tally:
@@ -41,9 +47,16 @@ class Tally:
     finish: Callable[[Tensor], Tensor]
     applies: Applies
 
+    @property
+    def function(self) -> Callable:
+        return self.update
+
 
 SNAPSHOTS: dict[str, Snapshot] = {}
 TALLIES: dict[str, Tally] = {}
+
+RESERVED = {"run", "status", "steps", "seed", "step", *evaluation.MEANINGS, *audit.MEANINGS}
+"""names that records and results use themselves"""
 
 
 def always(setup: Setup) -> bool:
@@ -58,7 +71,8 @@ def snapshot(meaning: str, units: str = "1", applies: Applies = always):
     """Register a function of a step as a snapshot under its own name."""
 
     def register(measure: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:
-        SNAPSHOTS[measure.__name__] = Snapshot(measure.__name__, meaning, units, measure, applies)
+        name = _claimed(measure)
+        SNAPSHOTS[name] = Snapshot(name, meaning, units, measure, applies)
         return measure
 
     return register
@@ -73,11 +87,28 @@ def tally(
     """Register a function of (state so far, step) as a tally under its own name."""
 
     def register(update: Callable[[Tensor | None, Step], Tensor]):
-        name = update.__name__
+        name = _claimed(update)
         TALLIES[name] = Tally(name, meaning, units, update, finish, applies)
         return update
 
     return register
+
+
+def _claimed(function: Callable) -> str:
+    """The name of a function, free for a probe; the same function defined again takes its own place."""
+    name = function.__name__
+    if name in RESERVED or name.endswith("_curve"):
+        raise ValueError(f"`{name}` is a name that results use: give the probe another name")
+    for table in (SNAPSHOTS, TALLIES):
+        if name in table:
+            refuse_taken(name, function, table[name].function)
+            del table[name]
+    return name
+
+
+def functions_for(setup: Setup) -> list[Callable]:
+    """The functions of all probes that apply."""
+    return [probe.function for probe in (*snapshots_for(setup), *tallies_for(setup))]
 
 
 def snapshots_for(setup: Setup) -> list[Snapshot]:

@@ -1,0 +1,1 @@
+"""Kou, Chen, Chen, Gu: Benign Overfitting for Two-layer ReLU Convolutional Neural Networks (ICML 2023)."""

@@ -1,0 +1,70 @@
+"""The phase diagram that Theorem 3.2 of Kou et al. predicts, as a recipe; its sizes are ours."""
+
+import benign as bo
+from benign.papers.recipes import Recipe
+from benign.plot import Panel, phase_figure, save
+
+from .relu_cnn import ReluCNN
+from .two_patches import TwoPatches
+
+SIZES = {  # signals, dimensions, seeds, test points; the theorem asks for d well above n^2 = 400
+    "smoke": (5, (500, 1000, 2000), 1, 200),
+    "quick": (13, (500, 800, 1300, 2000, 3200, 5000, 8000), 4, 400),
+    "paper": (25, (500, 800, 1300, 2000, 3200, 5000, 8000, 13000, 20000), 20, 2000),
+}
+LEVEL = 0.75
+"""test accuracy halfway between chance and none wrong"""
+
+
+@bo.snapshot(
+    "largest |<w, mu>| / |mu| of a filter", applies=lambda setup: setup.network.kind == "relu_cnn"
+)
+def signal_learned(step):
+    return step.batch.params["filters"][..., 0].abs().amax(1)
+
+
+def build(scale, reading):
+    signals, dims, seeds, test = SIZES[scale]
+    return bo.Experiment(
+        data=TwoPatches(samples=20, dim=dims, signal=bo.logspace(1, 8, signals), flip=0.1),
+        network=ReluCNN(width=10),
+        training=bo.GradientDescent(rate=0.02, stop_loss=0.05, max_steps=5000),
+        evaluation=bo.Evaluation(samples=test),
+        seeds=seeds,
+    )
+
+
+def edge(result):
+    return bo.boundary(result.test_accuracy.rename("test accuracy"), LEVEL, law="dim * signal**p")
+
+
+def draw(result, folder, caption):
+    panel = Panel(
+        result.test_accuracy,
+        "dim",
+        "signal",
+        "test accuracy",
+        limits=(0.5, 1),
+        boundary=edge(result),
+    )
+    told = f"{caption} n = 20, sigma_p = 1, one training label in ten flipped. The theorem: p = -4."
+    figure = phase_figure(
+        [panel], title="Benign and harmful overfitting of a ReLU CNN", caption=told
+    )
+    return save(figure, folder / "fig1")
+
+
+def summarise(result):
+    return f"{edge(result)}\n  the theorem: n |mu|^4 / (sigma_p^4 d) decides, that is p = -4"
+
+
+RECIPES = [
+    Recipe(
+        name="kou/fig1",
+        title="Test accuracy over signal strength and dimension, one training label in ten flipped",
+        shows="overfitting is benign where n |mu|^4 is large beside sigma_p^4 d, harmful where it is small",
+        build=build,
+        draw=draw,
+        summarise=summarise,
+    )
+]

@@ -1,0 +1,28 @@
+"""The network of Kou et al. (section 2): filters shared by the patches, a second layer that is not trained."""
+
+from benign.axes import PerRun, Shape
+from benign.data.model import column
+from benign.networks.network import Cost, Network
+from benign.spec import Count, Positive
+
+
+class ReluCNN(Network):
+    """f = F_+ - F_-, where F_j(x) is the mean over the m filters of class j of relu(<w, x_1>) + relu(<w, x_2>)."""
+
+    width: Shape[Count]
+    """filters of each class, m"""
+    init_std: PerRun[Positive] = 1e-4
+    """standard deviation of initial weights, sigma_0; small beside what training adds, as the theorem asks"""
+
+    def initial_params(self, data, streams, dtype):
+        filters = streams("init/filters").normal(2 * self.width, data.dim, dtype=dtype)
+        return {"filters": filters * column(self.init_std, filters)}
+
+    def forward(self, params, x):
+        seen = x.flatten(1, 2) @ params["filters"].transpose(1, 2)
+        by_filter = seen.relu().unflatten(1, x.shape[1:3]).sum(2)
+        return by_filter[..., : self.width].mean(2) - by_filter[..., self.width :].mean(2)
+
+    def cost(self, data):
+        filters, size = 2 * self.width, data.tokens * data.dim
+        return Cost(3 * filters * data.dim, size + 4 * filters * data.tokens, size * filters)

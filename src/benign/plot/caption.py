@@ -1,0 +1,102 @@
+"""What a figure must say beside its picture: sizes, seeds, attacks, and the runs that give no value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import xarray as xr
+
+from benign.attacks.attack import Attack
+from benign.attacks.balls import Ball
+from benign.attacks.one_step import OneStep
+from benign.attacks.pgd import PGD
+from benign.attacks.strong import Strong
+from benign.axes import Axis
+from benign.data.model import DataModel
+from benign.experiment import Experiment
+from benign.networks.attention import Attention
+from benign.networks.network import Network
+from benign.training.descent import Status
+
+ENDS = {
+    Status.MISSING: "missing",
+    Status.STEP_CAP: "at the step cap",
+    Status.DIVERGED: "diverged",
+    Status.FAILED: "failed",
+    Status.OUT_OF_MEMORY: "out of memory",
+}
+"""how a run ends that did not reach its loss"""
+
+
+def describe(experiment: Experiment) -> str:
+    """The sizes, seeds and attacks of an experiment."""
+    sizes = f"{_data(experiment.data)}, {_network(experiment.network)}"
+    return (
+        f"{sizes}, {_plural(experiment.seeds, 'seed')}, "
+        f"{_plural(experiment.evaluation.samples, 'test point')} a run. "
+        f"Training attack: {_attack(experiment.attack)}. {_test_attack(experiment)} {experiment.precision}."
+    )
+
+
+def _test_attack(experiment: Experiment) -> str:
+    """Along training, test points meet the training attack."""
+    judge = _attack(experiment.final_attack)
+    if experiment.attack is None or experiment.evaluation.at != "snapshots":
+        return f"Test attack: {judge}."
+    return f"Test attack along training: the training attack; at the end: {judge}."
+
+
+def endings(result: xr.Dataset) -> str:
+    """What a caption must say of runs that did not reach their loss; empty where all did.
+
+    Those at the step cap count in means like the others; the rest have no value.
+    """
+    status = result["status"]
+    counts = {words: int((status == code).sum()) for code, words in ENDS.items()}
+    told = [f"{count} {words}" for words, count in counts.items() if count]
+    return f"Of {status.size} runs {', '.join(told)}." if told else ""
+
+
+def _data(data: DataModel | Axis) -> str:
+    """The sizes of a data model, as the papers write them."""
+    if isinstance(data, Axis):
+        return "several data models"
+    return f"d = {_told(data.dim)}, M = {_told(data.tokens)}"
+
+
+def _network(network: Network | Axis) -> str:
+    """The width of a network, as the papers write it."""
+    if isinstance(network, Axis):
+        return "several networks"
+    if not isinstance(network, Attention):
+        return network.label()
+    return f"d_h = {_told(network.hidden)}"
+
+
+def _attack(attack: Attack | Axis | None) -> str:
+    """An attack in a few words."""
+    if isinstance(attack, Axis):
+        return "several"
+    if isinstance(attack, OneStep):
+        return f"one step of rate {_told(attack.rate)} clipped to {_told(attack.clip)}, loss {attack.loss}"
+    if isinstance(attack, PGD):
+        return f"{attack.steps}-step PGD, {_ball(attack.ball)}, {attack.keep} iterate"
+    if isinstance(attack, Strong) and isinstance(attack.ball, Ball):
+        return f"the worst of PGD and APGD, {attack.steps} steps, {_ball(attack.ball)}"
+    return "none" if attack is None else attack.label()
+
+
+def _ball(ball: Ball) -> str:
+    unit = {"signal": " |mu|", "point": " |x|"}.get(ball.relative_to or "", "")
+    return f"l{ball.p} radius {_told(ball.radius)}{unit} per {ball.per}"
+
+
+def _told(value: Any) -> str:
+    """A number, or the range of an axis."""
+    if isinstance(value, Axis):
+        return f"{_told(min(value.values))} to {_told(max(value.values))}"
+    return f"{value:.2g}" if isinstance(value, int) and value > 10**6 else str(value)
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}" + ("s" if count != 1 else "")

@@ -1,0 +1,116 @@
+"""A picture of any result: a heat map over two axes of its experiment, or lines along one."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from benign.experiment import Experiment
+from benign.plot.caption import describe, endings
+from benign.plot.curves import COLOURS
+from benign.plot.phase import Panel, phase_figure, set_axis
+from benign.plot.style import SMALL, save, style
+from benign.theory.boundary import boundary
+from benign.theory.intervals import mean_interval
+
+DRAWN = ("test_accuracy", "robust_accuracy")
+"""what is drawn of an experiment of one's own, as far as it is measured"""
+
+
+def phase(
+    result: xr.Dataset,
+    variable: str = "test_accuracy",
+    *,
+    x: str | None = None,
+    y: str | None = None,
+    level: float | None = None,
+) -> Figure:
+    """The mean of a variable over seeds as a heat map over two axes; `level` adds the fitted boundary at it."""
+    values = _values(result, variable, 2)
+    found = [dim for dim in _axes(values) if dim not in (x, y)]
+    x = x or found.pop(0)
+    y = y or found.pop(0)
+    edge = None if level is None else boundary(values, level, law=f"{x} * {y}**p")
+    limits = (0.0, 1.0) if variable.endswith("accuracy") else None
+    panel = Panel(values, x, y, _named(variable), limits=limits, boundary=edge)
+    return phase_figure([panel], title=_named(variable).capitalize(), caption=_caption(result))
+
+
+def curves(result: xr.Dataset, variables: str | Sequence[str] = "test_accuracy") -> Figure:
+    """Means of variables over seeds along the one axis of an experiment, with 95 % intervals."""
+    names = [variables] if isinstance(variables, str) else list(variables)
+    told = f"{_caption(result)} Bands: 95 % intervals of the mean over seeds."
+    lines = textwrap.wrap(told, width=int(4.2 * 72 / (0.54 * SMALL)))
+    with style():
+        layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)
+        figure = Figure(figsize=(4.2, 3.0 + 0.13 * len(lines)), layout=layout)
+        ax = figure.subplots()
+        for colour, name in zip(COLOURS, names, strict=False):
+            values = _values(result, name, 1)
+            [along] = _axes(values)
+            values = values.sortby(along)
+            rows = values.transpose(along, "seed").values
+            mean, low, high = np.array([_estimate(row[~np.isnan(row)]) for row in rows]).T
+            ax.plot(values[along], mean, color=colour, marker=".", label=_named(name))
+            if values.sizes["seed"] > 1:
+                ax.fill_between(values[along], low, high, color=colour, alpha=0.2, linewidth=0)
+            set_axis(ax, values[along], "x")
+        if all(name.endswith("accuracy") for name in names):
+            ax.set_ylim(0, 1.02)
+        ax.legend()
+        figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=SMALL, linespacing=1.3)
+    return figure
+
+
+def pictures(result: xr.Dataset, folder: Path) -> list[Path]:
+    """Draw what can be drawn of a result into its folder: nothing unless one or two axes hold several numbers."""
+    names = [name for name in DRAWN if name in result]
+    axes = _axes(result[names[0]])
+    if not all(np.issubdtype(result[axis].dtype, np.number) for axis in axes):
+        return []
+    if len(axes) == 1:
+        return save(curves(result, names), folder / "accuracy")
+    if len(axes) == 2:
+        return [path for name in names for path in save(phase(result, name), folder / name)]
+    return []
+
+
+def _values(result: xr.Dataset, variable: str, count: int) -> xr.DataArray:
+    """A variable without axes of one value; ValueError unless `count` others are left."""
+    if variable not in result:
+        raise ValueError(f"no variable {variable!r}; this result has {', '.join(map(str, result))}")
+    values = result[variable]
+    axes = _axes(values)
+    if len(axes) != count:
+        raise ValueError(
+            f"`{variable}` has {len(axes)} axes with several values ({', '.join(axes) or 'none'}), "
+            f"{count} can be drawn: select one value of the others, or average over them"
+        )
+    ones = [dim for dim in values.dims if dim not in (*axes, "seed")]
+    return values.squeeze(ones, drop=True)
+
+
+def _axes(values: xr.DataArray) -> list[str]:
+    """The axes of the experiment that hold several values."""
+    return [str(dim) for dim in values.dims if dim != "seed" and values.sizes[dim] > 1]
+
+
+def _estimate(row: np.ndarray) -> tuple[float, float, float]:
+    """Mean and interval of the seeds that have a value."""
+    return mean_interval(row) if row.size else (np.nan, np.nan, np.nan)
+
+
+def _caption(result: xr.Dataset) -> str:
+    experiment = Experiment.from_dict(json.loads(result.attrs["experiment"]))
+    return f"{describe(experiment)} {endings(result)}".strip()
+
+
+def _named(variable: str) -> str:
+    return variable.replace("_", " ")

@@ -1,0 +1,70 @@
+"""Pictures of an experiment of one's own."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import benign as bo
+from benign.plot.picture import pictures
+from benign.training.descent import Status
+from tests.tiny import tiny
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
+    return tiny("data.samples=[2, 4, 6]").run(tmp_path_factory.mktemp("picture") / "run")
+
+
+def words(figure, tmp_path) -> str:
+    return " ".join(bo.save(figure, tmp_path / "picture")[1].read_text(encoding="utf-8").split())
+
+
+def test_two_axes_are_a_heat_map_of_means(result, tmp_path):
+    figure = bo.phase(result)
+    [mesh] = [each for each in figure.axes[0].collections if hasattr(each, "get_coordinates")]
+    mean = result.test_accuracy.mean("seed").transpose("snr", "samples")
+    np.testing.assert_allclose(np.asarray(mesh.get_array()), mean, atol=1e-12)
+    drawn = words(figure, tmp_path)
+    for text in ("Test accuracy", "number of training points N", "2 seeds", "Test attack: none"):
+        assert text in drawn
+    turned = bo.phase(result, "test_loss", x="snr")
+    assert turned.axes[0].get_ylabel() == "number of training points N"
+
+
+def test_a_level_adds_the_boundary(result, tmp_path):
+    assert "crosses 0.75" in words(bo.phase(result, x="samples", y="snr", level=0.75), tmp_path)
+
+
+def test_one_axis_is_a_line_with_the_interval_of_the_mean(result, tmp_path):
+    figure = bo.curves(result.sel(samples=4), ["test_accuracy", "train_accuracy"])
+    first, second = figure.axes[0].lines
+    mean = result.test_accuracy.sel(samples=4).mean("seed")
+    np.testing.assert_allclose(np.asarray(first.get_ydata()), mean, atol=1e-12)
+    assert second.get_label() == "train accuracy"
+    assert "95 % intervals of the mean over seeds" in words(figure, tmp_path)
+
+
+def test_runs_that_failed_are_told_and_leave_their_seed_out(result, tmp_path):
+    failed = result.sel(samples=4).copy(deep=True)
+    failed.status[0, 0], failed.test_accuracy[0, 0] = Status.FAILED, np.nan
+    failed.status[1], failed.test_accuracy[1] = Status.DIVERGED, np.nan
+    figure = bo.curves(failed)
+    drawn = np.asarray(figure.axes[0].lines[0].get_ydata())
+    assert drawn[0] == failed.test_accuracy[0, 1]
+    assert np.isnan(drawn[1])
+    assert "Of 4 runs 2 diverged, 1 failed." in words(figure, tmp_path)
+
+
+def test_what_cannot_be_drawn_says_why(result, tmp_path):
+    with pytest.raises(ValueError, match="no variable 'colour'; this result has"):
+        bo.phase(result, "colour")
+    with pytest.raises(ValueError, match=r"has 1 axes with several values \(snr\), 2 can be drawn"):
+        bo.phase(result.sel(samples=4))
+    with pytest.raises(ValueError, match=r"2 axes .*select one value of the others"):
+        bo.curves(result)
+    assert pictures(result.isel(samples=0, snr=0), tmp_path) == []
+
+
+def test_an_axis_of_words_is_not_drawn(result, tmp_path):
+    named = result.sel(samples=4).assign_coords(snr=["low", "high"])
+    assert pictures(named, tmp_path) == []

@@ -1,0 +1,25 @@
+"""Definitions for one test only."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benign import outside
+from benign.spec import Component
+from benign.training.probes import SNAPSHOTS, TALLIES
+
+
+@contextmanager
+def forgetting() -> Iterator[None]:
+    """Components, probes and files from outside that are registered within are forgotten at the end."""
+    tables = [*Component.families.values(), SNAPSHOTS, TALLIES, outside._loaded]
+    before, modules = [dict(table) for table in tables], set(sys.modules)
+    try:
+        yield
+    finally:
+        ours = {path.stem for path in outside._loaded.keys() - before[-1].keys()}
+        for table, kept in zip(tables, before, strict=True):
+            table.clear()
+            table.update(kept)
+        for name in [each for each in sys.modules if each.partition(".")[0] in ours - modules]:
+            del sys.modules[name]

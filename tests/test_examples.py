@@ -1,0 +1,47 @@
+"""examples/kou: a fifth paper in one folder, which nothing else knows of."""
+
+import re
+from pathlib import Path
+
+from benign import cli
+from tests.registry import forgetting
+from tests.test_house import ROOT, texts
+
+FOLDER = ROOT / "examples" / "kou"
+LONGEST = 150
+
+
+def test_a_paper_takes_less_than_150_lines():
+    lines = sum(
+        len(path.read_text(encoding="utf-8").splitlines())
+        for path in FOLDER.iterdir()
+        if path.is_file()
+    )
+    assert lines < LONGEST
+
+
+def test_it_runs_from_the_command_line(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with forgetting():
+        assert cli.main(["papers", "kou", "--with", str(FOLDER)]) == 0
+        assert cli.main(["run", "kou/fig1", "--scale", "smoke", "--with", str(FOLDER)]) == 0
+    told = capsys.readouterr().out
+    assert "Kou, Chen, Chen, Gu" in told
+    assert "rises through 0.75 along signal in 3 of 3 dim rows" in told
+    assert "runs: 15 converged" in told
+    folder = tmp_path / "runs/kou/fig1/smoke/default"
+    assert (folder / "fig1.png").stat().st_size > 10_000
+    drawn = (folder / "fig1.svg").read_text(encoding="utf-8")
+    assert "kou/fig1 at smoke scale" in drawn
+    assert "Reading" not in drawn, "the recipe asks nothing"
+
+
+def test_nothing_else_mentions_it():
+    word = re.compile(r"\bkou\b|two_?patches|relu_?cnn", re.IGNORECASE)
+    own = ("examples/kou/", "tests/test_examples.py", "docs/")
+    found = [
+        name
+        for name, text in texts()
+        if word.search(text) and not name.startswith(own) and not name.endswith(".md")
+    ]
+    assert not found
