@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from torch._dynamo.exc import TorchDynamoException
 
 from benign import compiled as switch
-from benign.compiled import compiled
+from benign.compiled import compiled, compiled_on_gpu
 
 
 class OnGPU(torch.Tensor):
@@ -29,8 +30,36 @@ def test_only_on_a_gpu_and_with_the_switch_on_is_a_function_compiled(on, gpu, mo
     monkeypatch.setattr(switch, "COMPILES", on)
     monkeypatch.setattr(torch, "compile", compile)
     x = torch.ones(2).as_subclass(OnGPU) if gpu else torch.ones(2)
-    chosen = compiled(twice)
+    chosen = compiled_on_gpu(twice)
     assert chosen.__doc__ == "Twice as many."
     for _ in range(2):
         assert chosen(x, 3).tolist() == ([106, 106] if on and gpu else [6, 6])
     assert made == ([twice] if on and gpu else [])
+
+
+def test_what_cannot_be_compiled_runs_as_it_is_and_says_so_once(monkeypatch):
+    def fail(function):
+        def failing(x: torch.Tensor) -> torch.Tensor:
+            raise TorchDynamoException("no compiler here\nmore")
+
+        return failing
+
+    def thrice(x: torch.Tensor) -> torch.Tensor:
+        return 3 * x
+
+    monkeypatch.setattr(switch, "COMPILES", True)
+    monkeypatch.setattr(torch, "compile", fail)
+    chosen = compiled(thrice)
+    with pytest.warns(UserWarning, match="`thrice` runs as it is: .*no compiler here"):
+        assert chosen(torch.ones(1)).tolist() == [3]
+    assert chosen(torch.ones(1)).tolist() == [3]  # warnings are errors here: it is silent now
+
+
+def test_errors_of_the_function_itself_are_not_taken_for_the_compilers(monkeypatch):
+    def full(x: torch.Tensor) -> torch.Tensor:
+        raise torch.OutOfMemoryError("full")
+
+    monkeypatch.setattr(switch, "COMPILES", True)
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    with pytest.raises(torch.OutOfMemoryError):
+        compiled(full)(torch.ones(1))

@@ -332,9 +332,12 @@ def _run_plan(plan: "Plan", device: str, workers: int | None, verbose: bool) -> 
 
 def _draw(plan: "Plan", recipe: "Recipe", result: "xr.Dataset", verbose: bool) -> bool:
     """Summarise and draw; an axis that was changed may make that impossible, the data is kept."""
+    from benign.papers.endings import endings
+
     try:
         say(recipe.summarise(result))
-        pictures = recipe.draw(result, plan.folder, plan.caption)
+        caption = " ".join([plan.caption, endings(result)]).strip()
+        pictures = recipe.draw(result, plan.folder, caption)
     except Exception as error:
         if verbose:
             traceback.print_exc()

@@ -10,6 +10,7 @@ from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
+from benign.attacks.strong import Strong
 from benign.data.mixture import Mixture
 from benign.networks.linear import Linear
 from benign.networks.two_layer import TwoLayer
@@ -17,7 +18,7 @@ from benign.training import audit
 from benign.training.descent import look
 from benign.training.engine import train_runs
 from benign.training.evaluation import measure
-from benign.training.setup import Evaluation, GradientDescent, Setup
+from benign.training.setup import Evaluation, GradientDescent, Setup, stack
 from benign.training.variables import variables
 from tests.reference import run_ids, small_data, small_network, small_setup, start
 
@@ -131,3 +132,27 @@ def test_the_audit_is_stored_with_every_attacked_run():
     arrays = train_runs([attacked], run_ids(1))
     for name in names:
         assert math.isfinite(arrays[name][0]), name
+
+
+def test_a_run_trained_without_an_attack_is_beaten_and_not_masked():
+    """Also where other runs of the batch are attacked: a radius of 0 is none."""
+    attacks = [PGD(ball=Ball(radius=radius), steps=5) for radius in (0.0, 1.5)]
+    cells = [setup_with(attack, Strong(ball=Ball(radius=1.5), steps=5)) for attack in attacks]
+    same = audit._same_ball(stack(cells, "cpu"), torch.zeros(2))
+    assert same.tolist() == [False, True]
+    other = setup_with(attacks[1], Strong(ball=Ball(p="inf", radius=1.5), steps=5))
+    assert audit._same_ball(stack([other], "cpu"), torch.zeros(1)).tolist() == [False]
+
+
+def test_a_judge_of_the_training_attacks_own_kind_is_flagged():
+    attack = PGD(ball=Ball(radius=0.2), steps=5)
+    name = "judged_by_the_kind_of_attack_that_trained"
+    assert name in flags(audited(setup_with(attack, attack)))
+    assert name not in flags(audited(setup_with(attack)))
+
+
+def test_a_radius_that_is_a_share_of_the_points_is_not_compared_with_what_is_possible():
+    """It would be compared as if it were a length, and change with the units of the data."""
+    ball = Ball(radius=0.9, relative_to="point")
+    values = audited(setup_with(PGD(ball=ball, steps=1, step=1e-9), data=small_data(tokens=1)))
+    assert "above_possible" not in flags(values)

@@ -108,8 +108,8 @@ class Recipe:
         return (
             f"{self.name} at {scale} scale. {sizes}, {plural(experiment.seeds, 'seed')}, "
             f"{plural(experiment.evaluation.samples, 'test point')} a run. "
-            f"Training attack: {describe_attack(experiment.attack)}. "
-            f"Test attack: {describe_attack(experiment.final_attack)}. Reading: {answers}."
+            f"Training attack: {describe_attack(experiment.attack)}. {_test_attack(experiment)} "
+            f"Reading: {answers}. {experiment.precision}."
         )
 
     def experiment(self, scale: str, reading: Reading | None = None) -> Experiment:
@@ -134,6 +134,14 @@ def recipe(name: str) -> Recipe:
     if name not in known:
         raise RecipeError(f"no recipe {name!r}: choose one of {', '.join(sorted(known))}")
     return known[name]
+
+
+def _test_attack(experiment: Experiment) -> str:
+    """Along training, test points meet the training attack."""
+    judge = describe_attack(experiment.final_attack)
+    if experiment.attack is None or experiment.evaluation.at != "snapshots":
+        return f"Test attack: {judge}."
+    return f"Test attack along training: the training attack; at the end: {judge}."
 
 
 def describe_data(data: DataModel | Axis) -> str:

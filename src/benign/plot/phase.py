@@ -128,7 +128,7 @@ def heat_map(
     ax.set_xlim(x_edges[0], x_edges[-1])
     ax.set_ylim(y_edges[0], y_edges[-1])
     ax.autoscale(False)
-    _mark_missing(ax, grid, seeds, x_edges, y_edges)
+    _mark_missing(ax, grid, seeds < values.sizes.get(seed_dim, 1), x_edges, y_edges)
     _colour_bar(ax, mesh, shown, label, cut)
     return mesh
 
@@ -254,7 +254,7 @@ def _averaged(
 
 
 def _mark_missing(
-    ax: Axes, grid: xr.DataArray, seeds: xr.DataArray, x_edges: np.ndarray, y_edges: np.ndarray
+    ax: Axes, grid: xr.DataArray, fewer: xr.DataArray, x_edges: np.ndarray, y_edges: np.ndarray
 ) -> None:
     rows, columns = np.nonzero(~np.isfinite(grid.values))
     if rows.size:
@@ -273,7 +273,7 @@ def _mark_missing(
             autolim=False,
         )
     y_dim, x_dim = grid.dims
-    rows, columns = np.nonzero(np.isfinite(grid.values) & (seeds.values < seeds.values.max()))
+    rows, columns = np.nonzero(np.isfinite(grid.values) & fewer.values)
     if rows.size:
         ax.plot(
             grid[x_dim].values[columns],

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from benign.attacks.attack import Attack, Target, repeated
+from benign.attacks.balls import Ball
 from benign.attacks.certificates import CERTIFICATES, certified_margin
 from benign.attacks.losses import slope
 from benign.losses import correct, margin
@@ -30,6 +31,7 @@ FLAGS = {
     8: "below_certificate",
     16: "above_possible",
     32: "evaluation_attack_weaker_than_training_attack",
+    64: "judged_by_the_kind_of_attack_that_trained",
 }
 
 MEANINGS: dict[str, tuple[str, str]] = {
@@ -118,14 +120,37 @@ def _flags(values: dict[str, Tensor], setup: Setup) -> Tensor:
     found = values["robust_accuracy"]
     raised = {4: values.get("zero_gradient_share", torch.zeros_like(found)) > GAP}
     if "robust_accuracy_training_attack" in values:
-        raised[1] = values["robust_accuracy_training_attack"] - found > GAP
-        raised[32] = found - values["robust_accuracy_training_attack"] > GAP
+        same = _same_ball(setup, found)
+        raised[1] = same & (values["robust_accuracy_training_attack"] - found > GAP)
+        raised[32] = same & (found - values["robust_accuracy_training_attack"] > GAP)
         trained = values["train_robust_accuracy"] - values["train_robust_accuracy_judged"]
-        raised[2] = trained > GAP
+        raised[2] = same & (trained > GAP)
+        raised[64] = torch.full_like(same, type(setup.final_attack) is type(setup.attack))
     if "robust_accuracy_certified" in values:
         raised[8] = found < values["robust_accuracy_certified"] - 1e-9
     raised[16] = _above_possible(found, setup)
     return torch.stack([code * raised[code].double() for code in raised]).sum(0)
+
+
+def _same_ball(setup: Setup, like: Tensor) -> Tensor:
+    """Runs whose training attack may move as far as the judge: a smaller one, or none, is beaten and not masked."""
+    same = torch.ones_like(like, dtype=torch.bool)
+    threats = [attack.threat() if attack else None for attack in (setup.attack, setup.final_attack)]
+    trained, judged = ([] if threat is None else threat.each() for threat in threats)
+    if not trained:  # an attack without a ball judges itself
+        return same
+    if [_norm(ball) for ball in trained] != [_norm(ball) for ball in judged]:
+        return ~same
+    for mine, other in zip(trained, judged, strict=True):
+        same &= torch.as_tensor(mine.size(setup.data) >= other.size(setup.data) * (1 - 1e-6)).to(
+            same.device
+        )
+    return same
+
+
+def _norm(ball: Ball) -> tuple[Any, ...]:
+    """What a ball is measured in; a linf ball is the same for a token and for all of a point."""
+    return (ball.p, ball.relative_to, ball.p == "inf" or ball.per)
 
 
 def _above_possible(accuracy: Tensor, setup: Setup) -> Tensor:
@@ -133,6 +158,10 @@ def _above_possible(accuracy: Tensor, setup: Setup) -> Tensor:
     judge = setup.final_attack
     threat = judge.threat() if judge else None
     for ball in threat.each() if threat else []:
+        if (
+            ball.relative_to == "point"
+        ):  # a share of every point's own norm, which no bound of the data is stated in
+            continue
         bound = setup.data.least_robust_error(ball.p, ball.size(setup.data), ball.per)
         least = torch.maximum(least, torch.as_tensor(bound, dtype=least.dtype, device=least.device))
     error = (least * (1 - least) / setup.evaluation.samples).sqrt()

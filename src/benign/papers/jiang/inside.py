@@ -121,7 +121,7 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     figure = curves_figure(
         rows,
         title="Benign and harmful overfitting where the theorems apply",
-        caption=f"{caption} Condition 4.1 holds with constants 1, but for the step size.",
+        caption=f"{caption} Sizes satisfy Condition 4.1 with constants 1 and polylog d = 1, but for the step size.",
     )
     return save(figure, folder / "inside")
 
