@@ -335,9 +335,10 @@ def test_a_point_of_a_network_does_not_see_the_others(row: Row):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_an_attack_keeps_its_promises(row: Row, dtype: torch.dtype):
     attack: Attack = row.component
-    assert victims(attack)
-    for network, data in victims(attack):
-        try_attack(varied(attack), network, data, dtype)
+    able = victims(attack)
+    assert able
+    for network, data in able if dtype == torch.float64 else able[:1]:
+        try_attack(varied(attack)[:2], network, data, dtype)
     assert attack.passes() >= 0
     assert attack.held() > 0
 
