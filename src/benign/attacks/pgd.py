@@ -26,6 +26,11 @@ class PGD(Attack):
 
     It ascends -y f by default: at interpolation the gradient of the cross-entropy underflows to
     zero and fakes robustness.
+
+    >>> import benign as bo
+    >>> attack = bo.PGD(ball=bo.Ball(radius=0.05, relative_to="signal"), steps=20)
+    >>> attack.passes(), attack.loss
+    (40, 'margin')
     """
 
     ball: Ball

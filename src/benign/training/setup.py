@@ -17,7 +17,13 @@ SNAPSHOTS_PER_OCTAVE = 4
 
 
 class GradientDescent(Spec):
-    """Full-batch gradient descent on the mean loss of the attacked points (Zhang Algorithm 1)."""
+    """Full-batch gradient descent on the mean loss of the attacked points (Zhang Algorithm 1).
+
+    >>> import benign as bo
+    >>> descent = bo.GradientDescent(rate=0.1, drop_every=500)
+    >>> descent.rate_at(499), descent.rate_at(500)
+    (0.1, 0.01)
+    """
 
     rate: PerRun[Positive]
     """step size eta"""
@@ -41,7 +47,12 @@ class GradientDescent(Spec):
 
 
 class Evaluation(Spec):
-    """Fresh test points, how they are attacked, and when. Accuracy is measured against clean labels."""
+    """Fresh test points, how they are attacked, and when. Accuracy is measured against clean labels.
+
+    >>> import benign as bo
+    >>> bo.Evaluation(samples=500, at="snapshots").label()
+    'evaluation(samples=500, at=snapshots)'
+    """
 
     samples: Count = 1000
     """number of test points of each run"""
