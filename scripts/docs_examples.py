@@ -20,11 +20,13 @@ def as_markdown(text: str) -> str:
     """Fence the examples, escape angle brackets everywhere else."""
     parts, end = [], 0
     for match in EXAMPLE.finditer(text):
-        parts += [_escaped(text[end : match.start()]), f"```pycon\n{match[0]}\n```"]
+        parts += [escaped(text[end : match.start()]), f"```pycon\n{match[0]}\n```"]
         end = match.end()
-    return "".join([*parts, _escaped(text[end:])])
+    return "".join([*parts, escaped(text[end:])])
 
 
-def _escaped(text: str) -> str:
-    spans = re.split(r"(`[^`]*`)", text)
-    return "".join(each if each.startswith("`") else each.replace("<", "&lt;") for each in spans)
+def escaped(text: str) -> str:
+    """Markdown in which `<w, x>` outside code is no tag; comments stay."""
+    spans = re.split(r"(```.*?```|`[^`]*`)", text, flags=re.DOTALL)
+    tags = re.compile(r"<(?!!--)")
+    return "".join(each if each.startswith("`") else tags.sub("&lt;", each) for each in spans)

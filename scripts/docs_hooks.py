@@ -6,6 +6,7 @@ Links stay as they work in the repository; here they are turned to where the sit
 import re
 from pathlib import Path
 
+from docs_examples import escaped
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
@@ -25,4 +26,4 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: object) -> str:
     """From docs/ out of it (`../gallery/`), and from outside into docs/ (`docs/`)."""
     markdown = re.sub(r"\]\(\.\./(?=gallery/|CONTRIBUTING|CHANGELOG)", "](", markdown)
-    return re.sub(r"\]\(((?:\.\./)?)docs/", r"](\1", markdown)
+    return escaped(re.sub(r"\]\(((?:\.\./)?)docs/", r"](\1", markdown))
