@@ -53,6 +53,12 @@ def test_a_public_name_has_an_example(name: str):
     assert ">>>" in (getattr(benign, name).__doc__ or ""), f"`benign.{name}` has no example"
 
 
+@pytest.mark.parametrize("name", benign.__all__)
+def test_every_field_of_a_public_name_says_what_it_is(name: str):
+    fields = getattr(getattr(benign, name), "model_fields", {})
+    assert [field for field, told in fields.items() if not told.description] == []
+
+
 @pytest.mark.parametrize("module", [benign, parts], ids=["benign", "parts"])
 def test_an_unknown_name_is_an_attribute_error(module: ModuleType):
     with pytest.raises(AttributeError, match=f"{module.__name__}' has no attribute 'Atention'"):

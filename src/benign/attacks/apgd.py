@@ -49,7 +49,9 @@ class APGD(Attack):
     """
 
     ball: Ball
+    """where attacked points stay"""
     steps: Count = 50
+    """steps of an ascent"""
     loss: AttackLoss = "margin"
     """what is ascended"""
     start: Literal["zero", "uniform"] = "zero"

@@ -115,6 +115,7 @@ class Coupling(Attack):
     """
 
     ball: Ball
+    """where attacked points stay"""
     meet: Literal["signal", "permutation"] = "signal"
     """what the two classes have in common afterwards: every token, or the set of tokens"""
 

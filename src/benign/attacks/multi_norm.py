@@ -35,6 +35,7 @@ class MultiNorm(Attack):
     combine: Literal["worst", "average", "steepest"] = "worst"
     """what becomes of the balls' points"""
     steps: Count = 20
+    """steps of an ascent"""
     step: Positive = 0.2
     """length of a step as a share of the radius"""
     loss: AttackLoss = "margin"

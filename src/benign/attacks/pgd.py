@@ -34,7 +34,9 @@ class PGD(Attack):
     """
 
     ball: Ball
+    """where attacked points stay"""
     steps: Count = 20
+    """steps of a climb"""
     step: Positive = 0.2
     """length of a step as a share of the radius; with p = 0 of the width of the box, or the length itself"""
     loss: AttackLoss = "margin"

@@ -69,11 +69,15 @@ class Setup(Spec):
     """Everything that decides one run, its draws included, but for the index of its seed."""
 
     data: OneOf[DataModel]
+    """where points come from"""
     network: OneOf[Network]
+    """what is trained"""
     attack: OneOf[Attack | None] = None
     """attack on training points; none is clean training"""
     training: GradientDescent
+    """how it is trained, and when it stops"""
     evaluation: Evaluation = Evaluation()
+    """what is measured on fresh points"""
     precision: Literal["float32", "float64", "tf32"] = "float32"
     """of all numbers; tf32 is float32 whose matrix products round their factors to 10 binary digits, on a GPU only"""
     coordinates: Wanted = "ambient"
