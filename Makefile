@@ -11,10 +11,12 @@ SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 
 # pyright would otherwise ask its registry whether it is out of date.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# The theme would otherwise advertise its successor.
+export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-slow test-gpu lint format bench clean
+.PHONY: help install demo test test-slow test-gpu lint format docs bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -24,7 +26,7 @@ install: .venv/.installed ## make .venv with the package in it: .venv/bin/benign
 demo: install ## install, then run jiang/fig1 at quick scale (about a minute) and say where the pictures are
 	$(BIN)/benign run jiang/fig1 --scale quick
 
-test: lint ## install what tests need, then lint, types, unit tests and the wheel
+test: lint docs ## install what tests need, then lint, types, the documentation, unit tests and the wheel
 	$(BIN)/pytest -n $(JOBS)
 	scripts/check_wheel.sh
 
@@ -43,12 +45,18 @@ format: .venv/.installed-dev ## let ruff rewrite the files
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+docs: .venv/.installed-dev ## build the documentation into site/; open site/index.html
+	@# Not --quiet: warnings would then not count.
+	$(BIN)/mkdocs build --strict
+	@# It must work from disk, on a train: no page may load anything from elsewhere.
+	@! grep -rlE '<(script|link|img)[^>]*(src|href)="?(https?:)?//' --include='*.html' site
+
 bench: .venv/.installed-bench ## time the engine against a plain loop, vmap and JAX (ten minutes)
 	$(BIN)/python -m benchmarks.peers --json benchmarks/results/cpu.json
 	$(BIN)/python -m benchmarks.peers.report
 
 clean: ## remove .venv, caches and builds; results in runs/ stay
-	rm -rf .venv dist .hypothesis .pytest_cache .ruff_cache
+	rm -rf .venv dist site .hypothesis .pytest_cache .ruff_cache
 	find src tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # What a killed pip leaves behind (a .dist-info it had not finished, a folder renamed to ~...) would
@@ -71,7 +79,7 @@ endef
 
 .venv/.installed-dev: .venv/.installed
 	$(sweep_leftovers)
-	$(INSTALL) --no-build-isolation --editable '.[test,dev]'
+	$(INSTALL) --no-build-isolation --editable '.[test,dev,docs]'
 	@# A reference attack to compare with; only its torch code is used, so not what it asks for.
 	$(INSTALL) --no-deps adv-lib
 	@touch $@

@@ -26,7 +26,17 @@ ORDER = [
     "attacks",
 ]
 ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "replay", "experiment"]
-ORDER += ["theory", "plot", "papers", "progress", "describe", "audits", "targets", "console"]
+ORDER += [
+    "theory",
+    "plot",
+    "papers",
+    "parts",
+    "progress",
+    "describe",
+    "audits",
+    "targets",
+    "console",
+]
 ORDER += ["perform", "cli"]
 ENDS = ["__init__", "__main__"]
 """below all: the root, with every name it exports, and the module that starts the command line"""
@@ -49,7 +59,7 @@ OUTSIDE = {
 }
 """where a package of others may be imported"""
 
-DYNAMIC = {"__init__.py", "spec.py", "outside.py", "papers/recipes.py"}
+DYNAMIC = {"lazy.py", "spec.py", "outside.py", "papers/recipes.py"}
 """modules that may import by a name made at run time: public names, components, files of a user's own, recipes"""
 DYNAMIC_CALLS = {"import_module", "__import__", "exec", "eval", "run_path", "exec_module"}
 

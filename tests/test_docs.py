@@ -1,48 +1,89 @@
-"""The files shown in the documentation work as they stand, in a folder of a user's own."""
+"""What the pages of docs/ show works as it stands there: code, files, commands, names."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
+import yaml
 
-from benign import cli
-from benign.experiment import open_result
+import benign
+from benign import cli, parts
+from benign.cli import app
+from benign.experiment import Experiment, open_result
+from benign.papers.recipes import recipes
+from benign.training.audit import MEANINGS as AUDITED
+from benign.training.evaluation import MEANINGS as TESTED
+from benign.training.probes import SNAPSHOTS, TALLIES
 from tests.registry import forgetting
 
-PAGE = Path(__file__).parents[1] / "docs" / "adding.md"
+ROOT = Path(__file__).parents[1]
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+SHOWN = {
+    **PAGES,
+    **{name: (ROOT / f"{name}.md").read_text() for name in ("README", "CONTRIBUTING")},
+}
 LONGEST = 80
+"""lines of a block of code"""
+
+ELSEWHERE = {"modules", "papers"}
+"""pages whose code other tests run: tests/networks/test_module.py, and one below"""
+
+# What must hold after the code of a page; each is added to the page's script.
+AFTERWARDS = {
+    "adding": """
+    assert result.test_accuracy.min() > 0.7, "a quadratic network tells shells apart"
+    assert result.largest_margin.min() > 0 and result.attrs["runs_failed"] == 0
+""",
+    "coordinates": """
+assert abs(ambient.train_loss - projected.train_loss).max() < 1e-10
+""",
+    "tutorial": """
+from pathlib import Path
+
+assert Path("runs/first/accuracy.png").exists() and len(table) == 24
+""",
+}
 
 
-def test_a_data_model_a_network_and_a_probe_of_a_users_own(tmp_path: Path):
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 4
-    assert all(block.count("\n") <= LONGEST for block in blocks)
-    (tmp_path / "mine.py").write_text("\n\n".join(blocks), encoding="utf-8")
-    ran = subprocess.run(
-        [sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
+def run_page(name: str, folder: Path) -> None:
+    """Run the page's code as one script, beside the files it shows (blocks that begin with `# name.yaml`)."""
+    code = []
+    for block in blocks(PAGES[name], "(?:python|yaml)"):
+        assert block.count("\n") <= LONGEST
+        if named := re.match(r"# ([\w/]+\.(?:py|yaml))\n", block):
+            (folder / named[1]).parent.mkdir(parents=True, exist_ok=True)
+            (folder / named[1]).write_text(block, encoding="utf-8")
+        else:
+            code.append(block)
+    script = folder / "page.py"
+    script.write_text("\n\n".join([*code, AFTERWARDS.get(name, "")]), encoding="utf-8")
+    command = [sys.executable, script.name]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    code = (
-        "import mine, benign as bo; r = bo.open_result('runs/shells'); "
-        "print(float(r.test_accuracy.min()), float(r.largest_margin.min()), r.attrs['runs_failed'])"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    accuracy, largest, failed = map(float, told.stdout.split())
-    assert accuracy > 0.7, "a quadratic network tells shells apart"
-    assert largest > 0
-    assert failed == 0
+
+
+@pytest.mark.parametrize("name", sorted(p for p in PAGES if blocks(PAGES[p], "python")))
+def test_the_code_of_a_page_runs(name: str, tmp_path: Path):
+    if name in ELSEWHERE:
+        pytest.skip("run by a test of its own")
+    run_page(name, tmp_path)
+    if name == "coordinates":
+        check_coordinates(tmp_path)
 
 
 def test_a_paper_of_a_users_own(tmp_path: Path, monkeypatch, capsys):
     """In this process: every new one would load torch again."""
     monkeypatch.chdir(tmp_path)
-    page = PAGE.with_name("papers.md").read_text(encoding="utf-8")
-    file, use = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    [commands] = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    file, use = blocks(PAGES["papers"], "python")
+    [commands] = blocks(PAGES["papers"], "sh")
     Path("own.py").write_text(file, encoding="utf-8")
     for line in commands.splitlines():
         with forgetting():
@@ -59,18 +100,78 @@ def test_a_paper_of_a_users_own(tmp_path: Path, monkeypatch, capsys):
     assert Path("runs/own/fig1/smoke/default/fig1.png").is_file()
 
 
-def test_the_page_on_coordinates_runs_at_its_dimension(tmp_path: Path):
+def check_coordinates(folder: Path) -> None:
     """Clean accuracy is perfect from r = 200 on, robust accuracy at r = 1000 only; wide networks see the signal."""
-    page = PAGE.with_name("coordinates.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "page.py").write_text("\n".join(blocks), encoding="utf-8")
-    subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, check=True)
-    result = open_result(tmp_path / "runs/vast")
+    result = open_result(folder / "runs/vast")
     assert (result.test_accuracy[1:] == 1).all()
     assert result.robust_accuracy.values.ravel().round(1).tolist() == [0, 0, 1]
-    wide = open_result(tmp_path / "runs/wide")
+    wide = open_result(folder / "runs/wide")
     assert float(wide.test_loss.max()) < 0.3
     assert float(wide.attention_on_signal.min()) > 0.5
+
+
+@pytest.mark.parametrize("name", sorted(p for p in SHOWN if blocks(SHOWN[p], "yaml")))
+def test_the_files_of_a_page_are_experiments(name: str):
+    for block in blocks(SHOWN[name], "yaml"):
+        assert Experiment.from_dict(yaml.safe_load(block)).units()
+
+
+def commands() -> list[str]:
+    """Every command shown, without its comment."""
+    shown = [block for page in SHOWN.values() for block in blocks(page, "console")]
+    lines = [line for block in shown for line in block.splitlines() if line.startswith("$ ")]
+    return sorted({line[2:].split("  #")[0].strip() for line in lines})
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_command_shown_is_a_command(line: str):
+    program, *words = shlex.split(line)
+    if program == "make":
+        assert re.search(rf"^{words[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        return
+    assert Path(program).name == "benign"
+    if "--with" in words[:1]:
+        words = words[2:]
+    group = typer.main.get_command(app)
+    name, *rest = words
+    command = group.commands[name]  # pyright: ignore[reportAttributeAccessIssue]
+    told = command.make_context(name, rest).params  # refuses what the command does not know
+    recipe = str(told.get("target") or told.get("name") or "")
+    if re.fullmatch(r"(jiang|li|wang|zhang)/\w+", recipe):
+        assert recipe in recipes()
+        assert told.get("scale") in (None, "smoke", "quick", "paper")
+        recipes()[recipe].reading(dict(each.split("=") for each in told.get("reading") or ()))
+
+
+def symbol_rows() -> list[list[str]]:
+    """Rows of the symbols' tables; a bar inside a cell is written with a backslash."""
+    lines = [line for line in PAGES["symbols"].splitlines() if line.startswith("| ")]
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
+    return [row for row in rows if row[0].strip() not in ("symbol", "---")]
+
+
+@pytest.mark.parametrize("row", symbol_rows(), ids=lambda row: row[2].strip())
+def test_a_name_beside_a_symbol_is_there(row: list[str]):
+    known = {p.name: p.units for p in [*SNAPSHOTS.values(), *TALLIES.values()]}
+    known |= {name: units for name, (_, units) in {**TESTED, **AUDITED}.items()}
+    assert len(row) == 5
+    names = re.findall(r"`([^`]+)`", row[2])
+    assert names
+    for name in names:
+        owner, _, field = name.rpartition(".")
+        if owner:
+            assert field in getattr(benign, owner).model_fields
+        else:
+            assert known[name] == row[3].strip(), "the unit of a variable"
+
+
+def test_every_public_name_has_a_place_in_the_reference():
+    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs/api").glob("*.md")]
+    shown = re.findall(r"^::: benign\.(\S+)", "\n".join(pages), re.MULTILINE)
+    told = (ROOT / "docs/api/parts.md").read_text(encoding="utf-8").partition(":::")[0]
+    aliases = {name for name in parts.__all__ if re.search(rf"`{name}\b", told)}
+    wanted = [*benign.__all__, *(f"parts.{name}" for name in parts.__all__ if name not in aliases)]
+    assert sorted(shown) == sorted(wanted)
 
 
 def test_a_folder_of_an_unknown_data_model_says_so(tmp_path: Path):
@@ -79,3 +180,21 @@ def test_a_folder_of_an_unknown_data_model_says_so(tmp_path: Path):
     )
     with pytest.raises(ValueError, match=r"`kind` must be one of .*, got 'shells'"):
         open_result(tmp_path)
+
+
+def test_the_citation_is_complete():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["cff-version"] == "1.2.0"
+    assert all(citation[name] for name in ("message", "title", "authors", "version", "license"))
+    assert len(citation["references"]) == 4
+    for paper in citation["references"]:
+        assert paper["title"] in (ROOT / "README.md").read_text(encoding="utf-8").replace("\n", " ")
+        assert all(author["family-names"] for author in paper["authors"])
+
+
+def test_the_forms_of_an_issue_are_forms():
+    for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
+        form = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert {"name", "description", "body"} <= form.keys()
+        ids = [field["id"] for field in form["body"] if field["type"] != "markdown"]
+        assert len(ids) == len(set(ids)) > 0

@@ -1,19 +1,24 @@
-"""The names of `benign` itself: few, lazy, and told to type checkers as they are."""
+"""The names of `benign` and `benign.parts`: few, lazy, told to type checkers as they are, each with an example."""
 
 import ast
 import importlib
+import inspect
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import benign
+from benign import parts
 
-SOURCE = ast.parse(Path(benign.__file__).read_text())
+ONE_SCREEN = 48
+NAMES = [(module, name) for module in (benign, parts) for name in module.__all__]
 
 
-def told_to_type_checkers() -> dict[str, str]:
+def told_to_type_checkers(module: ModuleType) -> dict[str, str]:
     """Name -> module, from the imports under TYPE_CHECKING."""
-    block = next(node for node in SOURCE.body if isinstance(node, ast.If))
+    source = ast.parse(inspect.getsource(module))
+    block = next(node for node in source.body if isinstance(node, ast.If))
     return {
         name.asname or name.name: str(node.module)
         for node in block.body
@@ -22,18 +27,50 @@ def told_to_type_checkers() -> dict[str, str]:
     }
 
 
-def test_type_checkers_see_the_lazy_names():
-    lazy = {name: f"benign.{module}" for name, module in benign._HOME.items()}
-    assert lazy == told_to_type_checkers()
+@pytest.mark.parametrize("module", [benign, parts], ids=["benign", "parts"])
+def test_type_checkers_see_the_lazy_names(module: ModuleType):
+    lazy = {name: f"benign.{home}" for name, home in module._HOME.items()}
+    assert lazy == told_to_type_checkers(module)
+    assert module.__all__ == dir(module) == sorted(module._HOME)
 
 
-@pytest.mark.parametrize("name", sorted(benign._HOME))
-def test_a_name_is_what_its_module_defines(name: str):
-    module = importlib.import_module(f"benign.{benign._HOME[name]}")
-    assert getattr(benign, name) is getattr(module, name)
-    assert name in dir(benign)
+def test_the_public_names_fit_on_a_screen_and_none_is_told_twice():
+    assert len(benign.__all__) <= ONE_SCREEN
+    assert not set(benign.__all__) & set(parts.__all__)
 
 
-def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no attribute 'Atention'"):
-        _ = benign.Atention
+@pytest.mark.parametrize(
+    ("module", "name"), NAMES, ids=lambda each: getattr(each, "__name__", each)
+)
+def test_a_name_is_what_its_module_defines(module: ModuleType, name: str):
+    home = importlib.import_module(f"benign.{module._HOME[name]}")
+    assert getattr(module, name) is getattr(home, name)
+
+
+@pytest.mark.parametrize("name", benign.__all__)
+def test_a_public_name_has_an_example(name: str):
+    """Doctests run with the others, from the modules that define the names (`--doctest-modules`)."""
+    assert ">>>" in (getattr(benign, name).__doc__ or ""), f"`benign.{name}` has no example"
+
+
+@pytest.mark.parametrize("name", benign.__all__)
+def test_every_field_of_a_public_name_says_what_it_is(name: str):
+    fields = getattr(getattr(benign, name), "model_fields", {})
+    assert [field for field, told in fields.items() if not told.description] == []
+
+
+@pytest.mark.parametrize("module", [benign, parts], ids=["benign", "parts"])
+def test_an_unknown_name_is_an_attribute_error(module: ModuleType):
+    with pytest.raises(AttributeError, match=f"{module.__name__}' has no attribute 'Atention'"):
+        _ = module.Atention
+
+
+def test_the_names_of_parts_do_not_load_torch_before_they_are_used():
+    source = Path(str(parts.__file__)).read_text(encoding="utf-8")
+    outside = [
+        node for node in ast.parse(source).body if isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
+    assert [ast.unparse(node) for node in outside] == [
+        "from typing import TYPE_CHECKING",
+        "from benign.lazy import lazily",
+    ]

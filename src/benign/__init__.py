@@ -1,11 +1,12 @@
 """benign: a laboratory for the theory of benign overfitting and feature learning under attack.
 
 Names are imported when first used, so `import benign` is quick and loads neither torch nor
-matplotlib.
+matplotlib. What is needed to write parts of one's own is in `benign.parts`.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from benign.lazy import lazily
 
 if TYPE_CHECKING:
     from benign.attacks.apgd import APGD as APGD
@@ -98,12 +99,6 @@ _HOME = {
     "zipped": "axes",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'benign' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"benign.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(["__version__", *_HOME])
+# pyright: reportUnsupportedDunderAll=false
+__all__ = sorted(_HOME)
+__getattr__, __dir__ = lazily(__name__, _HOME)

@@ -44,7 +44,11 @@ def zipped(group: str, values: Sequence) -> Axis:
 
 
 def linspace(low: float, high: float, count: int) -> list[float]:
-    """Evenly spaced axis values, rounded to six digits so that every machine writes the same numbers."""
+    """Evenly spaced axis values, rounded to six digits so that every machine writes the same numbers.
+
+    >>> linspace(1, 2, 4)
+    [1.0, 1.33333, 1.66667, 2.0]
+    """
     return [_six_digits(value) for value in np.linspace(low, high, count)]
 
 

@@ -66,7 +66,21 @@ class Work(NamedTuple):
 
 
 class Experiment(Setup):
-    """A grid of runs: any marked field of its parts may be a list, which becomes a dimension of the result."""
+    """A grid of runs: any marked field of its parts may be a list, which becomes a dimension of the result.
+
+    >>> import tempfile
+    >>> import benign as bo
+    >>> sweep = bo.Experiment(
+    ...     data=bo.Mixture(samples=10, dim=50, signal=[1.0, 4.0]),
+    ...     network=bo.Linear(),
+    ...     training=bo.GradientDescent(rate=0.1, max_steps=200),
+    ...     seeds=3,
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = sweep.run(folder)
+    >>> dict(result.test_accuracy.sizes)
+    {'signal': 2, 'seed': 3}
+    """
 
     seeds: Count = 1
     """independent repetitions of every cell"""
@@ -193,7 +207,17 @@ class Experiment(Setup):
 
 
 def open_result(folder: Folder) -> xr.Dataset:
-    """The result in a folder, as far as it has been computed."""
+    """The result in a folder, as far as it has been computed.
+
+    >>> import tempfile
+    >>> import benign as bo
+    >>> small = bo.recipe("jiang/fig1").experiment("smoke")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = small.prepare(folder)
+    ...     result = bo.open_result(folder)
+    >>> result.attrs["runs_missing"] == result.attrs["runs"]  # nothing has been computed yet
+    True
+    """
     store = Store.open(folder, writing=False)
     experiment, held = _current(store), _held(store)
     keys = {run.key for run in runs_of(experiment)}
@@ -204,17 +228,47 @@ def open_result(folder: Folder) -> xr.Dataset:
 
 
 def open_experiment(folder: Folder) -> Experiment:
-    """The experiment whose results a folder holds."""
+    """The experiment whose results a folder holds.
+
+    >>> import tempfile
+    >>> import benign as bo
+    >>> small = bo.recipe("jiang/fig1").experiment("smoke")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = small.prepare(folder)  # what `run` does before it works
+    ...     bo.open_experiment(folder) == small
+    True
+    """
     return _current(Store.open(folder, writing=False))
 
 
 def pack(folder: Folder, file: Folder) -> int:
-    """Write a folder of results into one file; returns the number of records."""
+    """Write a folder of results into one file; returns the number of records.
+
+    >>> import tempfile
+    >>> import benign as bo
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     _ = bo.recipe("jiang/fig1").experiment("smoke").prepare(f"{place}/fig1")
+    ...     bo.pack(f"{place}/fig1", f"{place}/fig1.pack")  # no runs yet, so no records
+    0
+    """
     return packs.pack(folder, file)
 
 
 def merge(source: Folder, folder: Folder) -> Merged:
-    """Bring the records of a pack, or of another folder, into a folder."""
+    """Bring the records of a pack, or of another folder, into a folder.
+
+    >>> import tempfile
+    >>> import benign as bo
+    >>> sweep = bo.Experiment(
+    ...     data=bo.Mixture(samples=4, dim=5, signal=2.0),
+    ...     network=bo.Linear(),
+    ...     training=bo.GradientDescent(rate=0.1, max_steps=3),
+    ... )
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     _ = sweep.run(f"{place}/theirs")
+    ...     merge(f"{place}/theirs", f"{place}/ours")
+    Merged(added=1, present=0, damaged=0)
+    """
 
     def agree(target: list[dict], other: list[dict]) -> list[dict]:
         merged = agreed(

@@ -32,6 +32,14 @@ def load(path: str | os.PathLike[str]) -> ModuleType:
     """Import a Python file, or a folder with an `__init__.py`, under its own name; again: the same module.
 
     Its recipes are then found by `recipe`, its components by files and folders that name their kind.
+
+    >>> import pathlib, tempfile
+    >>> import benign as bo
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "my_own_room.py")
+    ...     _ = file.write_text("WORD = 'loaded'")
+    ...     bo.load(file).WORD
+    'loaded'
     """
     given = Path(path).resolve()
     if given not in _loaded:

@@ -23,7 +23,14 @@ from benign.axes import Axis, Mark, axes_of, cells
 
 
 class SpecError(ValueError):
-    """What is wrong with a specification: one line a problem, each naming field, value and remedy."""
+    """What is wrong with a specification: one line a problem, each naming field, value and remedy.
+
+    >>> import benign as bo
+    >>> bo.GradientDescent(rate=-1, max_step=50)
+    Traceback (most recent call last):
+    benign.spec.SpecError: rate: must be greater than 0, got -1
+    max_step: is not a field here: did you mean `max_steps`?
+    """
 
     def __init__(self, problems: list[tuple[str, str]]):
         self.problems = problems

@@ -42,10 +42,16 @@ class APGD(Attack):
     times its radius; on the images of our tests this was not stronger at 25, 50 or 100 steps.)
     One full steepest step from the start is tried as well: where the network is linear it is the
     worst case. For every point the place of smallest margin is returned, the clean one included.
+
+    >>> import benign as bo
+    >>> bo.APGD(ball=bo.Ball(radius=0.1), restarts=3).passes()  # forward passes of one attack
+    309
     """
 
     ball: Ball
+    """where attacked points stay"""
     steps: Count = 50
+    """steps of an ascent"""
     loss: AttackLoss = "margin"
     """what is ascended"""
     start: Literal["zero", "uniform"] = "zero"

@@ -30,6 +30,12 @@ class Ball(Spec):
     """Perturbations of l_p norm at most the radius, of every token (Zhang) or of the whole point.
 
     A box bounds the attacked points as well. A coordinate that is outside it from the start may stay or move back.
+
+    >>> import benign as bo
+    >>> bo.Ball(radius=0.1).per
+    'token'
+    >>> bo.Ball(p="inf", radius=8 / 255, per="sample", box=(0.0, 1.0)).box
+    (0.0, 1.0)
     """
 
     p: Shape[Annotated[Literal[0, 1, 2, "inf"], BeforeValidator(_infinity)]] = 2

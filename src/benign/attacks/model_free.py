@@ -63,6 +63,10 @@ class FeatureSwap(FeatureAttack):
 
     delta_p = -min(beta_p, eps) v_y + eps v_y' with y' uniform on the other classes. The paper has
     beta_p in place of the minimum, and means beta_p <= eps; otherwise Delta would leave the ball.
+
+    >>> import benign as bo
+    >>> bo.FeatureSwap(clip=0.5).threat().radius
+    0.5
     """
 
     def perturb(self, target: Target) -> Points:
@@ -78,6 +82,10 @@ class AllPatch(FeatureAttack):
 
     A network w_i = gamma u_i withstands it only where |J_R| (alpha - eps) > P eps, up to the noise and
     the bend of the activation. y' is uniform on the other classes.
+
+    >>> import benign as bo
+    >>> bo.AllPatch(clip=0.5).threat().label()
+    'ball(p=inf, radius=0.5, per=sample)'
     """
 
     def perturb(self, target: Target) -> Points:
@@ -100,9 +108,14 @@ class Coupling(Attack):
 
     A ball smaller than that is honoured: the point goes to the point of the ball that is nearest to
     the meeting point.
+
+    >>> import benign as bo
+    >>> bo.Coupling(ball=bo.Ball(radius=0.8, relative_to="signal"), meet="permutation").passes()
+    0
     """
 
     ball: Ball
+    """where attacked points stay"""
     meet: Literal["signal", "permutation"] = "signal"
     """what the two classes have in common afterwards: every token, or the set of tokens"""
 
@@ -158,6 +171,10 @@ class CommonShift(Attack):
     The coordinate is the one in which the margin is steepest, at the clean point; it is chosen again
     where that leads, since a long shift saturates attention and the slope is u from then on. The
     choice of smaller margin counts.
+
+    >>> import benign as bo
+    >>> bo.CommonShift(size=100.0).threat().label()
+    'ball(p=0, radius=1.0)'
     """
 
     size: PerRun[Positive]
@@ -192,6 +209,11 @@ class FeatureOrthogonal(Attack):
     What it gains comes from P_perp w, the part of the weights that noiseless training never moves (Li
     Lemma D.2) and that Lemma D.28 leaves out. The other attack sees the network at x + P_perp delta,
     so its steps, its best point and its restarts are those of the confined problem.
+
+    >>> import benign as bo
+    >>> inner = bo.PGD(ball=bo.Ball(p="inf", radius=0.5, per="sample"))
+    >>> bo.FeatureOrthogonal(attack=inner).threat().p
+    'inf'
     """
 
     attack: Attack

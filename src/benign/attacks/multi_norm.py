@@ -24,6 +24,10 @@ class MultiNorm(Attack):
       robust accuracy.
     - `steepest`: one ascent, of which every step takes, for every point, the ball whose step and
       projection raise the loss most (MSD of Maini et al.); the place of smallest margin is kept.
+
+    >>> import benign as bo
+    >>> bo.MultiNorm(balls=bo.Balls(radius=0.1), combine="worst").passes()
+    123
     """
 
     balls: Balls
@@ -31,6 +35,7 @@ class MultiNorm(Attack):
     combine: Literal["worst", "average", "steepest"] = "worst"
     """what becomes of the balls' points"""
     steps: Count = 20
+    """steps of an ascent"""
     step: Positive = 0.2
     """length of a step as a share of the radius"""
     loss: AttackLoss = "margin"

@@ -16,6 +16,10 @@ class OneStep(Attack):
     The gradient is that of a point's own loss and is not normalised, so its scale matters. The
     gradient of the mean loss over N points is the same with rate / N. With a `ball` instead of a
     `clip`, the step is projected on it; clipping is the projection on the linf ball.
+
+    >>> import benign as bo
+    >>> bo.OneStep(rate=10.0, clip=0.5).threat().label()
+    'ball(p=inf, radius=0.5, per=sample)'
     """
 
     rate: PerRun[Positive]

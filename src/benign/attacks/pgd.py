@@ -26,10 +26,17 @@ class PGD(Attack):
 
     It ascends -y f by default: at interpolation the gradient of the cross-entropy underflows to
     zero and fakes robustness.
+
+    >>> import benign as bo
+    >>> attack = bo.PGD(ball=bo.Ball(radius=0.05, relative_to="signal"), steps=20)
+    >>> attack.passes(), attack.loss
+    (40, 'margin')
     """
 
     ball: Ball
+    """where attacked points stay"""
     steps: Count = 20
+    """steps of a climb"""
     step: Positive = 0.2
     """length of a step as a share of the radius; with p = 0 of the width of the box, or the length itself"""
     loss: AttackLoss = "margin"

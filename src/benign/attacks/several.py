@@ -10,7 +10,12 @@ NORMS = {"l1": 1, "l2": 2, "linf": "inf"}
 
 
 class Balls(Spec):
-    """Radii in several norms, each a multiple of one radius (Zhang C.3: 20, 1 and 1/30 times eps |mu|)."""
+    """Radii in several norms, each a multiple of one radius (Zhang C.3: 20, 1 and 1/30 times eps |mu|).
+
+    >>> import benign as bo
+    >>> [(ball.p, ball.radius) for ball in bo.Balls(radius=0.3, linf=0.5).each()]
+    [(1, 6.0), (2, 0.3), ('inf', 0.15)]
+    """
 
     radius: PerRun[NonNegative]
     """what the multiples are of: tau, or tau / |mu| when relative to the signal"""

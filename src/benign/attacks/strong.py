@@ -20,6 +20,11 @@ class Strong(Attack):
     - `also`, where given: the training attack, so that none is weaker than what was trained against.
 
     The cross-entropy is never relied on alone: at interpolation its gradient is zero and fakes robustness.
+
+    >>> import benign as bo
+    >>> training = bo.PGD(ball=bo.Ball(radius=0.1), steps=10)
+    >>> bo.Strong(ball=training.ball, also=training).passes()  # thorough is dear
+    432
     """
 
     ball: Ball | Balls

@@ -41,6 +41,11 @@ class FeaturePatches(DataModel):
     `strength`, both [runs, samples, tokens], mark J_R and hold alpha_p or beta_p. They are those of
     the whole point even where `only` hides a feature. The strengths differ, so there is no one
     signal norm; give attacks an absolute radius. Fewer points are the first of more points.
+
+    >>> import benign as bo
+    >>> data = bo.FeaturePatches(samples=20, tokens=16, dim=100, alpha=2.0, beta=1.0, noise_std=0.1)
+    >>> data.label_count(), data.robust_patches
+    (2, 1)
     """
 
     latent_vectors: ClassVar[tuple[str, ...]] = ("features",)

@@ -39,6 +39,12 @@ class Mixture(DataModel):
     A point is one vector, so `tokens` is 1. Latent parts: `signal` [runs, 1, dim] is mu, `flipped`
     [runs, samples] marks flipped points, and `half_space` [runs, 1, dim], in its mode, is u. Fewer
     points are the first of more points, but for the flips of `fixed_count`.
+
+    >>> import benign as bo
+    >>> data = bo.Mixture(samples=50, dim=1000, signal=3.0, flip=0.1)
+    >>> error = data.least_robust_error(p=2, radius=1.0, per="sample")  # Phi(-2), of any classifier
+    >>> round(float(error), 4)
+    0.0228
     """
 
     latent_vectors: ClassVar[tuple[str, ...]] = ("signal", "half_space")

@@ -22,6 +22,11 @@ class SignalNoise(DataModel):
     sqrt(dim)). Zhang's Definition 1 has noise of one size; Jiang's Definition 3.1 makes token 2 a
     strong noise token. Both project the noise off the two signals; the experiments of both papers
     do not (`projected=False`).
+
+    >>> import benign as bo
+    >>> data = bo.SignalNoise(samples=20, tokens=4, dim=100, snr=2.0, noise_std=0.5)
+    >>> data.signal_norm()  # snr noise_std sqrt(dim)
+    10.0
     """
 
     snr: PerRun[Positive | None] = None

@@ -36,6 +36,11 @@ class Attention(Network):
 
     Three interventions take the network apart: `attend` sets the attention, `train` freezes a part,
     and `exposed` lets only one of the two paths see an attack, in training and at the test.
+
+    >>> import benign as bo
+    >>> init = bo.TorchDefault(divide_by=16)  # as in the papers' experiments
+    >>> bo.Attention(hidden=32, init=init, attend="uniform").train
+    'all'
     """
 
     hidden: Shape[Count]

@@ -29,7 +29,12 @@ class Init(Component):
 
 
 class GaussianInit(Init):
-    """Independent normal entries: sigma_h for W_Q and W_K, sigma_V for W_V (Zhang Algorithm 1, Jiang 3)."""
+    """Independent normal entries: sigma_h for W_Q and W_K, sigma_V for W_V (Zhang Algorithm 1, Jiang 3).
+
+    >>> import benign as bo
+    >>> bo.GaussianInit(score_std=0.01, value_std=0.02).label()
+    'gaussian_init(score_std=0.01, value_std=0.02)'
+    """
 
     score_std: PerRun[NonNegative]
     """sigma_h"""
@@ -44,7 +49,12 @@ class GaussianInit(Init):
 
 
 class TorchDefault(Init):
-    """The default of `nn.Linear(dim, ., bias=False)`, uniform on +-1/sqrt(dim), divided by a factor."""
+    """The default of `nn.Linear(dim, ., bias=False)`, uniform on +-1/sqrt(dim), divided by a factor.
+
+    >>> import benign as bo
+    >>> bo.TorchDefault(divide_by=16).label()
+    'torch_default(divide_by=16.0)'
+    """
 
     divide_by: PerRun[Positive] = 1.0
     """divides W_Q, W_K and W_V (16 in the papers' experiments)"""

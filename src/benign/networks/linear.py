@@ -20,6 +20,10 @@ class Linear(Network):
     training and fresh points do to it.
 
     Parameters: `u` [runs, dim]; `output_norm` [runs] is |w_O|, frozen.
+
+    >>> import benign as bo
+    >>> bo.Linear(init_std=0.01).label()
+    'linear(init_std=0.01)'
     """
 
     init_std: PerRun[NonNegative] = 0.0

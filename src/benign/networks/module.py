@@ -41,6 +41,14 @@ class ModuleNetwork(Network):
 
     Parameters: those of the module, by its own names. Buffers and parameters without `requires_grad`
     are frozen, and their names begin with `frozen/`.
+
+    >>> import benign as bo
+    >>> class Affine(bo.ModuleNetwork):
+    ...     def build(self, data):
+    ...         return nn.Sequential(nn.Flatten(), nn.Linear(data.tokens * data.dim, 1))
+    >>> Affine.kind
+    'affine'
+    >>> del bo.ModuleNetwork.choices()["affine"]  # this example is a test, which leaves no trace
     """
 
     @abstractmethod

@@ -79,6 +79,10 @@ class PatchCNN(Network):
       same training with class 0 called -1 and class 1 called +1.
 
     Parameters: `weights` [runs, classes, width, dim], the filters w_jr.
+
+    >>> import benign as bo
+    >>> bo.PatchCNN(width=4, classes=3, threshold=1.0, init_std=0.01).output_count()
+    3
     """
 
     width: Shape[Count]

@@ -62,6 +62,11 @@ class TwoLayer(Network):
 
     Parameters: `inner` [runs, width, inputs], whose rows are w_s; `outer` [runs, width], the a_s;
     with `torch_default` also `inner_bias` [runs, width] and `outer_bias` [runs].
+
+    >>> import benign as bo
+    >>> network = bo.TwoLayer(width=40, init_std=1e-6)
+    >>> network.preset, network.activation
+    ('theory', 'relu')
     """
 
     width: Shape[Count]

@@ -130,7 +130,15 @@ def _recipes_of(name: str, room: ModuleType) -> list[Recipe]:
 
 
 def recipe(name: str) -> Recipe:
-    """A recipe by its name, such as `jiang/fig1`."""
+    """A recipe by its name, such as `jiang/fig1`.
+
+    >>> import benign as bo
+    >>> chosen = bo.recipe("jiang/fig1")
+    >>> chosen.label(chosen.reading({"w_O": "divided"}))
+    'w_O=divided'
+    >>> chosen.experiment("smoke").network.hidden
+    16
+    """
     known = recipes()
     if name not in known:
         raise RecipeError(f"no recipe {name!r}: choose one of {', '.join(sorted(known))}")

@@ -32,7 +32,22 @@ def phase(
     y: str | None = None,
     level: float | None = None,
 ) -> Figure:
-    """The mean of a variable over seeds as a heat map over two axes; `level` adds the fitted boundary at it."""
+    """The mean of a variable over seeds as a heat map over two axes; `level` adds the fitted boundary at it.
+
+    >>> import tempfile
+    >>> import benign as bo
+    >>> sweep = bo.Experiment(
+    ...     data=bo.Mixture(samples=[4, 8], dim=20, signal=[1.0, 4.0]),
+    ...     network=bo.Linear(),
+    ...     training=bo.GradientDescent(rate=0.1, max_steps=50),
+    ...     evaluation=bo.Evaluation(samples=50),
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = sweep.run(folder)
+    ...     paths = bo.save(bo.phase(result), f"{folder}/accuracy")
+    >>> [path.name for path in paths]
+    ['accuracy.png', 'accuracy.svg']
+    """
     values = _values(result, variable, 2)
     found = [dim for dim in _axes(values) if dim not in (x, y)]
     x = x or found.pop(0)
@@ -44,7 +59,21 @@ def phase(
 
 
 def curves(result: xr.Dataset, variables: str | Sequence[str] = "test_accuracy") -> Figure:
-    """Means of variables over seeds along the one axis of an experiment, with 95 % intervals."""
+    """Means of variables over seeds along the one axis of an experiment, with 95 % intervals.
+
+    >>> import tempfile
+    >>> import benign as bo
+    >>> sweep = bo.Experiment(
+    ...     data=bo.Mixture(samples=8, dim=20, signal=[1.0, 4.0]),
+    ...     network=bo.Linear(),
+    ...     training=bo.GradientDescent(rate=0.1, max_steps=50),
+    ...     evaluation=bo.Evaluation(samples=50),
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = sweep.run(folder)
+    >>> len(bo.curves(result, "test_accuracy").axes)
+    1
+    """
     names = [variables] if isinstance(variables, str) else list(variables)
     told = f"{_caption(result)} Bands: 95 % intervals of the mean over seeds."
     lines = textwrap.wrap(told, width=int(4.2 * 72 / (0.54 * SMALL)))

@@ -66,6 +66,13 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> list[Path]:
     """Write `path`.png (200 dpi) and `path`.svg; the same figure gives the same bytes.
 
     Each file appears complete or not at all, also when two processes write it at once.
+
+    >>> import tempfile
+    >>> import benign as bo
+    >>> from matplotlib.figure import Figure
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [path.name for path in bo.save(Figure(), f"{folder}/empty")]
+    ['empty.png', 'empty.svg']
     """
     stem = Path(path)
     stem.parent.mkdir(parents=True, exist_ok=True)

@@ -202,6 +202,15 @@ def boundary(
     The crossing is that of the mean over seeds, interpolated linearly in log(column). The map rises
     or falls along the column, whichever it does on average over the rows; a row whose first value
     is already on the far side has no critical value. NaN means a missing run and is skipped.
+
+    >>> import xarray as xr
+    >>> import benign as bo
+    >>> rows, columns = [4, 16], [0.5, 1.0, 2.0, 4.0]
+    >>> accuracy = [[[0.5], [0.5], [0.9], [1.0]], [[0.5], [0.9], [1.0], [1.0]]]
+    >>> coords = {"samples": rows, "snr": columns, "seed": [0]}
+    >>> found = bo.boundary(xr.DataArray(accuracy, coords, ("samples", "snr", "seed")), level=0.7)
+    >>> found.critical.values.round(3).tolist()  # the critical SNR of each N
+    [1.414, 0.707]
     """
     parsed = Law.parse(law)
     if parsed.exponent is not None or parsed.constant is not None:

@@ -17,7 +17,13 @@ SNAPSHOTS_PER_OCTAVE = 4
 
 
 class GradientDescent(Spec):
-    """Full-batch gradient descent on the mean loss of the attacked points (Zhang Algorithm 1)."""
+    """Full-batch gradient descent on the mean loss of the attacked points (Zhang Algorithm 1).
+
+    >>> import benign as bo
+    >>> descent = bo.GradientDescent(rate=0.1, drop_every=500)
+    >>> descent.rate_at(499), descent.rate_at(500)
+    (0.1, 0.01)
+    """
 
     rate: PerRun[Positive]
     """step size eta"""
@@ -41,7 +47,12 @@ class GradientDescent(Spec):
 
 
 class Evaluation(Spec):
-    """Fresh test points, how they are attacked, and when. Accuracy is measured against clean labels."""
+    """Fresh test points, how they are attacked, and when. Accuracy is measured against clean labels.
+
+    >>> import benign as bo
+    >>> bo.Evaluation(samples=500, at="snapshots").label()
+    'evaluation(samples=500, at=snapshots)'
+    """
 
     samples: Count = 1000
     """number of test points of each run"""
@@ -58,11 +69,15 @@ class Setup(Spec):
     """Everything that decides one run, its draws included, but for the index of its seed."""
 
     data: OneOf[DataModel]
+    """where points come from"""
     network: OneOf[Network]
+    """what is trained"""
     attack: OneOf[Attack | None] = None
     """attack on training points; none is clean training"""
     training: GradientDescent
+    """how it is trained, and when it stops"""
     evaluation: Evaluation = Evaluation()
+    """what is measured on fresh points"""
     precision: Literal["float32", "float64", "tf32"] = "float32"
     """of all numbers; tf32 is float32 whose matrix products round their factors to 10 binary digits, on a GPU only"""
     coordinates: Wanted = "ambient"

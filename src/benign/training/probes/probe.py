@@ -68,7 +68,14 @@ def attacked(setup: Setup) -> bool:
 
 
 def snapshot(meaning: str, units: str = "1", applies: Applies = always):
-    """Register a function of a step as a snapshot under its own name."""
+    """Register a function of a step as a snapshot under its own name.
+
+    >>> import benign as bo
+    >>> @bo.snapshot("largest margin y f of a training point")
+    ... def largest_margin(step):
+    ...     return step.clean_margins.amax(1)
+    >>> del SNAPSHOTS["largest_margin"]  # this example is a test, which leaves no trace
+    """
 
     def register(measure: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:
         name = _claimed(measure)
@@ -84,7 +91,14 @@ def tally(
     finish: Callable[[Tensor], Tensor] = torch.clone,
     applies: Applies = always,
 ):
-    """Register a function of (state so far, step) as a tally under its own name."""
+    """Register a function of (state so far, step) as a tally under its own name.
+
+    >>> import benign as bo
+    >>> @bo.tally("largest training loss on the way", units="nats")
+    ... def highest_loss(so_far, step):
+    ...     return step.loss if so_far is None else torch.maximum(so_far, step.loss)
+    >>> del TALLIES["highest_loss"]  # this example is a test, which leaves no trace
+    """
 
     def register(update: Callable[[Tensor | None, Step], Tensor]):
         name = _claimed(update)

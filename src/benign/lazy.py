@@ -1,0 +1,18 @@
+"""Modules whose names are imported when first used."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def lazily(
+    module: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a module that offers each name from its home, a module of `benign`."""
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"benign.{homes[name]}"), name)
+
+    return find, lambda: sorted(homes)

@@ -1,0 +1,87 @@
+"""What one needs to write a data model, a network, an attack, a probe or a figure of one's own.
+
+    from benign.parts import DataModel, PerRun, Sample
+
+Every part of `benign` itself is written with these names; docs/adding.md has one example of each.
+"""
+
+from typing import TYPE_CHECKING
+
+from benign.lazy import lazily
+
+if TYPE_CHECKING:
+    from benign.attacks.attack import Attack as Attack
+    from benign.attacks.attack import Points as Points
+    from benign.attacks.attack import Target as Target
+    from benign.attacks.certificates import certificate as certificate
+    from benign.axes import OneOf as OneOf
+    from benign.axes import PerRun as PerRun
+    from benign.axes import Shape as Shape
+    from benign.data.model import DataModel as DataModel
+    from benign.data.model import Sample as Sample
+    from benign.data.model import column as column
+    from benign.data.model import signed_labels as signed_labels
+    from benign.networks.initial import Init as Init
+    from benign.networks.network import Network as Network
+    from benign.networks.network import Params as Params
+    from benign.networks.network import Pass as Pass
+    from benign.papers.recipes import Question as Question
+    from benign.papers.recipes import Recipe as Recipe
+    from benign.papers.recipes import RecipeError as RecipeError
+    from benign.plot.curves import Curves as Curves
+    from benign.plot.curves import curves_figure as curves_figure
+    from benign.plot.phase import Panel as Panel
+    from benign.plot.phase import phase_figure as phase_figure
+    from benign.plot.style import save as save
+    from benign.spec import Count as Count
+    from benign.spec import FlipRate as FlipRate
+    from benign.spec import NonNegative as NonNegative
+    from benign.spec import Positive as Positive
+    from benign.spec import Spec as Spec
+    from benign.spec import Whole as Whole
+    from benign.streams import Streams as Streams
+    from benign.sweep.store import StoreError as StoreError
+    from benign.training.descent import Status as Status
+    from benign.training.descent import Step as Step
+    from benign.training.setup import Setup as Setup
+
+_HOME = {
+    "Attack": "attacks.attack",
+    "Count": "spec",
+    "Curves": "plot.curves",
+    "DataModel": "data.model",
+    "FlipRate": "spec",
+    "Init": "networks.initial",
+    "Network": "networks.network",
+    "NonNegative": "spec",
+    "OneOf": "axes",
+    "Panel": "plot.phase",
+    "Params": "networks.network",
+    "Pass": "networks.network",
+    "PerRun": "axes",
+    "Points": "attacks.attack",
+    "Positive": "spec",
+    "Question": "papers.recipes",
+    "Recipe": "papers.recipes",
+    "RecipeError": "papers.recipes",
+    "Sample": "data.model",
+    "Setup": "training.setup",
+    "Shape": "axes",
+    "Spec": "spec",
+    "Status": "training.descent",
+    "Step": "training.descent",
+    "StoreError": "sweep.store",
+    "Streams": "streams",
+    "Target": "attacks.attack",
+    "Whole": "spec",
+    "certificate": "attacks.certificates",
+    "column": "data.model",
+    "curves_figure": "plot.curves",
+    "phase_figure": "plot.phase",
+    "save": "plot.style",
+    "signed_labels": "data.model",
+}
+
+# pyright: reportUnsupportedDunderAll=false
+__all__ = sorted(_HOME)
+__getattr__, __dir__ = lazily(__name__, _HOME)
