@@ -14,6 +14,7 @@ Sources = dict[str, str]
 
 # Data flows down this list: a module imports from its own folder and from what stands above it.
 ORDER = [
+    "lazy",
     "outside",
     "axes",
     "spec",

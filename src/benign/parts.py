@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from benign.plot.curves import curves_figure as curves_figure
     from benign.plot.phase import Panel as Panel
     from benign.plot.phase import phase_figure as phase_figure
-    from benign.plot.style import save as save
     from benign.spec import Count as Count
     from benign.spec import FlipRate as FlipRate
     from benign.spec import NonNegative as NonNegative
@@ -78,7 +77,6 @@ _HOME = {
     "column": "data.model",
     "curves_figure": "plot.curves",
     "phase_figure": "plot.phase",
-    "save": "plot.style",
     "signed_labels": "data.model",
 }
 
