@@ -124,13 +124,15 @@ class _Worker:
         }
 
     def _operations(self) -> int:
-        """Of the matrix products of a step, the second: benign updates the weights at the beginning of the next one.
+        """Of the matrix products of a step, the third.
 
+        benign updates the weights at the beginning of the next step, and what is computed once may wait until then.
         The counter does not see inside JAX, and fails inside torch.func; both do what the loop does.
         """
         assert self.train, "prepare first"
         counter = FlopCounterMode(display=False)
         compiled.COMPILES = False  # what is compiled under the counter stays slow ever after
+        self.train(1)
         with counter if self.contestant.runner in ("loop", "benign") else nullcontext():
             self.train(1)
         compiled.COMPILES = self.contestant.compiled

@@ -346,7 +346,7 @@ def test_float32_points_are_the_float64_points_rounded(directions):
         ({"dim": 5}, ["`dim`", "at least 6", "3 classes", "got 5", "lower `classes`"]),
         ({"classes": 1}, ["`classes`", "at least 2", "got 1", "use 2"]),
         ({"alpha": -1.0}, ["alpha", "greater than or equal to 0", "-1.0"]),
-        ({"beta": [1.0, -0.5]}, ["beta", "value 1", "greater than or equal to 0", "-0.5"]),
+        ({"beta": [1.0, -0.5]}, ["beta", "value 2", "greater than or equal to 0", "-0.5"]),
         ({"alpha": None}, ["`alpha` and `alpha_by_class`", "exactly one", "neither"]),
         (
             {"beta": 1.0, "beta_by_class": (1.0, 1.0, 1.0)},

@@ -345,7 +345,7 @@ def test_float32_points_are_the_float64_points_rounded(cluster, mode):
     ("fields", "told"),
     [
         ({"flip": 0.5}, ["flip", "less than 0.5", "got 0.5"]),
-        ({"flip": [0.1, 0.7]}, ["flip", "value 1", "less than 0.5", "0.7"]),
+        ({"flip": [0.1, 0.7]}, ["flip", "value 2", "less than 0.5", "got 0.7"]),
         ({"flip": -0.1}, ["flip", "greater than or equal to 0", "-0.1"]),
         ({"flip_mode": "rows"}, ["flip_mode", "half_space", "fixed_count", "got 'rows'"]),
         ({"cluster": "cauchy"}, ["cluster", "truncated", "quartic", "got 'cauchy'"]),

@@ -1,7 +1,6 @@
 """Any `nn.Module` as a network: against the module called directly, plain autograd and a plain training loop."""
 
 import re
-import runpy
 import subprocess
 import sys
 import warnings
@@ -35,6 +34,7 @@ from tests.reference import (
     small_setup,
     start,
 )
+from tests.registry import forgetting
 
 PAGE = Path(__file__).parents[2] / "docs" / "modules.md"
 INPUTS = 24
@@ -632,7 +632,8 @@ def test_the_page_runs_as_it_stands(where: str, tmp_path: Path):
         [sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    runpy.run_path(str(tmp_path / "mine.py"))  # registers the class, which the folder names
-    result = bo.open_result(tmp_path / "runs" / "mine")
+    with forgetting():
+        bo.load(tmp_path / "mine.py")  # registers the class, which the folder names
+        result = bo.open_result(tmp_path / "runs" / "mine")
     assert (result.attrs["runs_failed"], result.status.size) == (0, 8)
     assert float(result.robust_accuracy.min()) > 0.7

@@ -1,5 +1,7 @@
 """Pictures of an experiment of one's own."""
 
+import re
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -16,7 +18,12 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
 
 
 def words(figure, tmp_path) -> str:
-    return " ".join(bo.save(figure, tmp_path / "picture")[1].read_text(encoding="utf-8").split())
+    """What the picture says, its lines put together."""
+    drawn = bo.save(figure, tmp_path / "picture")[1].read_text(encoding="utf-8")
+    return " ".join(
+        re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
+        + re.findall(r"<!-- (.*?) -->", drawn, re.DOTALL)
+    )
 
 
 def test_two_axes_are_a_heat_map_of_means(result, tmp_path):
@@ -52,7 +59,7 @@ def test_runs_that_failed_are_told_and_leave_their_seed_out(result, tmp_path):
     drawn = np.asarray(figure.axes[0].lines[0].get_ydata())
     assert drawn[0] == failed.test_accuracy[0, 1]
     assert np.isnan(drawn[1])
-    assert "Of 4 runs 2 diverged, 1 failed." in words(figure, tmp_path)
+    assert "Of 4 runs 1 at the step cap, 2 diverged, 1 failed." in words(figure, tmp_path)
 
 
 def test_what_cannot_be_drawn_says_why(result, tmp_path):

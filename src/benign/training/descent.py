@@ -220,7 +220,7 @@ def update(batch: Batch, gradient: Params, number: int = 0) -> None:
     """Step `number` of gradient descent, in place."""
     rate, params = batch.setup.training.rate_at(number), batch.params
     for name, part in gradient.items():
-        params[name].sub_(part.mul_(_by_run(rate, part)))
+        params[name].addcmul_(part, -_by_run(rate, part))
 
 
 def _by_run(rate: Any, like: Tensor) -> Tensor:
