@@ -95,7 +95,8 @@ def first_step(batch: Batch) -> Tensor:
     with torch.no_grad():
         gradient = look(batch, 0).gradient()
         update(batch, gradient, 0)
-    return -gradient["inner"]
+    rate = torch.as_tensor(batch.setup.training.rate_at(0), dtype=gradient["inner"].dtype)
+    return -rate.reshape(-1, 1, 1) * gradient["inner"]
 
 
 @pytest.mark.parametrize(
