@@ -17,19 +17,11 @@ from benign.plan.runs import Unit
 from benign.sweep.local import Watcher
 from benign.training.descent import Status
 
-WORDS = {
-    Status.CONVERGED: "converged",
-    Status.STEP_CAP: "at the step cap",
-    Status.DIVERGED: "diverged",
-    Status.FAILED: "failed",
-    Status.OUT_OF_MEMORY: "out of memory",
-    Status.MISSING: "missing",
-}
-
 
 def statuses(counts: Mapping[Status, int]) -> str:
     """How runs ended, in words: `60 converged, 4 at the step cap`."""
-    return ", ".join(f"{counts[s]} {word}" for s, word in WORDS.items() if counts.get(s)) or "none"
+    missing_last = sorted(Status, key=lambda status: status == Status.MISSING)
+    return ", ".join(f"{counts[s]} {s.words}" for s in missing_last if counts.get(s)) or "none"
 
 
 def duration(seconds: float) -> str:

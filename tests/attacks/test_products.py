@@ -73,7 +73,9 @@ def target_of(name: str, dtype: torch.dtype = torch.float64, runs: int = 2) -> T
 
 def both(attack: Attack, target: Target) -> tuple[Tensor, Tensor]:
     """The attacked points by products, and in R^d."""
-    ball = next(iter(attack.threat().each()))  # type: ignore[union-attr]
+    threat = attack.threat()
+    assert threat is not None
+    ball = threat.each()[0]
     assert isinstance(ground_of(target, ball, 10), Products)
     points = attack.perturb(target)
     with plain_attacks():

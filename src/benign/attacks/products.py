@@ -4,9 +4,6 @@ A gradient in a token is a combination of the columns of W [dim, columns], so a 
 delta = C W^T and asks only for products delta W = C G with the Gram matrix G = W^T W (papers/gram_pgd.md).
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -16,28 +13,19 @@ from benign.attacks.attack import Points, Target
 from benign.attacks.balls import Ball, Units
 from benign.attacks.ground import Ground
 from benign.attacks.losses import AttackLoss, slope
-from benign.attacks.projections import shrink
+from benign.attacks.projections import shrink, shrinking, tiny_of
 from benign.losses import Outputs
 from benign.networks.network import Pass
-from benign.networks.products import ProductsPass, SeesProducts
+from benign.networks.products import ProductsPass, SeesProducts, Shortcut
 
 Columns = Float[Tensor, "runs dim columns"]
 Coordinates = Float[Tensor, "runs samples tokens coordinates"]
 OfColumns = Float[Tensor, "runs samples tokens columns"]
 Pairs = Float[Tensor, "2 runs samples tokens coordinates"]
 
-_plain = False
-
-
-@contextmanager
-def plain_attacks() -> Iterator[None]:
-    """Inside, all climbs are in R^d: for tests and measurements. Results differ by rounding alone."""
-    global _plain
-    before, _plain = _plain, True
-    try:
-        yield
-    finally:
-        _plain = before
+PRODUCTS = Shortcut()
+plain_attacks = PRODUCTS.off
+"""inside, all climbs are in R^d; results differ by rounding alone"""
 
 
 def ground_of(target: Target, ball: Ball, steps: int) -> Ground:
@@ -46,7 +34,7 @@ def ground_of(target: Target, ball: Ball, steps: int) -> Ground:
     # A class must declare it itself: a subclass may see points in another way.
     if not isinstance(network, SeesProducts) or "products_pass" not in vars(type(network)):
         return Ground(target, ball)
-    if _plain or ball.p != 2 or ball.box is not None:
+    if not PRODUCTS.on or ball.p != 2 or ball.box is not None:
         return Ground(target, ball)
     columns = network.weight_columns(target.params)
     # Columns longer than a token, which meet all tokens of a point at once (`TwoLayer`), have no products with one.
@@ -176,7 +164,7 @@ class Products(Ground):
         """
         room = None if self._terms is None else self._of_columns(self._terms)
         sizes = torch.mul(self._of_columns(gradient[0]), self.lengths, out=room)
-        scale, tiny = sizes.abs_().amax(self.ball.unit_axes, keepdim=True), _tiny(sizes)
+        scale, tiny = sizes.abs_().amax(self.ball.unit_axes, keepdim=True), tiny_of(sizes)
         # A combination of columns of length 0 alone has coefficients, which must not be scaled up.
         inverse = scale.clamp_min(tiny).reciprocal_().masked_fill_(scale <= tiny, 0)
         if self.on_cpu and _squares_fit(scale):  # two passes over memory less
@@ -205,17 +193,13 @@ class Products(Ground):
         dense = torch.bmm(rows, self._columns.transpose(1, 2)).reshape(x.shape)
         if self._start is not None:
             dense.addcmul_(coefficients[..., -1:], self._start)
-        shorter = (self.radius / self.ball.norm(dense).clamp_min_(_tiny(dense))).clamp_max_(1)
+        shorter = shrinking(self.ball.norm(dense), self.radius)
         return torch.addcmul(x, dense, shorter, out=dense), shorter
-
-
-def _tiny(like: Tensor) -> float:
-    return torch.finfo(like.dtype).tiny
 
 
 def _squares_fit(sizes: Units) -> bool:
     """Whether squares of numbers of these sizes are far from under- and overflow; 0 is itself."""
-    tiny = _tiny(sizes)
+    tiny = tiny_of(sizes)
     small, large = tiny**0.4, tiny**-0.4
     return not bool((((sizes < small) & (sizes > tiny)) | (sizes > large)).any())
 
@@ -232,7 +216,7 @@ def _step(
     seen = ground.network.products_pass(ground.target.params, ground.clean + products)
     rise = seen.inputs_gradient(slope(loss, seen.outputs, ground.y))
     along = torch.bmm(rise.flatten(1, 2), ground.gram).view_as(rise)
-    axes, tiny = ground.ball.unit_axes, _tiny(rise)
+    axes, tiny = ground.ball.unit_axes, tiny_of(rise)
     scale = (rise * ground.lengths).abs().amax(axes, keepdim=True)
     scale = torch.where(scale > tiny, 1 / scale, 0)
     norm = ((rise * scale) * (along * scale)).sum(axes, keepdim=True).clamp_min(0).sqrt()

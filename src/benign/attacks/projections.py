@@ -67,7 +67,7 @@ def l2_box_sizes(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
         free = (squares * (reached < limits)).sum(-1, keepdim=True)
         return target - torch.minimum(reached, limits).sum(-1, keepdim=True), free
 
-    longest = squares.sum(-1, keepdim=True).clamp_min_(_tiny(size))
+    longest = squares.sum(-1, keepdim=True).clamp_min_(tiny_of(size))
     scale = _root(excess, (target / longest).clamp_max_(1), target, end=1)
     return torch.minimum(size * scale.sqrt_(), room)
 
@@ -82,7 +82,12 @@ def largest(score: Tensor, count: Tensor) -> Tensor:
 
 def shrink(delta: Tensor, norm: Tensor, radius: Tensor) -> Tensor:
     """Scale down, in place, what has a norm above the radius."""
-    return delta.mul_((radius / norm.clamp_min_(_tiny(delta))).clamp_max_(1))
+    return delta.mul_(shrinking(norm, radius))
+
+
+def shrinking(norm: Tensor, radius: Tensor) -> Tensor:
+    """What brings these norms down to the radius, 1 where they are below it. The norms may be written over."""
+    return (radius / norm.clamp_min_(tiny_of(norm))).clamp_max_(1)
 
 
 def _root(
@@ -100,7 +105,7 @@ def _root(
     level = start
     for _ in range(MOST_STEPS):
         above, fall = excess(level)
-        step = torch.where(above > rounding, above / fall.clamp_min(_tiny(start)), 0)
+        step = torch.where(above > rounding, above / fall.clamp_min(tiny_of(start)), 0)
         ahead = (level + step).clamp_max_(end)
         if not (ahead > level).any():
             break
@@ -108,5 +113,5 @@ def _root(
     return level
 
 
-def _tiny(tensor: Tensor) -> float:
+def tiny_of(tensor: Tensor) -> float:
     return torch.finfo(tensor.dtype).tiny

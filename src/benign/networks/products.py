@@ -1,7 +1,8 @@
 """What a network declares so that attacks can climb in the coordinates of its weights (benign.attacks.products), and
 clean training can carry its products (benign.training.carried)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float
@@ -10,6 +11,21 @@ from torch import Tensor
 from benign.networks.network import Params, Pass
 
 OfColumns = Float[Tensor, "runs samples tokens columns"]
+
+
+class Shortcut:
+    """Whether a shorter way through products is taken; tests and measurements switch it off for a block."""
+
+    def __init__(self) -> None:
+        self.on = True
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        before, self.on = self.on, False
+        try:
+            yield
+        finally:
+            self.on = before
 
 
 @runtime_checkable

@@ -18,15 +18,6 @@ from benign.networks.attention import Attention
 from benign.networks.network import Network
 from benign.training.descent import Status
 
-ENDS = {
-    Status.MISSING: "missing",
-    Status.STEP_CAP: "at the step cap",
-    Status.DIVERGED: "diverged",
-    Status.FAILED: "failed",
-    Status.OUT_OF_MEMORY: "out of memory",
-}
-"""how a run ends that did not reach its loss"""
-
 
 def describe(experiment: Experiment) -> str:
     """The sizes, seeds and attacks of an experiment."""
@@ -52,8 +43,8 @@ def endings(result: xr.Dataset) -> str:
     Those at the step cap count in means like the others; the rest have no value.
     """
     status = result["status"]
-    counts = {words: int((status == code).sum()) for code, words in ENDS.items()}
-    told = [f"{count} {words}" for words, count in counts.items() if count]
+    counts = {each: int((status == each).sum()) for each in Status if each != Status.CONVERGED}
+    told = [f"{count} {each.words}" for each, count in counts.items() if count]
     return f"Of {status.size} runs {', '.join(told)}." if told else ""
 
 

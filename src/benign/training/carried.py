@@ -5,8 +5,6 @@ network sees these through Z = X W alone. A step W <- W - X^T C is then Z <- Z -
 matrix of the tokens in place of two with the tokens. W(0) - X^T (sum of all C) is put together when somebody looks.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 
 import torch
@@ -14,20 +12,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from benign.networks.network import Network, Params, Pass
-from benign.networks.products import CarriesProducts
+from benign.networks.products import CarriesProducts, Shortcut
 
-_plain = False
-
-
-@contextmanager
-def plain_training() -> Iterator[None]:
-    """Inside, batches that begin to train move their weights at every step: for tests and measurements."""
-    global _plain
-    before, _plain = _plain, True
-    try:
-        yield
-    finally:
-        _plain = before
+CARRYING = Shortcut()
+plain_training = CARRYING.off
+"""inside, batches that begin to train move their weights at every step"""
 
 
 class Carried:
@@ -53,7 +42,7 @@ class Carried:
     def of(network: Network, params: Params, points: Tensor) -> "Carried | None":
         """None where the network does not declare it, or where it does not pay."""
         # A class must declare it itself: a subclass may see points in another way.
-        if _plain or not isinstance(network, CarriesProducts):
+        if not CARRYING.on or not isinstance(network, CarriesProducts):
             return None
         if "carried_pass" not in vars(type(network)):
             return None

@@ -36,6 +36,12 @@ class Status(IntEnum):
     FAILED = 4
     OUT_OF_MEMORY = 5
 
+    @property
+    def words(self) -> str:
+        """As it is told of runs: `4 at the step cap`."""
+        told = self.name.lower().replace("_", " ")
+        return f"at the {told}" if self is Status.STEP_CAP else told
+
 
 @dataclass(frozen=True)
 class Batch:
