@@ -30,6 +30,7 @@ ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "repl
 ORDER += [
     "theory",
     "plot",
+    "claims",
     "papers",
     "parts",
     "progress",
@@ -38,7 +39,7 @@ ORDER += [
     "targets",
     "console",
 ]
-ORDER += ["perform", "cli"]
+ORDER += ["perform", "verdicts", "verify", "cli"]
 ENDS = ["__init__", "__main__"]
 """below all: the root, with every name it exports, and the module that starts the command line"""
 
@@ -51,16 +52,16 @@ ROOMS_MAY_USE = {
 EVERYWHERE = {"numpy", "torch", "jaxtyping", "pydantic", "pydantic_core"}
 OUTSIDE = {
     "matplotlib": {"plot"},
-    "scipy": {"coordinates", "theory", "plot", "papers"},
-    "xarray": {"sweep", "replay", "experiment", "theory", "plot", "papers", "describe"}
-    | {"audits", "targets", "perform"},
+    "scipy": {"coordinates", "theory", "plot", "claims", "papers"},
+    "xarray": {"sweep", "replay", "experiment", "theory", "plot", "claims", "papers", "describe"}
+    | {"audits", "targets", "perform", "verify"},
     "yaml": {"files", "describe"},
     "rich": {"progress"},
     "typer": {"cli"},
 }
 """where a package of others may be imported"""
 
-DYNAMIC = {"lazy.py", "spec.py", "outside.py", "papers/recipes.py"}
+DYNAMIC = {"lazy.py", "spec.py", "outside.py", "papers/recipes.py", "papers/claims.py"}
 """modules that may import by a name made at run time: public names, components, files of a user's own, recipes"""
 DYNAMIC_CALLS = {"import_module", "__import__", "exec", "eval", "run_path", "exec_module"}
 

@@ -11,7 +11,8 @@ import yaml
 
 import benign as bo
 from benign import cli, outside
-from benign.papers.recipes import RecipeError, recipe, recipes
+from benign.claims.study import StudyError
+from benign.papers.recipes import recipe, recipes
 from tests.registry import forgetting
 from tests.tiny import FIELDS
 
@@ -59,7 +60,13 @@ def draw(result, folder, caption):
     return []
 
 
-RECIPES = [Recipe("flat/fig1", "Nothing", "nothing", build, draw, lambda result: f"seven: {float(result.seven.min())}")]
+def summarise(result):
+    return f"seven: {float(result.seven.min())}"
+
+
+RECIPES = [
+    Recipe(name="flat/fig1", title="Nothing", shows="nothing", build=build, draw=draw, summarise=summarise)
+]
 '''
 
 
@@ -139,7 +146,7 @@ def test_two_paths_of_the_environment_and_one_typed_are_all_loaded(
 
 
 def test_loading_from_python(flat):
-    with pytest.raises(RecipeError, match="no recipe 'flat/fig1'"):
+    with pytest.raises(StudyError, match="no recipe 'flat/fig1'"):
         recipe("flat/fig1")
     room = bo.load(flat)
     assert bo.load("flat") is room

@@ -1,4 +1,4 @@
-"""The command line: `benign papers`, `run`, `show`, `audit`, `pack` and `merge`.
+"""The command line: `benign papers`, `run`, `show`, `verify`, `audit`, `pack` and `merge`.
 
 Exit codes: 0 fine (a diverged run is an outcome), 1 some runs failed, 2 bad input, 130 interrupted.
 Results go to stdout, progress and complaints to stderr. What imports torch is imported inside
@@ -267,6 +267,58 @@ def audit(
                     rate_audit(plan.experiment, plan.folder / "audit", device, at_once, watcher)
                 )
             )
+
+
+@app.command(
+    epilog=_examples(
+        "benign verify                             every claim, at quick scale",
+        "benign verify jiang --scale paper         the claims of one paper, larger",
+        "benign verify 'zhang/lem*' --list         what there is",
+        "benign verify --only 'li/thm*' --only 'wang/thm*' --readings all",
+    )
+)
+def verify(
+    pattern: Annotated[
+        str | None,
+        typer.Argument(help="A paper, a claim or a glob such as 'zhang/lem*'.  [default: all]"),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="GLOB", help="Further patterns. Repeatable."),
+    ] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Show the claims, and judge none.")
+    ] = False,
+    scale: Scale = None,
+    readings: Readings = None,
+    device: Device = "cpu",
+    workers: Workers = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder of the runs; verdicts go to OUT/verdicts.")
+    ] = Path("runs"),
+    verbose: Verbose = False,
+) -> None:
+    """Judge what the papers claim, on runs: what is missing is run first.
+
+    A verdict has two parts: whether the statement holds on these runs, and whether these are inside the theorem's
+    conditions. Exit code 0: everything could be decided, or is explained.
+    """
+    from benign.papers.claims import matching
+    from benign.verify import claims_text
+    from benign.verify import verify as judged
+
+    chosen = matching([each for each in [pattern, *(only or [])] if each])
+    if listed:
+        say(claims_text(chosen))
+        return
+    try:
+        fine = judged(
+            chosen, scale or "quick", readings or "default", device, workers, out, verbose
+        )
+    except KeyboardInterrupt:
+        complain("interrupted: finished runs are kept, the same command resumes")
+        raise typer.Exit(INTERRUPTED) from None
+    raise typer.Exit(OK if fine else FAILED)
 
 
 @app.command(epilog=_examples("benign pack runs/jiang/fig1/paper/default fig1.pack"))

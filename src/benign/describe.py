@@ -11,9 +11,10 @@ import xarray as xr
 import yaml
 
 from benign.axes import dimensions
+from benign.claims.study import SCALES
 from benign.experiment import SPECIFICATION, Experiment, open_experiment
 from benign.machine import memory_of
-from benign.papers.recipes import SCALES, Recipe, recipes, rooms
+from benign.papers.recipes import Recipe, recipes, rooms
 from benign.plan.estimate import estimate
 from benign.plan.runs import Unit, runs_of
 from benign.progress import duration, statuses

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from benign.axes import OneOf as OneOf
     from benign.axes import PerRun as PerRun
     from benign.axes import Shape as Shape
+    from benign.claims.claim import Claims as Claims
+    from benign.claims.claim import Evidence as Evidence
+    from benign.claims.study import Question as Question
+    from benign.claims.study import Study as Study
+    from benign.claims.study import StudyError as StudyError
     from benign.data.model import DataModel as DataModel
     from benign.data.model import Sample as Sample
     from benign.data.model import column as column
@@ -25,9 +30,7 @@ if TYPE_CHECKING:
     from benign.networks.network import Network as Network
     from benign.networks.network import Params as Params
     from benign.networks.network import Pass as Pass
-    from benign.papers.recipes import Question as Question
     from benign.papers.recipes import Recipe as Recipe
-    from benign.papers.recipes import RecipeError as RecipeError
     from benign.plot.curves import Curves as Curves
     from benign.plot.curves import curves_figure as curves_figure
     from benign.plot.phase import Panel as Panel
@@ -46,9 +49,11 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Attack": "attacks.attack",
+    "Claims": "claims.claim",
     "Count": "spec",
     "Curves": "plot.curves",
     "DataModel": "data.model",
+    "Evidence": "claims.claim",
     "FlipRate": "spec",
     "Init": "networks.initial",
     "Network": "networks.network",
@@ -60,9 +65,8 @@ _HOME = {
     "PerRun": "axes",
     "Points": "attacks.attack",
     "Positive": "spec",
-    "Question": "papers.recipes",
+    "Question": "claims.study",
     "Recipe": "papers.recipes",
-    "RecipeError": "papers.recipes",
     "Sample": "data.model",
     "Setup": "training.setup",
     "Shape": "axes",
@@ -71,6 +75,8 @@ _HOME = {
     "Step": "training.descent",
     "StoreError": "sweep.store",
     "Streams": "streams",
+    "Study": "claims.study",
+    "StudyError": "claims.study",
     "Target": "attacks.attack",
     "Whole": "spec",
     "certificate": "attacks.certificates",

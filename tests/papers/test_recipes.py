@@ -3,8 +3,9 @@
 import pytest
 
 from benign.axes import Axis
+from benign.claims.study import SCALES, StudyError
 from benign.experiment import Experiment
-from benign.papers.recipes import SCALES, Recipe, RecipeError, recipe, recipes
+from benign.papers.recipes import Recipe, recipe, recipes
 
 RECIPES = recipes()
 
@@ -54,14 +55,14 @@ def test_from_specification_to_picture(chosen: Recipe, tmp_path):
 
 
 def test_the_unknown_is_refused_with_what_there_is(chosen: Recipe):
-    with pytest.raises(RecipeError, match="no recipe 'nobody/fig9': choose one of"):
+    with pytest.raises(StudyError, match="no recipe 'nobody/fig9': choose one of"):
         recipe("nobody/fig9")
-    with pytest.raises(RecipeError, match="`scale` must be one of smoke, quick, paper, got 'huge'"):
+    with pytest.raises(StudyError, match="`scale` must be one of smoke, quick, paper, got 'huge'"):
         chosen.experiment("huge")
-    with pytest.raises(RecipeError, match="reading `colour`"):
+    with pytest.raises(StudyError, match="reading `colour`"):
         chosen.reading({"colour": "red"})
     question = chosen.questions[0]
-    with pytest.raises(RecipeError, match=f"reading `{question.name}` must be one of"):
+    with pytest.raises(StudyError, match=f"reading `{question.name}` must be one of"):
         chosen.reading({question.name: "perhaps"})
-    with pytest.raises(RecipeError, match="`readings` must be one of default, all, product"):
+    with pytest.raises(StudyError, match="`readings` must be one of default, all, product"):
         chosen.readings("some")

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from benign.claims.study import Question
 from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
-from benign.papers.recipes import Question
 
 OUTPUT = Question(
     "w_O",

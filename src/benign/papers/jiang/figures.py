@@ -5,6 +5,7 @@ from pathlib import Path
 import xarray as xr
 
 from benign.axes import linspace, logspace
+from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.papers.attention_questions import (
@@ -15,7 +16,7 @@ from benign.papers.attention_questions import (
     network,
 )
 from benign.papers.jiang.inside import INSIDE
-from benign.papers.recipes import Question, Reading, Recipe
+from benign.papers.recipes import Recipe
 from benign.plot.phase import Panel, phase_figure
 from benign.plot.style import save
 from benign.theory.boundary import boundary

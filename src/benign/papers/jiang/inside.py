@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from benign.axes import zipped
+from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.papers.inside import attention_along, descent_along, inside_theorem
@@ -19,7 +20,7 @@ from benign.papers.jiang.theory import (
     parts,
     strong_noise_factor,
 )
-from benign.papers.recipes import Question, Reading, Recipe
+from benign.papers.recipes import Recipe
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended

@@ -9,10 +9,11 @@ import xarray as xr
 from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
 from benign.attacks.strong import Strong
+from benign.claims.study import Question, Reading
 from benign.data.feature_patches import FeaturePatches
 from benign.experiment import Experiment
 from benign.networks.patch_cnn import PatchCNN
-from benign.papers.recipes import Question, Reading, Recipe
+from benign.papers.recipes import Recipe
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
 from benign.training.setup import Evaluation, GradientDescent

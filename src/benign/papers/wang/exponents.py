@@ -12,10 +12,11 @@ import xarray as xr
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
 from benign.axes import zipped
+from benign.claims.study import Question, Reading
 from benign.data.mixture import Mixture
 from benign.experiment import Experiment
 from benign.networks.two_layer import TwoLayer
-from benign.papers.recipes import Question, Reading, Recipe
+from benign.papers.recipes import Recipe
 from benign.plot.exponents import Critical, exponents_figure
 from benign.plot.style import save
 from benign.theory.boundary import Boundary, boundary

@@ -8,6 +8,7 @@ import xarray as xr
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
 from benign.axes import linspace, logspace
+from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.papers.attention_questions import (
@@ -17,7 +18,7 @@ from benign.papers.attention_questions import (
     FigureSize,
     network,
 )
-from benign.papers.recipes import Question, Reading, Recipe
+from benign.papers.recipes import Recipe
 from benign.papers.zhang.inside import INSIDE
 from benign.plot.phase import Panel, phase_figure
 from benign.plot.style import save

@@ -1,0 +1,218 @@
+"""The verdict on a claim: holds or fails on these runs, and inside or outside the theorem's conditions."""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benign.axes import cells
+from benign.claims.claim import Claim, Evidence
+from benign.claims.measure import Measured, Undecided
+from benign.claims.rule import Outcome
+from benign.theory.intervals import interval_text, number
+from benign.training.audit import FLAGS
+
+MASKED = (
+    "masked_on_test_points",
+    "masked_on_training_points",
+    "evaluation_attack_weaker_than_training_attack",
+)
+"""flags of the audit that make robust numbers doubtful"""
+MOST_MASKED = 0.05
+"""share of runs with such a flag above which a robust claim is not decided"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One number of a claim, judged."""
+
+    name: str
+    """empty where the claim has one number"""
+    measured: Measured | None
+    rule: str
+    outcome: Outcome
+    reason: str = ""
+    """why it is inconclusive"""
+
+    def statistic(self) -> str:
+        """The number with its interval, in words."""
+        if self.measured is None:
+            return ""
+        value, low, high = self.measured.estimate
+        return number(value) if low == high else f"{number(value)} {interval_text((low, high))}"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where the runs are beside the conditions of the theorem."""
+
+    cells: int = 0
+    """cells of the grid that the theorem speaks about; 0 for a claim without conditions"""
+    inside: int = 0
+    """those in which every condition holds"""
+    ratios: Mapping[str, float] | None = None
+    """the smallest room of every condition over the cells: at least 1 holds"""
+
+    @property
+    def word(self) -> str:
+        if not self.cells:
+            return "unconditional"
+        if self.inside in (0, self.cells):
+            return "inside" if self.inside else "outside"
+        return f"inside in {self.inside} of {self.cells} cells"
+
+    @property
+    def outside(self) -> bool:
+        return self.inside < self.cells
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What runs say about a claim."""
+
+    claim: Claim
+    evidence: Evidence
+    parts: tuple[Part, ...]
+    setting: Setting
+    seconds: float
+    """that the judging took; runs not counted"""
+    error: str = ""
+    """a fault of ours, not of the paper: the statistic could not be computed"""
+
+    @property
+    def outcome(self) -> Outcome:
+        """All parts hold, or one fails; what is told beside does not count."""
+        outcomes = [part.outcome for part in self.parts if part.name not in self.claim.beside]
+        if Outcome.FAILS in outcomes:
+            return Outcome.FAILS
+        return Outcome.INCONCLUSIVE if Outcome.INCONCLUSIVE in outcomes else Outcome.HOLDS
+
+    @property
+    def word(self) -> str:
+        """Both parts of the verdict in one: a theorem is refuted only by runs inside its conditions."""
+        if self.error:
+            return "error"
+        where = " outside its conditions" if self.setting.outside else ""
+        if self.outcome is Outcome.HOLDS:
+            return f"holds{where}" if where else "confirmed"
+        if self.outcome is Outcome.FAILS:
+            return f"fails{where}" if where else "refuted"
+        return "inconclusive"
+
+    @property
+    def reason(self) -> str:
+        """Why it is inconclusive."""
+        return self.error or "; ".join(
+            dict.fromkeys(part.reason for part in self.parts if part.reason)
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        return {
+            "id": self.claim.id,
+            "statement": self.claim.statement,
+            "source": self.claim.source,
+            "verdict": self.word,
+            "on these runs": self.outcome.value,
+            "setting": self.setting.word,
+            "condition ratios": _finite(self.setting.ratios or {}),
+            "reason": self.reason,
+            "parts": [_part(part) for part in self.parts],
+            "scale": self.evidence.scale,
+            "reading": dict(self.evidence.reading),
+            "needs": [need if isinstance(need, str) else need.name for need in self.claim.needs],
+            "seeds": [each.seeds for each in self.evidence.experiments],
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def judge(claim: Claim, evidence: Evidence) -> Verdict:
+    """Compute the statistic of a claim, compare it with the rule, and see where the runs are."""
+    began = time.perf_counter()
+    error, parts = "", ()
+    setting = Setting()
+    try:
+        setting = _setting(claim, evidence)
+        found = claim.statistic(evidence)
+        named = found if isinstance(found, Mapping) else {"": found}
+        parts = tuple(_judged(claim, name, each) for name, each in named.items())
+        if claim.robust and (doubt := _masked(evidence)):
+            parts = tuple(_doubted(part, doubt) for part in parts)
+    except Undecided as reason:
+        parts = (Part("", None, _rules(claim), Outcome.INCONCLUSIVE, str(reason)),)
+    except Exception as problem:
+        error = f"{type(problem).__name__}: {problem}"
+        parts = (Part("", None, _rules(claim), Outcome.INCONCLUSIVE, error),)
+    return Verdict(claim, evidence, parts, setting, time.perf_counter() - began, error)
+
+
+def cannot_run(claim: Claim, scale: str, reason: str) -> Verdict:
+    """The verdict on a claim whose runs cannot be had here."""
+    part = Part("", None, _rules(claim), Outcome.INCONCLUSIVE, reason)
+    return Verdict(claim, Evidence(scale), (part,), Setting(), 0.0)
+
+
+def _judged(claim: Claim, name: str, measured: Measured) -> Part:
+    rule = claim.rule_for(name)
+    outcome = rule.judge(measured.estimate)
+    reason = rule.reason(measured.estimate) if outcome is Outcome.INCONCLUSIVE else ""
+    return Part(name, measured, str(rule), outcome, reason)
+
+
+def _doubted(part: Part, doubt: str) -> Part:
+    return Part(part.name, part.measured, part.rule, Outcome.INCONCLUSIVE, doubt)
+
+
+def _masked(evidence: Evidence) -> str:
+    """Why robust numbers of these runs cannot be trusted; empty where they can."""
+    for result in evidence.results:
+        if "audit" not in result:
+            continue
+        codes = np.nan_to_num(result["audit"].values).astype(int)
+        for code, name in FLAGS.items():
+            hit = float(((codes & code) > 0).mean())
+            if name in MASKED and hit > MOST_MASKED:
+                return f"the audit flags {100 * hit:.0f} % of the runs: {name.replace('_', ' ')}"
+    return ""
+
+
+def _setting(claim: Claim, evidence: Evidence) -> Setting:
+    """The conditions of a claim at all cells of its runs."""
+    if claim.conditions is None:
+        return Setting()
+    ratios: dict[str, float] = {}
+    count = inside = 0
+    for experiment in evidence.experiments:
+        for _, cell in cells(experiment):
+            conditions = claim.conditions(cell)
+            if conditions is None:
+                continue
+            count += 1
+            inside += conditions.hold
+            for row in conditions:
+                if row.asked:
+                    ratios[row.name] = min(row.ratio, ratios.get(row.name, math.inf))
+    return Setting(count, inside, ratios)
+
+
+def _rules(claim: Claim) -> str:
+    if isinstance(claim.rule, Mapping):
+        return "; ".join(f"{name} {rule}" for name, rule in claim.rule.items())
+    return str(claim.rule)
+
+
+def _part(part: Part) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": part.name, "rule": part.rule, "outcome": part.outcome.value}
+    if part.measured is not None:
+        value, low, high = part.measured.estimate
+        told |= _finite({"value": value, "low": low, "high": high})
+        told |= {"of": part.measured.of, "basis": part.measured.basis, "note": part.measured.note}
+    return told | ({"reason": part.reason} if part.reason else {})
+
+
+def _finite(numbers: Mapping[str, float]) -> dict[str, float | str]:
+    """JSON has no infinity: it is written as a word."""
+    return {name: n if math.isfinite(n) else str(n) for name, n in numbers.items()}

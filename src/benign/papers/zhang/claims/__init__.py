@@ -1,0 +1,5 @@
+"""The claims of Zhang et al., by what they need: nothing but draws, or runs."""
+
+from benign.papers.zhang.claims import bounds
+
+CLAIMS = [*bounds.CLAIMS]

@@ -1,0 +1,107 @@
+"""Runs what claims need, once for all of them, and judges them."""
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import xarray as xr
+
+from benign.claims.claim import Claim, Evidence
+from benign.claims.study import Reading, Study
+from benign.claims.verdict import cannot_run, judge
+from benign.console import say, shown
+from benign.experiment import Experiment
+from benign.papers.claims import study_of
+from benign.perform import processes
+from benign.progress import watching
+from benign.sweep.results import RunsFailed
+from benign.verdicts import Judged, claim_text, counts, verdict_text, write
+
+Runner = Callable[[Experiment, Path, str], xr.Dataset]
+"""runs an experiment in a folder, under a title"""
+
+
+class Verifier:
+    """Judges claims at a scale; a study is run once for each reading, whichever claims need it."""
+
+    def __init__(self, scale: str, folder: Path, runner: Runner) -> None:
+        self.scale, self.folder, self.runner = scale, folder, runner
+        self._results: dict[tuple[str, str], tuple[Experiment, xr.Dataset, float]] = {}
+
+    def judge(self, claim: Claim, which: str = "default") -> Iterable[Judged]:
+        """The verdicts on a claim: one for each reading of what its studies leave open."""
+        studies = [study_of(need) for need in claim.needs]
+        known = [study for study in studies if study is not None]
+        if len(known) < len(studies):
+            missing = [str(need) for need, s in zip(claim.needs, studies, strict=True) if s is None]
+            reason = f"cannot run here: there is no recipe {', '.join(missing)} yet"
+            yield Judged(cannot_run(claim, self.scale, reason), 0.0)
+            return
+        for reading in readings_of(known, which):
+            runs = [self._run(study, reading) for study in known]
+            evidence = Evidence(
+                self.scale,
+                reading,
+                tuple(result for _, result, _ in runs),
+                tuple(experiment for experiment, _, _ in runs),
+            )
+            yield Judged(judge(claim, evidence), sum(seconds for _, _, seconds in runs))
+
+    def _run(self, study: Study, reading: Reading) -> tuple[Experiment, xr.Dataset, float]:
+        own = {q.name: reading[q.name] for q in study.questions}
+        label = study.label(own)
+        if (study.name, label) not in self._results:
+            experiment, began = study.experiment(self.scale, own), time.perf_counter()
+            folder = self.folder / study.name / self.scale / label
+            title = f"{study.name}, {self.scale} scale, reading {label}"
+            result = self.runner(experiment, folder, title)
+            self._results[study.name, label] = experiment, result, time.perf_counter() - began
+        return self._results[study.name, label]
+
+
+def readings_of(studies: Sequence[Study], which: str) -> list[Reading]:
+    """The readings of several studies together: an answer to a question is the answer in all of them."""
+    found: list[Reading] = []
+    default = {name: answer for s in studies for name, answer in s.reading().items()}
+    for study in studies:
+        for reading in study.readings(which):
+            whole = default | reading
+            if whole not in found:
+                found.append(whole)
+    return found or [{}]
+
+
+def verify(
+    claims: Sequence[Claim],
+    scale: str,
+    which: str,
+    device: str,
+    workers: int | None,
+    folder: Path,
+    verbose: bool,
+) -> bool:
+    """Judge claims one after another, tell each verdict at once, write all; returns whether none was an error."""
+
+    def runner(experiment: Experiment, place: Path, title: str) -> xr.Dataset:
+        at_once = processes(experiment, device) if workers is None else workers
+        if verbose:
+            say(title)
+        with watching(sys.stderr) as watcher, warnings.catch_warnings():
+            warnings.simplefilter("ignore", RunsFailed)  # a statistic counts what it has
+            return experiment.run(place, device, at_once, watcher)
+
+    verifier, judged = Verifier(scale, folder, runner), []
+    for claim in claims:
+        for each in verifier.judge(claim, which):
+            judged.append(each)
+            say(verdict_text(each))
+    files = write(judged, scale, folder / "verdicts")
+    say(", ".join(f"{number} {word}" for word, number in counts(judged).items()))
+    say(f"verdicts: {', '.join(shown(file) for file in files)}")
+    return not any(each.verdict.error for each in judged)
+
+
+def claims_text(claims: Sequence[Claim]) -> str:
+    return "\n".join([*map(claim_text, claims), f"{len(claims)} claims"])
