@@ -126,10 +126,12 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def claim_text(claim: Claim) -> str:
-    """What a claim says and how it is judged, without judging it."""
+def claim_text(claim: Claim, cannot: str = "") -> str:
+    """What a claim says and how it is judged, without judging it; `cannot` is why it cannot be."""
     needs = ", ".join(need.name if isinstance(need, Study) else need for need in claim.needs)
-    told = f"{claim.statement} ({claim.source}; on {needs or 'draws of its own'})"
+    told = f"{claim.statement} ({claim.source}; on {needs or 'draws of its own'})" + (
+        f"; {cannot}" if cannot else ""
+    )
     return f"{claim.id}\n{textwrap.fill(told, WIDTH, initial_indent='  ', subsequent_indent='  ')}"
 
 

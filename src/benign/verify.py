@@ -32,13 +32,10 @@ class Verifier:
 
     def judge(self, claim: Claim, which: str = "default") -> Iterable[Judged]:
         """The verdicts on a claim: one for each reading of what its studies leave open."""
-        studies = [study_of(need) for need in claim.needs]
-        known = [study for study in studies if study is not None]
-        if len(known) < len(studies):
-            missing = [str(need) for need, s in zip(claim.needs, studies, strict=True) if s is None]
-            reason = f"cannot run here: there is no recipe {', '.join(missing)} yet"
+        if reason := cannot(claim):
             yield Judged(cannot_run(claim, self.scale, reason), 0.0)
             return
+        known = [study for need in claim.needs if (study := study_of(need))]
         for reading in readings_of(known, which):
             runs = [self._run(study, reading) for study in known]
             evidence = Evidence(
@@ -59,6 +56,12 @@ class Verifier:
             result = self.runner(experiment, folder, title)
             self._results[study.name, label] = experiment, result, time.perf_counter() - began
         return self._results[study.name, label]
+
+
+def cannot(claim: Claim) -> str:
+    """Why a claim cannot be run here; empty where it can."""
+    missing = [str(need) for need in claim.needs if study_of(need) is None]
+    return f"cannot run here: there is no recipe {', '.join(missing)} yet" if missing else ""
 
 
 def readings_of(studies: Sequence[Study], which: str) -> list[Reading]:
@@ -93,15 +96,19 @@ def verify(
             return experiment.run(place, device, at_once, watcher)
 
     verifier, judged = Verifier(scale, folder, runner), []
-    for claim in claims:
+    for number, claim in enumerate(claims, 1):
         for each in verifier.judge(claim, which):
             judged.append(each)
-            say(verdict_text(each))
+            say(f"{number:{len(str(len(claims)))}}/{len(claims)} {verdict_text(each)}")
     files = write(judged, scale, folder / "verdicts")
-    say(", ".join(f"{number} {word}" for word, number in counts(judged).items()))
+    say(", ".join(f"{count} {word}" for word, count in counts(judged).items()))
     say(f"verdicts: {', '.join(shown(file) for file in files)}")
     return not any(each.verdict.error for each in judged)
 
 
 def claims_text(claims: Sequence[Claim]) -> str:
-    return "\n".join([*map(claim_text, claims), f"{len(claims)} claims"])
+    """Claims, what each says and on which runs it is judged, and how many cannot be run here."""
+    lost = [claim for claim in claims if cannot(claim)]
+    told = [claim_text(claim, cannot(claim)) for claim in claims]
+    count = f"{len(claims)} claims" + (f", {len(lost)} of them cannot run here" if lost else "")
+    return "\n".join([*told, count])

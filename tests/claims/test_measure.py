@@ -1,0 +1,65 @@
+"""Numbers with intervals: coverage at the stated rate, missing seeds counted."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from benign.claims import Undecided, exact, mean, share, slope, slope_by_seed, worst
+
+
+def _misses(found, trials: int, rate: float) -> bool:
+    """Whether the number of misses is incompatible with a rate, at a chance of 1e-4."""
+    return stats.binomtest(int(found), trials, rate).pvalue < 1e-4
+
+
+def test_the_interval_of_a_mean_covers_the_truth_as_often_as_it_says():
+    draws = np.random.default_rng(0).normal(3.0, 2.0, (2000, 6))
+    found = [mean("x", row).estimate for row in draws]
+    assert not _misses(sum(not each.low <= 3.0 <= each.high for each in found), 2000, 0.05)
+
+
+def test_the_interval_of_a_slope_covers_the_truth_as_often_as_it_says():
+    random, x = np.random.default_rng(1), np.linspace(0, 1, 5)
+    rows = -0.5 * x + random.normal(0, 0.1, (2000, 5))
+    found = [slope("b", x, row).estimate for row in rows]
+    assert not _misses(sum(not each.low <= -0.5 <= each.high for each in found), 2000, 0.05)
+
+
+def test_slopes_by_seed_see_luck_that_a_seed_shares_along_the_axis():
+    random, x = np.random.default_rng(2), np.linspace(0, 1, 5)
+    lucky = -0.5 * x + random.normal(0, 1, (2000, 8, 1)) + random.normal(0, 0.1, (2000, 8, 5))
+    found = [slope_by_seed("b", x, rows).estimate for rows in lucky]
+    assert not _misses(sum(not each.low <= -0.5 <= each.high for each in found), 2000, 0.05)
+
+
+@pytest.mark.parametrize(("hits", "shown"), [(14, 0.8), (29, 0.9), (5, 0.54)])
+def test_shares_show_what_the_rules_say(hits, shown):
+    """claim_rules.md: 14 seeds without failure for 0.8, 29 for 0.9, 5 of 5 show only 0.55."""
+    assert share("ok", [True] * hits).estimate.low >= shown
+    assert share("ok", [True] * (hits - 1)).estimate.low < share("ok", [True] * hits).estimate.low
+
+
+def test_each_end_of_a_share_is_a_bound_at_95_percent():
+    random = np.random.default_rng(3)
+    found = [share("ok", row).estimate for row in random.random((2000, 20)) < 0.7]
+    for missed in (sum(e.low > 0.7 for e in found), sum(e.high < 0.7 for e in found)):
+        assert stats.binomtest(missed, 2000, 0.05, alternative="greater").pvalue > 1e-4
+
+
+def test_missing_seeds_are_counted_and_too_many_decide_nothing():
+    assert mean("x", [1, 2, 3, 4, math.nan]).note == "1 of 5 seeds have no number and are left out"
+    with pytest.raises(Undecided, match="only 3 of 5 seeds"):
+        mean("x", [1, 2, 3, math.nan, math.inf])
+
+
+def test_what_cannot_be_measured_is_undecided():
+    with pytest.raises(Undecided, match="not a number"):
+        exact("x", math.nan)
+    with pytest.raises(Undecided, match="nothing to look at"):
+        worst("x", [])
+    with pytest.raises(Undecided, match="too few"):
+        slope("b", [1, 2], [1, 2])
+    with pytest.raises(Undecided, match="nothing to count"):
+        share("ok", [])

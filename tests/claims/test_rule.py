@@ -1,0 +1,74 @@
+"""Rules: what an interval decides."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benign.claims import Outcome, at_least, at_most, between, contains
+from benign.theory.intervals import Estimate
+
+HOLDS, FAILS, INCONCLUSIVE = Outcome.HOLDS, Outcome.FAILS, Outcome.INCONCLUSIVE
+
+CASES = [
+    (at_least(0.9), (0.91, 0.99), HOLDS),
+    (at_least(0.9), (0.85, 0.95), INCONCLUSIVE),
+    (at_least(0.9), (0.80, 0.89), FAILS),
+    (at_least(0.95, fails_below=0.6), (0.70, 0.80), INCONCLUSIVE),
+    (at_least(0.95, fails_below=0.6), (0.50, 0.55), FAILS),
+    (at_most(1e-10), (1e-12, 1e-12), HOLDS),
+    (at_most(1e-6, fails_above=1e-3), (1e-4, 1e-4), INCONCLUSIVE),
+    (at_most(1e-6, fails_above=1e-3), (2e-3, 2e-3), FAILS),
+    (between(-1.15, -0.85), (-1.1, -0.9), HOLDS),
+    (between(-1.15, -0.85), (-1.3, -0.7), INCONCLUSIVE),
+    (between(-1.15, -0.85), (-0.8, -0.5), FAILS),
+    (contains(-0.5, (-0.25,)), (-0.6, -0.4), HOLDS),
+    (contains(-0.5, (-0.25,)), (-0.6, -0.2), INCONCLUSIVE),
+    (contains(-0.5, (-0.25,)), (-0.4, -0.2), FAILS),
+    (at_least(0.9), (-math.inf, math.inf), INCONCLUSIVE),
+]
+
+
+@pytest.mark.parametrize(("rule", "ends", "outcome"), CASES)
+def test_an_interval_decides(rule, ends, outcome):
+    found = Estimate(sum(ends) / 2, *ends)
+    assert rule.judge(found) is outcome
+    if outcome is INCONCLUSIVE:
+        assert "more seeds" in rule.reason(found)
+
+
+@given(
+    st.floats(-5, 5),
+    st.floats(0, 3),
+    st.floats(-5, 5),
+    st.floats(0, 3),
+    st.floats(0, 2),
+    st.floats(0, 2),
+)
+def test_a_range_never_holds_and_fails_for_intervals_around_one_truth(
+    low, width, centre, half, a, b
+):
+    rule = between(low, low + width, low - a, low + width + b)
+    truth = Estimate(centre, centre, centre)
+    wide = Estimate(centre, centre - half, centre + half)
+    decided = rule.judge(wide)
+    assert decided is INCONCLUSIVE or decided is rule.judge(truth)
+
+
+def test_a_rule_that_fails_where_it_holds_is_refused():
+    with pytest.raises(ValueError, match="must fail outside of where it holds"):
+        at_least(0.5, fails_below=0.6)
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (at_least(0.95, 0.6), ">= 0.95 (fails if < 0.6)"),
+        (at_most(1e-10), "<= 1e-10"),
+        (between(-1.15, -0.85), "in [-1.15, -0.85]"),
+        (contains(-0.5, (-0.25,)), "-0.5 and not -0.25"),
+    ],
+)
+def test_rules_tell_themselves(rule, text):
+    assert str(rule) == text

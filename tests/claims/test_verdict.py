@@ -1,0 +1,150 @@
+"""Verdicts: both parts, planted truths, doubts about attacks."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import benign as bo
+from benign.claims import (
+    Claims,
+    Evidence,
+    Outcome,
+    Undecided,
+    at_least,
+    at_most,
+    exact,
+    judge,
+    mean,
+)
+from benign.theory.conditions import Condition, Conditions
+from benign.training.audit import FLAGS
+
+CODES = {name: code for code, name in FLAGS.items()}
+
+
+def _experiment(signal=4.0):
+    return bo.Experiment(
+        data=bo.Mixture(samples=4, dim=5, signal=signal),
+        network=bo.Linear(),
+        training=bo.GradientDescent(rate=0.1, max_steps=3),
+        seeds=3,
+    )
+
+
+def _evidence(values, audit=None, signal=4.0):
+    data = {"accuracy": ("seed", np.asarray(values, dtype=float))}
+    if audit is not None:
+        data["audit"] = ("seed", np.asarray(audit, dtype=float))
+    return Evidence("quick", {}, (xr.Dataset(data),), (_experiment(signal),))
+
+
+def _claim(rule=None, statistic=None, **more):
+    claims = Claims("me")
+
+    def accuracy(evidence):
+        """Accuracy is at least 0.9."""
+        return mean("accuracy", evidence.result.accuracy)
+
+    claims.add("thm1", "Theorem 1", rule or at_least(0.9), **more)(statistic or accuracy)
+    (claim,) = claims
+    return claim
+
+
+def strong_signal(cell):
+    return Conditions("Theorem 1", (Condition.at_least("(1)", "|mu| >= 3", cell.data.signal, 3.0),))
+
+
+GOOD, BAD, VAGUE = [0.95, 0.951, 0.952], [0.70, 0.701, 0.702], [0.6, 0.9, 0.99]
+
+
+@pytest.mark.parametrize(
+    ("values", "signal", "word"),
+    [
+        (GOOD, 4.0, "confirmed"),
+        (BAD, 4.0, "refuted"),
+        (VAGUE, 4.0, "inconclusive"),
+        (GOOD, 1.0, "holds outside its conditions"),
+        (BAD, 1.0, "fails outside its conditions"),
+        (BAD, [1.0, 4.0], "fails outside its conditions"),
+    ],
+)
+def test_a_verdict_has_two_parts(values, signal, word):
+    verdict = judge(_claim(conditions=strong_signal), _evidence(values, signal=signal))
+    assert verdict.word == word
+    assert (verdict.reason != "") == (word == "inconclusive")
+    assert verdict.setting.ratios["(1)"] == np.min(signal) / 3
+
+
+def test_cells_that_a_theorem_does_not_speak_about_do_not_count():
+    def elsewhere(cell):
+        return strong_signal(cell) if cell.data.signal > 2 else None
+
+    verdict = judge(_claim(conditions=elsewhere), _evidence(GOOD, signal=[1.0, 4.0]))
+    assert (verdict.word, verdict.setting.cells, verdict.setting.inside) == ("confirmed", 1, 1)
+
+
+@pytest.mark.parametrize("flag", ["masked_on_test_points", "masked_on_training_points"])
+@pytest.mark.parametrize("values", [GOOD, BAD])
+def test_a_masked_attack_leaves_robust_claims_undecided(flag, values):
+    masked = _evidence(values, audit=[CODES[flag], 0, CODES[flag] + 4])
+    verdict = judge(_claim(robust=True), masked)
+    assert verdict.word == "inconclusive"
+    assert f"the audit flags 67 % of the runs: {flag.replace('_', ' ')}" in verdict.reason
+    assert verdict.parts[0].measured is not None  # the number is told all the same
+    assert judge(_claim(robust=False), masked).word != "inconclusive"
+
+
+@pytest.mark.parametrize(
+    "flag", [name for name in CODES if "masked" not in name and "weaker" not in name]
+)
+def test_other_flags_are_no_masking(flag):
+    assert judge(_claim(robust=True), _evidence(GOOD, audit=[CODES[flag]] * 3)).word == "confirmed"
+
+
+def test_parts_are_judged_apart_and_those_beside_do_not_decide():
+    def two(evidence):
+        """Both."""
+        return {"printed": exact("a", 2.0), "derived": exact("b", 1.0)}
+
+    rules = {"printed": at_most(1.5), "derived": at_most(1.5)}
+    verdict = judge(_claim(rules, two), Evidence())
+    assert [part.outcome.value for part in verdict.parts] == ["fails", "holds"]
+    assert verdict.outcome is Outcome.FAILS
+    beside = judge(_claim(rules, two, beside=("printed",)), Evidence())
+    assert beside.outcome is Outcome.HOLDS
+
+
+def test_a_vacuous_bound_is_inconclusive_and_says_so():
+    def vacuous(evidence):
+        """Nothing."""
+        raise Undecided("vacuous: the bound is 3 nats, more than log 2")
+
+    verdict = judge(_claim(statistic=vacuous), Evidence())
+    assert (verdict.word, verdict.reason) == (
+        "inconclusive",
+        "vacuous: the bound is 3 nats, more than log 2",
+    )
+
+
+def test_a_fault_of_ours_is_an_error_and_no_verdict():
+    def broken(evidence):
+        """Nothing."""
+        return mean("x", evidence.result.nonsense)
+
+    verdict = judge(_claim(statistic=broken), _evidence(GOOD))
+    assert verdict.word == "error"
+    assert "nonsense" in verdict.error
+
+
+def test_a_verdict_is_plain_json():
+    one_seed = judge(_claim(conditions=strong_signal), _evidence([0.95]))
+    told = json.loads(json.dumps(one_seed.as_dict(), allow_nan=False))
+    assert (told["parts"][0]["low"], told["parts"][0]["basis"]) == ("-inf", "1 seed")
+    assert told["setting"] == "inside"
+
+
+def test_a_claim_needs_a_statement():
+    with pytest.raises(ValueError, match="me/lem2 needs a docstring"):
+        Claims("me").add("lem2", "Lemma 2", at_most(0))(lambda evidence: exact("x", 0))
