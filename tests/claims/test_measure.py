@@ -11,7 +11,7 @@ from benign.claims import Undecided, exact, mean, share, slope, slope_by_seed, w
 
 def _misses(found, trials: int, rate: float) -> bool:
     """Whether the number of misses is incompatible with a rate, at a chance of 1e-4."""
-    return stats.binomtest(int(found), trials, rate).pvalue < 1e-4
+    return bool(stats.binomtest(int(found), trials, rate).pvalue < 1e-4)
 
 
 def test_the_interval_of_a_mean_covers_the_truth_as_often_as_it_says():
