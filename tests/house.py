@@ -26,13 +26,13 @@ ORDER = [
     "networks",
     "attacks",
 ]
-ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "replay", "experiment"]
+ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "progress"]
+ORDER += ["replay", "experiment"]
 ORDER += [
     "theory",
     "plot",
     "papers",
     "parts",
-    "progress",
     "describe",
     "audits",
     "targets",
