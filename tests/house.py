@@ -51,7 +51,7 @@ ROOMS_MAY_USE = {
 EVERYWHERE = {"numpy", "torch", "jaxtyping", "pydantic", "pydantic_core"}
 OUTSIDE = {
     "matplotlib": {"plot"},
-    "scipy": {"coordinates", "theory", "plot", "papers"},
+    "scipy": {"coordinates", "theory", "papers"},
     "xarray": {"sweep", "replay", "experiment", "theory", "plot", "papers", "describe"}
     | {"audits", "targets", "perform"},
     "yaml": {"files", "describe"},

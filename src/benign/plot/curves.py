@@ -11,7 +11,6 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from scipy import stats
 
 from benign.plot.style import SMALL, style
 
@@ -68,8 +67,7 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
         x = mean[panel.along].values
         ax.plot(x, mean, color=colour, label=name)
         if values.sizes["seed"] > 1:
-            error = stats.sem(values.transpose("seed", ...), axis=0, nan_policy="omit")
-            band = np.asarray(error, dtype=float)
+            band = values.std("seed", ddof=1) / np.sqrt(values.count("seed"))
             ax.fill_between(x, mean - band, mean + band, color=colour, alpha=0.2, linewidth=0)
     if panel.level is not None:
         ax.axhline(panel.level, color=GREY, linewidth=0.8, linestyle=":")
@@ -81,7 +79,10 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
         ax.set_xlim(left=0)
     else:
         ax.set_xscale("log")
-    if panel.log:
+    values = np.concatenate([each.values.ravel() for _, each in panel.curves])
+    if not np.isfinite(values).any():
+        ax.text(0.5, 0.5, "no run has a value", transform=ax.transAxes, ha="center", color=GREY)
+    if panel.log and (values > 0).any():
         ax.set_yscale("log")
     ax.set_xlabel(panel.along_label)
     ax.set_ylabel(panel.label)
