@@ -22,6 +22,7 @@ from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
 from benign.plan.estimate import estimate
 from benign.spec import SpecError
+from benign.training import setup as setups
 from benign.training.engine import run_bytes, train_runs
 from benign.training.setup import Setup
 from tests.reference import Fields, run_ids, small_data, small_network, small_pgd, small_setup
@@ -172,6 +173,17 @@ def test_the_default_is_ambient_and_moves_no_key():
 def test_no_dimension_is_refused(dim):
     with pytest.raises(SpecError, match="dim"):
         small_data(dim=dim)
+
+
+def test_the_space_is_chosen_once_and_anew_by_a_copy(monkeypatch):
+    given = setup("sampled")
+    copies = [
+        given.model_copy(update={"coordinates": "ambient"}, deep=deep) for deep in (False, True)
+    ]
+    assert [each.space.dim for each in copies] == [LARGE, LARGE]
+    monkeypatch.setattr(setups, "choose", None)  # it was chosen when the setup was checked
+    assert given.space.dim == SPAN
+    assert run_bytes(given) < 2**20
 
 
 def test_memory_is_that_of_the_small_coordinates(monkeypatch):
