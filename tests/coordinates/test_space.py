@@ -195,6 +195,15 @@ def test_memory_is_that_of_the_small_coordinates(monkeypatch):
         check_memory([ambient], "cpu")
     with pytest.raises(ValueError, match=r"lower one of them$"):
         check_memory([setup("auto", network=Opaque())], "cpu")
+    fields, reason = NOT_GAUSSIAN["uniform init"]
+    for coordinates in (
+        "ambient",
+        "projected",
+    ):  # projected draws in R^(10^9), which does not fit either
+        with pytest.raises(
+            ValueError, match=f"`coordinates: sampled`, which is not exact yet: {reason}"
+        ):
+            check_memory([setup(coordinates, **fields)], "cpu")
     projected = [setup("projected", data=small_data(dim=dim)) for dim in (1000, 2000)]
     assert 1.9 < run_bytes(projected[1]) / run_bytes(projected[0]) < 2
 
