@@ -17,6 +17,8 @@ from benign.plot.style import SMALL, style
 # Okabe and Ito's colours, distinguishable with any colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
+LINES = ("-", "--", "-.", ":")
+
 GREY = "#8c8c8c"
 BESIDE = {"fontsize": SMALL, "color": GREY, "ha": "right", "va": "top"}
 
@@ -60,12 +62,19 @@ def curves_figure(rows: Sequence[Sequence[Curves]], *, title: str, caption: str)
     return figure
 
 
+def look(number: int) -> tuple[str, str]:
+    """Colour and line of a curve: where there are more curves than colours, colours come again with other lines."""
+    rounds, place = divmod(number, len(COLOURS))
+    return COLOURS[place], LINES[rounds % len(LINES)]
+
+
 def draw_curves(ax: Axes, panel: Curves) -> None:
     """Mean and standard error over seeds along the steps; a run that has ended counts no more."""
-    for colour, (name, values) in zip(COLOURS, panel.curves, strict=False):
+    for number, (name, values) in enumerate(panel.curves):
         mean = values.mean("seed")
         x = mean[panel.along].values
-        ax.plot(x, mean, color=colour, label=name)
+        colour, line = look(number)
+        ax.plot(x, mean, color=colour, linestyle=line, label=name)
         if values.sizes["seed"] > 1:
             band = values.std("seed", ddof=1) / np.sqrt(values.count("seed"))
             ax.fill_between(x, mean - band, mean + band, color=colour, alpha=0.2, linewidth=0)
