@@ -51,6 +51,20 @@ def test_one_axis_is_a_line_with_the_interval_of_the_mean(result, tmp_path):
     assert "95 % intervals of the mean over seeds" in words(figure, tmp_path)
 
 
+def test_more_variables_than_colours_are_all_drawn(result):
+    names = [
+        "test_accuracy",
+        "train_accuracy",
+        "test_loss",
+        "train_loss",
+        "steps",
+        "test_accuracy",
+        "test_loss",
+    ]
+    lines = bo.curves(result.sel(samples=4), names).axes[0].lines
+    assert [line.get_linestyle() for line in lines] == ["-"] * 6 + ["--"]
+
+
 def test_runs_that_failed_are_told_and_leave_their_seed_out(result, tmp_path):
     failed = result.sel(samples=4).copy(deep=True)
     failed.status[0, 0], failed.test_accuracy[0, 0] = Status.FAILED, np.nan
