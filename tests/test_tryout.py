@@ -1,7 +1,7 @@
 """Components of a user's own are tried before work; what the trials ask is in tests/test_components.py."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -40,6 +40,18 @@ class TriedData(DataModel):
             raise KeyError("no such file")
         numbers = torch.as_tensor(self.size, dtype=dtype).reshape(-1, 1, 1, 1)
         return Sample(x * (numbers[:1] if self.wrong == 3 else numbers), y, y)
+
+
+class LuckyLabels(DataModel):
+    """Labels 0 and 1 instead of -1 and +1 in one split; the first four that are tried are all 1 in this stream."""
+
+    wrong: Shape[Literal["train", "test"]] = "train"
+
+    def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
+        y = streams(f"{split}/l").signs(count, dtype=dtype)
+        x = streams(f"{split}/x").normal(count, self.tokens, self.dim, dtype=dtype)
+        y = y.clamp(min=0) if split.startswith(self.wrong) else y
+        return Sample(x, y, y)
 
 
 class TriedNetwork(Linear):
@@ -94,6 +106,16 @@ def test_a_wrong_part_is_refused_before_there_is_a_folder(parts, words, tmp_path
     with pytest.raises(ValueError, match=words):
         experiment(**parts).run(tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("wrong", ["train", "test"])
+def test_labels_are_refused_also_where_the_first_few_are_right_by_chance(wrong, tmp_path: Path):
+    data = LuckyLabels(samples=4, tokens=1, dim=6, wrong=wrong)
+    assert set(data.sample(Streams(tryout.RUNS[:1]), "train", 4, torch.float64).y[0].tolist()) == {
+        1
+    }
+    with pytest.raises(ValueError, match=r"y holds \{0\.0, 1\.0\}, expected are"):
+        experiment(data=data, network=Linear(init_std=0.5)).run(tmp_path / "runs")
 
 
 def test_a_part_is_tried_once_and_not_in_every_cell(tmp_path: Path):

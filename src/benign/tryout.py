@@ -22,6 +22,8 @@ from benign.streams import RunId, Stream, Streams
 from benign.training.setup import Setup
 
 POINTS = 4
+LABELS = 64
+"""points of either split whose labels are looked at; four of 0 and 1 are all 1 by chance once in 16"""
 RUNS = [RunId(0, index, "tryout") for index in range(3)]
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-9}
 """of a run alone against the same in a batch, whose matrix products round otherwise"""
@@ -101,6 +103,8 @@ def try_data(cells: Sequence[DataModel], dtype: torch.dtype = torch.float64) -> 
     sample, again = (_drawn(data, streams, dtype) for _ in range(2))
     where = f"`{type(data).__name__}.sample`"
     _check_sample(where, data, sample, len(cells), dtype)
+    for split in ("train", "test/0"):
+        _check_labels(where, data, data.sample(streams, split, LABELS, dtype))
     _same(f"two draws of {where} differ: {STREAMS}", _parts(again), _parts(sample))
     told = f"{where} gives a run other points in a batch than alone: {PER_RUN}"
     for run, cell in enumerate(cells):
@@ -134,16 +138,20 @@ def _numbers(data: DataModel, sample: Sample, run: int) -> Params:
 def _check_sample(
     where: str, data: DataModel, sample: Sample, runs: int, dtype: torch.dtype
 ) -> None:
-    classes = data.label_count()
-    known = {-1.0, 1.0} if classes is None else set(range(classes))
     _check(f"{where}: x", sample.x, (runs, POINTS, data.tokens, data.dim), dtype)
-    for name, labels in (("y", sample.y), ("clean_y", sample.clean_y)):
-        _check(f"{where}: {name}", labels, (runs, POINTS), dtype)
-        given = set(labels.unique().tolist())
-        _expect(given <= known, f"{where}: {name} holds {given}, expected are {known}")
+    _check(f"{where}: y", sample.y, (runs, POINTS), dtype)
+    _check(f"{where}: clean_y", sample.clean_y, (runs, POINTS), dtype)
     for name, part in sample.latent.items():
         vectors = (part.shape[1], data.dim) if name in data.latent_vectors else part.shape[1:]
         _check(f"{where}: latent part `{name}`", part, (runs, *vectors), part.dtype)
+
+
+def _check_labels(where: str, data: DataModel, sample: Sample) -> None:
+    classes = data.label_count()
+    known = {-1.0, 1.0} if classes is None else set(range(classes))
+    for name, labels in (("y", sample.y), ("clean_y", sample.clean_y)):
+        given = set(labels.unique().tolist())
+        _expect(given <= known, f"{where}: {name} holds {given}, expected are {known}")
 
 
 def try_network(
