@@ -1,7 +1,11 @@
 """Specifications: axes, zipped axes, components, messages, and the way to plain data and back."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -10,6 +14,7 @@ import benign as bo
 from benign.axes import Axis, cells, dimensions, linspace, logspace, select, stack, zipped
 from benign.data.model import DataModel
 from benign.networks.initial import Init
+from benign.networks.network import Network
 from benign.spec import SpecError, canonical, digest, snake_case
 from tests.registry import forgetting
 from tests.tiny import FIELDS, tiny
@@ -266,6 +271,42 @@ def test_a_kind_that_is_taken_is_refused_with_both_places():
                 raise NotImplementedError
 
     assert DataModel.choices()["mixture"].__module__ == "benign.data.mixture"
+
+
+def test_a_class_that_lacks_a_method_is_told_by_what_it_lacks():
+    with forgetting():
+
+        class NoSample(DataModel):
+            """Somebody forgot `sample`."""
+
+        with pytest.raises(SpecError, match=r"data: `.*\.NoSample` lacks `sample`: define it"):
+            tiny("data.kind=no_sample")
+        with pytest.raises(SpecError, match=r"network: `kind` must be one of .*, got 'no_sample'"):
+            tiny("network.kind=no_sample")
+
+
+@pytest.mark.parametrize("kind", [object, Any, Callable, torch.Tensor, list[Any]])
+def test_a_field_that_no_file_can_hold_is_refused_by_name(kind):
+    value = torch.zeros(2) if kind is torch.Tensor else torch.relu
+    with forgetting():
+
+        class StrangeField(Network):
+            act: kind = [value] if kind == list[Any] else value
+
+            def initial_params(self, data, streams, dtype):
+                raise NotImplementedError
+
+            def forward(self, params, x):
+                raise NotImplementedError
+
+        with pytest.raises(SpecError, match=r"^act: must be plain data \(number, word, list"):
+            StrangeField()
+        with pytest.raises(SpecError, match=r"network\.act: must be plain data") as refused:
+            tiny("network={kind: strange_field}")
+        assert str(refused.value).count("\n") == 0
+        if kind in (Callable, torch.Tensor):
+            with pytest.raises(SpecError, match=r"network\.act: must be plain .*its type is not"):
+                tiny("network={kind: strange_field, act: relu}")
 
 
 def test_a_notebook_cell_that_is_run_again_replaces_its_component():
