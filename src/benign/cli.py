@@ -198,7 +198,7 @@ def run(
     )
 )
 def show(
-    target: Annotated[str, typer.Argument(help="A recipe, a YAML file, or a folder of results.")],
+    target: Target,
     seeds: Seeds = None,
     scale: Scale = None,
     reading: Answers = None,
@@ -235,7 +235,7 @@ def show(
     )
 )
 def audit(
-    target: Annotated[str, typer.Argument(help="A folder of results, a recipe or a YAML file.")],
+    target: Target,
     seeds: Seeds = None,
     scale: Scale = None,
     reading: Answers = None,
