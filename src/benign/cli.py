@@ -88,7 +88,11 @@ Out = Annotated[
 ]
 Changes = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="Change a field. Repeatable."),
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Change a field. Repeatable. More values of an axis join the folder; for another value use --out.",
+    ),
 ]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also the whole specification, and tracebacks.")
