@@ -410,6 +410,17 @@ def test_the_plain_file_is_a_part_of_what_it_grew_to(run, tmp_path):
     assert err.startswith("0 runs to do")
 
 
+def test_one_other_value_shares_no_folder_whichever_came_first(run, tmp_path):
+    path, change = tiny_file(tmp_path), ("--set", "training.rate=0.25")
+    for number, orders in enumerate([((), change), (change, ())]):
+        out = ("--out", f"folder {number}")
+        assert run("run", path, *orders[0], *out)[0] == 0
+        code, _, err = run("run", path, *orders[1], *out)
+        assert code == 2
+        assert "--out FOLDER" in err
+    assert "for another value use --out" in " ".join(run("run", "--help")[1].split())
+
+
 def test_another_experiment_is_refused_with_the_remedy_first(run, tmp_path):
     path = tiny_file(tmp_path)
     run("run", path)

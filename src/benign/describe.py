@@ -196,11 +196,6 @@ def result_text(result: xr.Dataset) -> str:
     return "\n".join([f"means over {result.sizes['seed']} seeds", *_table(rows)])
 
 
-def counts_of(result: xr.Dataset) -> dict[Status, int]:
-    """How many runs of a result ended in each way."""
-    return {status: int((result["status"] == status).sum()) for status in Status}
-
-
 def errors(folder: Path, whole: bool = False) -> list[str]:
     """What made runs of a folder fail: the last line of each error, or the whole of it."""
     store = Store.open(folder, writing=False)
