@@ -126,6 +126,11 @@ def test_spaced_values_are_round_and_end_where_told():
     assert linspace(0, 1, 4) == [0.0, 0.333333, 0.666667, 1.0]
 
 
+def test_a_file_may_write_spaced_values():
+    assert tiny("data.snr={logspace: [0.1, 10, 6]}") == tiny(f"data.snr={logspace(0.1, 10, 6)}")
+    assert tiny("data.samples={linspace: [2, 8, 4]}") == tiny("data.samples=[2, 4, 6, 8]")
+
+
 # Every entry: changes of a sound experiment, the field complained about, words of the message.
 REFUSED = [
     (["data.dim=-4"], "data.dim", "must be greater than or equal to 1, got -4"),
@@ -145,6 +150,22 @@ REFUSED = [
     (["data.samples=[]"], "data.samples", "the axis is empty"),
     (["data.samples=[2, null]"], "data.samples", "an axis cannot hold an empty value"),
     (["data.samples=[2, [4]]"], "data.samples", "value 2 of the axis"),
+    (["data.samples=4,8"], "data.samples", "several values are written [4,8], got '4,8'"),
+    *(
+        (
+            [f"data.snr={{logspace: {wrong}}}"],
+            "data.snr",
+            "is written {logspace: [0.1, 10, 6]}: lowest",
+        )
+        for wrong in ("5", "[1, 2]", "[0, 1, 3]", "[1, 2, 1]", "[1, 2, 3.5]", "[1, 2, 100000000]")
+    ),
+    (["data.snr={linspace: [1, 1" + "0" * 400 + ", 3]}"], "data.snr", "is written {linspace:"),
+    (
+        ["data.samples={linspace: [2, 3, 3]}"],
+        "data.samples",
+        "value 2 of the axis: must be a valid",
+    ),
+    (["attack={logspace: [1, 2, 3]}"], "attack", "`kind` must be one of"),
     (["data.sample=2"], "data.sample", "did you mean `samples`?"),
     (["data.colour=2"], "data.colour", "is not a field here; fields: samples"),
     (["sedes=2"], "sedes", "did you mean `seeds`?"),
@@ -291,7 +312,7 @@ def test_a_field_that_no_file_can_hold_is_refused_by_name(kind):
     with forgetting():
 
         class StrangeField(Network):
-            act: kind = [value] if kind == list[Any] else value
+            act: kind = [value] if kind == list[Any] else value  # pyright: ignore[reportInvalidTypeForm]
 
             def initial_params(self, data, streams, dtype):
                 raise NotImplementedError
