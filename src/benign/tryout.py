@@ -3,21 +3,23 @@
 The package's own are tried in tests/test_components.py, those of a user's own before work starts.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import BaseModel
 from torch import Tensor
 
-from benign import axes
+from benign import axes, outside
 from benign.attacks.attack import Attack, Target
 from benign.data.model import DataModel, Sample
 from benign.networks.network import Network, Params
 from benign.plan.runs import Run
-from benign.spec import Component
+from benign.spec import Component, SpecError
 from benign.streams import RunId, Stream, Streams
 from benign.training.setup import Setup
 
@@ -70,12 +72,26 @@ def _try_once(case: _Case) -> None:
 def _tried(trial: Any, parts: list, others: tuple) -> None:
     try:
         trial(parts, *others)
-    except _Refused:
-        raise
+    except _Refused as error:
+        raise SpecError([("", str(error))]) from None
     except Exception as error:
-        raise ValueError(
-            f"`{type(parts[0]).__name__}` fails on {POINTS} points: {type(error).__name__}: {error}"
-        ) from error
+        told = f"{type(error).__name__}: {error}{_where(error, parts[0])}{_hint(error, parts)}"
+        name = type(parts[0]).__name__
+        raise SpecError([("", f"`{name}` fails on {POINTS} points: {told}")]) from error
+
+
+def _where(error: Exception, part: BaseModel) -> str:
+    """The line of the component's own file; a notebook has none."""
+    file = getattr(sys.modules.get(type(part).__module__), "__file__", None)
+    return outside.place(error, Path(file)) if file else ""
+
+
+def _hint(error: Exception, parts: list) -> str:
+    """What shapes that do not fit may come from: numbers of several runs have the shape [runs]."""
+    names = [".".join(path) for path, role, _ in axes.walk(parts[0]) if role == "run"]
+    if len(parts) == 1 or not names or "must match" not in str(error):
+        return ""
+    return f"; {', '.join(names)}: [runs] each, `column(self.{names[0]}, x)` gives it the axes of x"
 
 
 class _Refused(ValueError):
@@ -186,6 +202,11 @@ def _check_params(
     where: str, network: Network, params: Params, runs: int, dtype: torch.dtype
 ) -> None:
     for name, part in params.items():
+        _expect(
+            part.shape[:1] == (runs,),
+            f"{where}: `{name}` has shape {list(part.shape)}, expected is [{runs}, ...]: "
+            "the first axis is that of the runs, as in what `streams` draw",
+        )
         kind = dtype if part.is_floating_point() else part.dtype
         _check(f"{where}: `{name}`", part, (runs, *part.shape[1:]), kind)
     trained = set(network.trained(params))
