@@ -1,8 +1,7 @@
 """The phase diagram that Theorem 3.2 of Kou et al. predicts, as a recipe; its sizes are ours."""
 
 import benign as bo
-from benign.papers.recipes import Recipe
-from benign.plot import Panel, phase_figure, save
+from benign.parts import Panel, Recipe, phase_figure
 
 from .relu_cnn import ReluCNN
 from .two_patches import TwoPatches
@@ -51,7 +50,7 @@ def draw(result, folder, caption):
     figure = phase_figure(
         [panel], title="Benign and harmful overfitting of a ReLU CNN", caption=told
     )
-    return save(figure, folder / "fig1")
+    return bo.save(figure, folder / "fig1")
 
 
 def summarise(result):
