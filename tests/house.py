@@ -26,14 +26,14 @@ ORDER = [
     "networks",
     "attacks",
 ]
-ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "replay", "experiment"]
+ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "progress"]
+ORDER += ["replay", "experiment"]
 ORDER += [
     "theory",
     "plot",
     "claims",
     "papers",
     "parts",
-    "progress",
     "describe",
     "audits",
     "targets",
@@ -53,7 +53,7 @@ ROOMS_MAY_USE = {
 EVERYWHERE = {"numpy", "torch", "jaxtyping", "pydantic", "pydantic_core"}
 OUTSIDE = {
     "matplotlib": {"plot"},
-    "scipy": {"coordinates", "theory", "plot", "claims", "papers"},
+    "scipy": {"coordinates", "theory", "claims", "papers"},
     "xarray": {"sweep", "replay", "experiment", "theory", "plot", "claims", "papers", "describe"}
     | {"audits", "targets", "perform", "verify"},
     "yaml": {"files", "describe"},

@@ -270,9 +270,16 @@ def test_show_tells_the_plan_and_writes_nothing(run, tmp_path):
         for words in ("samples  2:  2, 4", "8 runs: 4 cells, each with 2 seeds", "4 samples x 3"):
             assert words in out
         assert re.search(r"memory +about [\d.]+ [KM]iB", out)
-        assert re.search(r"time +between [\d.e-]+ s \(no run needs a step\) and ", out)
+        assert re.search(
+            r"time +at most about \S+ s, if no run reaches its loss before step 40", out
+        )
         assert "runs/tiny: nothing there yet" in out
         assert not Path("runs").exists()
+
+
+def test_show_knows_the_time_of_runs_that_take_all_their_steps(run, tmp_path):
+    path = tiny_file(tmp_path, "training.stop_loss=0")
+    assert re.search(r"time +about \S+ s, for up to 40 steps a run\n", run("show", path)[1])
 
 
 def test_show_counts_what_is_done(run, tmp_path):
@@ -401,6 +408,17 @@ def test_the_plain_file_is_a_part_of_what_it_grew_to(run, tmp_path):
     code, out, err = run("run", path)
     assert (code, out) == (0, first)
     assert err.startswith("0 runs to do")
+
+
+def test_one_other_value_shares_no_folder_whichever_came_first(run, tmp_path):
+    path, change = tiny_file(tmp_path), ("--set", "training.rate=0.25")
+    for number, orders in enumerate([((), change), (change, ())]):
+        out = ("--out", f"folder {number}")
+        assert run("run", path, *orders[0], *out)[0] == 0
+        code, _, err = run("run", path, *orders[1], *out)
+        assert code == 2
+        assert "--out FOLDER" in err
+    assert "for another value use --out" in " ".join(run("run", "--help")[1].split())
 
 
 def test_another_experiment_is_refused_with_the_remedy_first(run, tmp_path):

@@ -2,6 +2,7 @@
 
 import io
 import re
+import sys
 import time
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from benign import progress
 from benign.progress import Bar, Lines, duration, statuses, watching
+from benign.sweep.local import Watcher
 from benign.training.descent import Status
 from tests.tiny import tiny
 
@@ -165,6 +167,29 @@ def test_a_sweep_can_be_watched(tmp_path):
     assert lines[0] == "8 runs to do in 2 units"
     assert lines[-1].startswith("8 of 8 runs done | unit 2 of 2: ")
     assert ANSI not in stream.getvalue()
+
+
+def test_a_sweep_in_python_is_shown_on_a_terminal(tmp_path, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    tiny().run(tmp_path / "run")
+    assert "8 runs to do in 2 units" in stream.getvalue()
+    assert stream.getvalue().rstrip().endswith(f"{ANSI}?25h")  # the cursor is back
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), None])
+def test_a_sweep_in_python_is_silent_elsewhere(tmp_path, monkeypatch, stream):
+    monkeypatch.setattr(sys, "stderr", stream)
+    tiny().run(tmp_path / "run")
+    assert not stream or not stream.getvalue()
+
+
+def test_a_sweep_in_python_is_silent_where_asked_to_be(tmp_path, monkeypatch):
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    tiny().run(tmp_path / "run", watcher=Watcher())
+    assert not stream.getvalue()
 
 
 def test_statuses_in_words():

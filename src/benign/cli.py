@@ -89,7 +89,11 @@ Out = Annotated[
 ]
 Changes = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="Change a field. Repeatable."),
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Change a field. Repeatable. More values of an axis join the folder; for another value use --out.",
+    ),
 ]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also the whole specification, and tracebacks.")
@@ -199,7 +203,7 @@ def run(
     )
 )
 def show(
-    target: Annotated[str, typer.Argument(help="A recipe, a YAML file, or a folder of results.")],
+    target: Target,
     seeds: Seeds = None,
     scale: Scale = None,
     reading: Answers = None,
@@ -236,7 +240,7 @@ def show(
     )
 )
 def audit(
-    target: Annotated[str, typer.Argument(help="A folder of results, a recipe or a YAML file.")],
+    target: Target,
     seeds: Seeds = None,
     scale: Scale = None,
     reading: Answers = None,

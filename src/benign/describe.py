@@ -15,7 +15,7 @@ from benign.claims.study import SCALES
 from benign.experiment import SPECIFICATION, Experiment, open_experiment
 from benign.machine import memory_of
 from benign.papers.recipes import Recipe, recipes, rooms
-from benign.plan.estimate import estimate
+from benign.plan.estimate import Estimate, estimate
 from benign.plan.runs import Unit, runs_of
 from benign.progress import duration, statuses
 from benign.sweep.dataset import ended
@@ -114,9 +114,16 @@ def _cost(left: list[Unit], device: str, workers: int) -> list[tuple[str, list[s
         memory += f", {at_once} at a time"
     if there := memory_of(device):
         memory += f"; {device} has {_bytes(there)}"
+    return [("memory", [memory]), ("time", [_time(cost, at_once, left)])]
+
+
+def _time(cost: Estimate, at_once: int, left: list[Unit]) -> str:
+    """Time to expect, and what makes it uncertain."""
     least, most = (duration(t / at_once) for t in (cost.least_seconds, cost.most_seconds))
-    time = f"between {least} (no run needs a step) and {most} (all run to the step cap)"
-    return [("memory", [memory]), ("time", [time])]
+    steps = f"{left[0].runs[0].cell.training.max_steps:,}"
+    if least == most:
+        return f"about {most}, for up to {steps} steps a run"
+    return f"at most about {most}, if no run reaches its loss before step {steps}; {least} if all do at once"
 
 
 def folder_text(folder: Path) -> str:
@@ -187,11 +194,6 @@ def result_text(result: xr.Dataset) -> str:
         where = [_value(result[dim].values[i]) for dim, i in zip(dims, index, strict=True)]
         rows.append([*where, *(f"{float(cell[name]):.4g}" for name in names)])
     return "\n".join([f"means over {result.sizes['seed']} seeds", *_table(rows)])
-
-
-def counts_of(result: xr.Dataset) -> dict[Status, int]:
-    """How many runs of a result ended in each way."""
-    return {status: int((result["status"] == status).sum()) for status in Status}
 
 
 def errors(folder: Path, whole: bool = False) -> list[str]:

@@ -1,8 +1,10 @@
 """The front door: an experiment is a specification that can be planned, run, opened and replayed."""
 
 import math
+import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +21,7 @@ from benign.files import read_yaml
 from benign.machine import check_device, check_machine
 from benign.plan.growth import agreed, grown
 from benign.plan.runs import NUMERICS, Run, Unit, runs_of, units_of
+from benign.progress import on_terminal
 from benign.replay import Replay
 from benign.spec import Count, SpecError, load_components
 from benign.sweep import pack as packs
@@ -138,12 +141,14 @@ class Experiment(Setup):
         runs are computed again that lack a variable or were made by code of your own that has changed since. `made`
         is kept in the folder: what was asked for to make it. On the CPU `workers` units are computed at a time, each
         by a process with one thread; a script that asks for more than one needs the usual
-        `if __name__ == "__main__":`.
+        `if __name__ == "__main__":`, so one is the default here, other than on the command line. Progress is shown
+        where stderr is a terminal, or by a `watcher`; `benign.sweep.local.Watcher()` is one that says nothing.
         """
         store, work = self.prepare(folder, device, workers, again, made)
         if work.note:
             warnings.warn(f"{folder}: {work.note}", ResultWarning, stacklevel=2)
-        run_units(work.units, work.left, store, device, watcher or Watcher(), workers)
+        with nullcontext(watcher) if watcher else on_terminal(sys.stderr) as shown:
+            run_units(work.units, work.left, store, device, shown, workers)
         return _result(self, store)
 
     def check_machine(self, device: str = "cpu", workers: int = 1) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import torch
 
 from benign.axes import replace
+from benign.coordinates.exact import why_not_sampled
 from benign.training.engine import run_bytes
 from benign.training.setup import Setup
 
@@ -49,7 +50,7 @@ def check_memory(cells: Iterable[Setup], device: str) -> None:
     cell = max(cells, key=run_bytes)
     needed, there = run_bytes(cell), memory_of(device)
     if there and needed > there:
-        data, other = cell.data, _smaller(cell)
+        data, other = cell.data, _smaller(cell, there)
         raise ValueError(
             f"one run with `dim` {data.dim}, `samples` {data.samples} and `tokens` {data.tokens} "
             f"needs about {needed // 2**30:,} GiB of memory, {device} has {there / 2**30:,.1f} GiB: "
@@ -57,8 +58,13 @@ def check_memory(cells: Iterable[Setup], device: str) -> None:
         )
 
 
-def _smaller(cell: Setup) -> str:
-    """Coordinates in which the run would need less memory, as a remedy; empty where there are none."""
+def _smaller(cell: Setup, there: int) -> str:
+    """Coordinates in which the run would fit, or what keeps it from them, as a remedy; empty where there are none."""
     auto: Setup = replace(cell, {("coordinates",): "auto"})
-    saves = auto.space.mode != cell.space.mode and run_bytes(auto) < run_bytes(cell)
-    return f", or use `coordinates: {auto.space.mode}`" if saves else ""
+    if run_bytes(auto) <= there:
+        return f", or use `coordinates: {auto.space.mode}`"
+    if auto.space.mode != "projected":
+        return ""
+    # What is projected is drawn in R^dim first.
+    against = why_not_sampled(cell.data, cell.network, cell.attack, cell.final_attack)
+    return f", or use `coordinates: sampled`, which is not exact yet: {against}"

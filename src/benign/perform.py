@@ -8,11 +8,12 @@ import xarray as xr
 
 from benign.audits import flagged
 from benign.console import complain, say, shown
-from benign.describe import counts_of, errors, yaml_text
+from benign.describe import errors, yaml_text
 from benign.experiment import Experiment
 from benign.machine import cores
 from benign.plan.estimate import estimate
 from benign.progress import statuses, watching
+from benign.sweep.dataset import counts_of
 from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
 from benign.targets import Plan
 
@@ -31,7 +32,7 @@ def perform(plan: Plan, device: str, workers: int | None, again: bool, verbose: 
         warnings.simplefilter("always", ResultWarning)  # of every plan
         warnings.simplefilter("ignore", RunsFailed)  # told below, at length
         result = plan.experiment.run(plan.folder, device, workers, watcher, again, plan.made)
-    counts = counts_of(result)
+    counts = counts_of(result["status"])
     failed = any(counts[status] for status in RETRIED)
     failed |= not _draw(plan, result, verbose)
     say(f"runs: {statuses(counts)}")

@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,12 @@ def watching(stream: Any) -> "Watching":
     """The watcher that suits a stream; use it in a `with` block."""
     terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
     return Bar(stream) if terminal else Lines(stream)
+
+
+def on_terminal(stream: Any) -> AbstractContextManager[Watcher]:
+    """The same for a sweep that nobody asked to watch: on a terminal only, elsewhere it says nothing."""
+    terminal = stream is not None and stream.isatty()  # a program without a console has no stderr
+    return watching(stream) if terminal else nullcontext(Watcher())
 
 
 class Watching(Watcher, ABC):

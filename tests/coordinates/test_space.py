@@ -22,6 +22,7 @@ from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
 from benign.plan.estimate import estimate
 from benign.spec import SpecError
+from benign.training import setup as setups
 from benign.training.engine import run_bytes, train_runs
 from benign.training.setup import Setup
 from tests.reference import Fields, run_ids, small_data, small_network, small_pgd, small_setup
@@ -174,6 +175,17 @@ def test_no_dimension_is_refused(dim):
         small_data(dim=dim)
 
 
+def test_the_space_is_chosen_once_and_anew_by_a_copy(monkeypatch):
+    given = setup("sampled")
+    copies = [
+        given.model_copy(update={"coordinates": "ambient"}, deep=deep) for deep in (False, True)
+    ]
+    assert [each.space.dim for each in copies] == [LARGE, LARGE]
+    monkeypatch.setattr(setups, "choose", None)  # it was chosen when the setup was checked
+    assert given.space.dim == SPAN
+    assert run_bytes(given) < 2**20
+
+
 def test_memory_is_that_of_the_small_coordinates(monkeypatch):
     monkeypatch.setattr(machine, "memory_of", lambda device: 2**34)
     sampled, ambient = setup("sampled"), setup("ambient")
@@ -183,6 +195,15 @@ def test_memory_is_that_of_the_small_coordinates(monkeypatch):
         check_memory([ambient], "cpu")
     with pytest.raises(ValueError, match=r"lower one of them$"):
         check_memory([setup("auto", network=Opaque())], "cpu")
+    fields, reason = NOT_GAUSSIAN["uniform init"]
+    for coordinates in (
+        "ambient",
+        "projected",
+    ):  # projected draws in R^(10^9), which does not fit either
+        with pytest.raises(
+            ValueError, match=f"`coordinates: sampled`, which is not exact yet: {reason}"
+        ):
+            check_memory([setup(coordinates, **fields)], "cpu")
     projected = [setup("projected", data=small_data(dim=dim)) for dim in (1000, 2000)]
     assert 1.9 < run_bytes(projected[1]) / run_bytes(projected[0]) < 2
 

@@ -1,5 +1,7 @@
 """What recipes say of results of which a part is missing or failed: they count only runs that ended properly."""
 
+import re
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -30,6 +32,14 @@ def half(name: str) -> xr.Dataset:
 def test_a_recipe_speaks_of_partial_results(name):
     for result in (empty(name), half(name)):
         assert "[nan" not in recipe(name).summarise(result)
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_a_recipe_draws_partial_results_and_says_what_is_missing(name, tmp_path):
+    for result in (empty(name), half(name)):
+        assert recipe(name).draw(result, tmp_path, "a caption")
+    _, svg = recipe(name).draw(empty(name), tmp_path, "a caption")
+    assert re.search("no run has a value|no value|0 of 3 rows", svg.read_text(encoding="utf-8"))
 
 
 def test_failed_runs_are_neither_slow_nor_fast():

@@ -42,6 +42,21 @@ def test_one_seed_has_no_band_and_an_ended_run_counts_no_more():
     np.testing.assert_allclose(drawn[3:], ended[1:, 3:].mean("seed"))
 
 
+def test_many_curves_are_all_drawn_and_told_apart():
+    panel = Curves([(f"curve {number}", number * values()) for number in range(20)], "loss")
+    lines = curves_figure([[panel]], title="", caption="").axes[0].lines
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 20
+
+
+def test_a_panel_without_a_value_says_so_and_zeros_have_no_logarithm(tmp_path):
+    none, zeros = np.nan * values(), 0 * values()
+    rows = [[Curves([("one", each)], "loss", log=True) for each in (none, zeros)]]
+    figure = curves_figure(rows, title="", caption="")
+    drawn = save(figure, tmp_path / "picture")[1].read_text(encoding="utf-8")
+    assert drawn.count("no run has a value") == 1
+    assert [ax.get_yscale() for ax in figure.axes] == ["linear", "linear"]
+
+
 def test_the_picture_says_what_it_shows(tmp_path):
     panel = Curves([("r = 4", values())], "robust test error")
     figure = curves_figure([[panel, panel]], title="a title", caption="so many seeds")

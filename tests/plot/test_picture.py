@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 
 import benign as bo
+from benign.plot.caption import endings
 from benign.plot.picture import pictures
 from benign.training.descent import Status
 from tests.tiny import tiny
@@ -51,6 +52,20 @@ def test_one_axis_is_a_line_with_the_interval_of_the_mean(result, tmp_path):
     assert "95 % intervals of the mean over seeds" in words(figure, tmp_path)
 
 
+def test_more_variables_than_colours_are_all_drawn(result):
+    names = [
+        "test_accuracy",
+        "train_accuracy",
+        "test_loss",
+        "train_loss",
+        "steps",
+        "test_accuracy",
+        "test_loss",
+    ]
+    lines = bo.curves(result.sel(samples=4), names).axes[0].lines
+    assert [line.get_linestyle() for line in lines] == ["-"] * 6 + ["--"]
+
+
 def test_runs_that_failed_are_told_and_leave_their_seed_out(result, tmp_path):
     failed = result.sel(samples=4).copy(deep=True)
     failed.status[0, 0], failed.test_accuracy[0, 0] = Status.FAILED, np.nan
@@ -60,6 +75,13 @@ def test_runs_that_failed_are_told_and_leave_their_seed_out(result, tmp_path):
     assert drawn[0] == failed.test_accuracy[0, 1]
     assert np.isnan(drawn[1])
     assert "Of 4 runs 1 at the step cap, 2 diverged, 1 failed." in words(figure, tmp_path)
+
+
+def test_a_caption_tells_of_runs_as_the_command_line_does(result):
+    assert endings(result.where(False, Status.CONVERGED)) == ""
+    ways = result.isel(samples=0, seed=0).copy(deep=True)
+    ways.status[0], ways.status[1] = Status.MISSING, Status.OUT_OF_MEMORY
+    assert endings(ways) == "Of 2 runs 1 out of memory, 1 missing."
 
 
 def test_what_cannot_be_drawn_says_why(result, tmp_path):

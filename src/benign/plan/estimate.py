@@ -19,7 +19,10 @@ SECONDS_PER_PASS = 3e-4
 
 @dataclass(frozen=True)
 class Estimate:
-    """Runs, memory of the largest batch, and time if no run needed a step or all ran to the step cap."""
+    """Runs, memory of the largest batch, and time: how many steps a run takes to its loss is not known before.
+
+    At least, if no run takes a step, but for those to a loss of 0, which take all; at most, if all do.
+    """
 
     runs: int
     units: int
@@ -30,18 +33,21 @@ class Estimate:
 
 def estimate(units: list[Unit], device: str) -> Estimate:
     """Estimate from operation counts and a short measurement of this device's matrix products."""
-    fixed = stepwise = memory = 0.0
+    least = most = memory = 0.0
     for unit in units:
         setup, runs = unit.runs[0].cell, len(unit.runs)
         rate = _products_per_second(device, setup.dtype)
-        fixed += runs * _fixed_seconds(setup, rate)
+        fixed = runs * _fixed_seconds(setup, rate)
         together = min(runs, batch_size(setup, device))
         calls = math.ceil(runs / together) * _step_passes(setup)
         products = runs * setup.data.samples * _step_passes(setup) * _multiplies(setup.reduced())
-        stepwise += setup.training.max_steps * (calls * SECONDS_PER_PASS + products / rate)
+        stepwise = setup.training.max_steps * (calls * SECONDS_PER_PASS + products / rate)
+        to_the_end = sum(run.cell.training.stop_loss == 0 for run in unit.runs) / runs
+        least += fixed + to_the_end * stepwise
+        most += fixed + stepwise
         memory = max(memory, together * run_bytes(setup))
     total = sum(len(unit.runs) for unit in units)
-    return Estimate(total, len(units), int(memory), fixed, fixed + stepwise)
+    return Estimate(total, len(units), int(memory), least, most)
 
 
 def _step_passes(setup: Setup) -> int:

@@ -16,6 +16,8 @@ from benign.data.model import DataModel
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.network import Network
+from benign.progress import statuses
+from benign.sweep.dataset import counts_of
 from benign.training.descent import Status
 
 
@@ -43,9 +45,8 @@ def endings(result: xr.Dataset) -> str:
     Those at the step cap count in means like the others; the rest have no value.
     """
     status = result["status"]
-    counts = {each: int((status == each).sum()) for each in Status if each != Status.CONVERGED}
-    told = [f"{count} {each.words}" for each, count in counts.items() if count]
-    return f"Of {status.size} runs {', '.join(told)}." if told else ""
+    others = {**counts_of(status), Status.CONVERGED: 0}
+    return f"Of {status.size} runs {statuses(others)}." if any(others.values()) else ""
 
 
 def _data(data: DataModel | Axis) -> str:

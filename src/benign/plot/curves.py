@@ -11,12 +11,13 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from scipy import stats
 
 from benign.plot.style import SMALL, style
 
 # Okabe and Ito's colours, distinguishable with any colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+
+LINES = ("-", "--", "-.", ":")
 
 GREY = "#8c8c8c"
 BESIDE = {"fontsize": SMALL, "color": GREY, "ha": "right", "va": "top"}
@@ -61,15 +62,21 @@ def curves_figure(rows: Sequence[Sequence[Curves]], *, title: str, caption: str)
     return figure
 
 
+def look(number: int) -> tuple[str, str]:
+    """Colour and line of a curve: where there are more curves than colours, colours come again with other lines."""
+    rounds, place = divmod(number, len(COLOURS))
+    return COLOURS[place], LINES[rounds % len(LINES)]
+
+
 def draw_curves(ax: Axes, panel: Curves) -> None:
     """Mean and standard error over seeds along the steps; a run that has ended counts no more."""
-    for colour, (name, values) in zip(COLOURS, panel.curves, strict=False):
+    for number, (name, values) in enumerate(panel.curves):
         mean = values.mean("seed")
         x = mean[panel.along].values
-        ax.plot(x, mean, color=colour, label=name)
+        colour, line = look(number)
+        ax.plot(x, mean, color=colour, linestyle=line, label=name)
         if values.sizes["seed"] > 1:
-            error = stats.sem(values.transpose("seed", ...), axis=0, nan_policy="omit")
-            band = np.asarray(error, dtype=float)
+            band = values.std("seed", ddof=1) / np.sqrt(values.count("seed"))
             ax.fill_between(x, mean - band, mean + band, color=colour, alpha=0.2, linewidth=0)
     if panel.level is not None:
         ax.axhline(panel.level, color=GREY, linewidth=0.8, linestyle=":")
@@ -81,7 +88,10 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
         ax.set_xlim(left=0)
     else:
         ax.set_xscale("log")
-    if panel.log:
+    values = np.concatenate([each.values.ravel() for _, each in panel.curves])
+    if not np.isfinite(values).any():
+        ax.text(0.5, 0.5, "no run has a value", transform=ax.transAxes, ha="center", color=GREY)
+    if panel.log and (values > 0).any():
         ax.set_yscale("log")
     ax.set_xlabel(panel.along_label)
     ax.set_ylabel(panel.label)

@@ -29,6 +29,8 @@ def exponents_figure(
     sets: Sequence[Critical], *, x: str, y: str, title: str, caption: str
 ) -> Figure:
     """Points are crossings of the mean over seeds, bars their range over seeds, dashed lines predictions."""
+    if len(sets) > len(COLOURS):
+        raise ValueError(f"`sets` must hold at most {len(COLOURS)} sets, got {len(sets)}")
     with style():
         lines = textwrap.wrap(caption, width=int(5.2 * 72 / (0.54 * SMALL)))
         figure = Figure(

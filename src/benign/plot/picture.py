@@ -14,7 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from benign.experiment import Experiment
 from benign.plot.caption import describe, endings
-from benign.plot.curves import COLOURS
+from benign.plot.curves import look
 from benign.plot.phase import Panel, phase_figure, set_axis
 from benign.plot.style import SMALL, save, style
 from benign.theory.boundary import boundary
@@ -81,13 +81,15 @@ def curves(result: xr.Dataset, variables: str | Sequence[str] = "test_accuracy")
         layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)
         figure = Figure(figsize=(4.2, 3.0 + 0.13 * len(lines)), layout=layout)
         ax = figure.subplots()
-        for colour, name in zip(COLOURS, names, strict=False):
+        for number, name in enumerate(names):
             values = _values(result, name, 1)
             [along] = _axes(values)
             values = values.sortby(along)
             rows = values.transpose(along, "seed").values
             mean, low, high = np.array([_estimate(row[~np.isnan(row)]) for row in rows]).T
-            ax.plot(values[along], mean, color=colour, marker=".", label=_named(name))
+            colour, line = look(number)
+            [drawn] = ax.plot(values[along], mean, color=colour, linestyle=line, marker=".")
+            drawn.set_label(_named(name))
             if values.sizes["seed"] > 1:
                 ax.fill_between(values[along], low, high, color=colour, alpha=0.2, linewidth=0)
             set_axis(ax, values[along], "x")

@@ -75,6 +75,11 @@ def not_measured(result: xr.Dataset) -> dict[str, int]:
     return json.loads(result.attrs["not_measured"])
 
 
+def counts_of(status: Any) -> dict[Status, int]:
+    """How many runs ended in each way, from the array of their statuses."""
+    return {each: int((status == each).sum()) for each in Status}
+
+
 def ended(result: xr.Dataset) -> xr.DataArray:
     """Where a run ended properly: it is neither missing, nor has it failed."""
     return ~result["status"].isin([Status.MISSING, *RETRIED])
@@ -126,7 +131,7 @@ def _label(
         "experiment": canonical(experiment.as_dict()),
         "numerics": NUMERICS,
         "runs": len(status),
-        **{f"runs_{s.name.lower()}": int((status == s).sum()) for s in Status},
+        **{f"runs_{s.name.lower()}": count for s, count in counts_of(status).items()},
     }
     return xr.Dataset(data, coords, attrs)
 

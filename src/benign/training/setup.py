@@ -1,6 +1,7 @@
 """What one run is made of: data, network, attack, training, evaluation."""
 
-from typing import Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -121,12 +122,23 @@ class Setup(Spec):
         """The attack on test points at the end."""
         return self.evaluation.attack or judging(self.attack)
 
-    @property
+    @cached_property
     def space(self) -> Space:
-        """Where the run is computed, and why; ValueError where `coordinates` would not be exact."""
+        """Where the run is computed, and why; ValueError where `coordinates` would not be exact.
+
+        Kept, as it is asked for many times: choosing was a quarter of the time of `benign show wang/exponents`.
+        """
         evaluation = self.evaluation
         tests = Tests(evaluation.samples, self.final_attack, evaluation.together)
         return choose(self.coordinates, self.data, self.network, self.attack, tests)
+
+    if not TYPE_CHECKING:
+
+        def model_copy(self, **how):
+            """A copy chooses its space anew: its fields may be others."""
+            copied = super().model_copy(**how)
+            copied.__dict__.pop("space", None)
+            return copied
 
     def within(self, data: DataModel, network: Network) -> "Setup":
         """The same run in the coordinates of its space, which are all there is from then on."""
