@@ -47,6 +47,7 @@ def _whole(text: str) -> int:
         raise typer.BadParameter(f"must be a whole number, got {text!r}") from None
 
 
+Number = Annotated[str | None, typer.Option(metavar="X")]
 Target = Annotated[
     str,
     typer.Argument(
@@ -323,6 +324,49 @@ def verify(
         complain("interrupted: finished runs are kept, the same command resumes")
         raise typer.Exit(INTERRUPTED) from None
     raise typer.Exit(OK if fine else FAILED)
+
+
+@app.command(
+    epilog=_examples(
+        "benign advise --samples 20 --snr 2 --tokens 4 --dim 4096 --hidden 128 --radius 0.05",
+        "benign advise --network two_layer --samples 100 --signal 8 --dim 5000 --flip 0.1",
+        "benign advise my.yaml                       about an experiment of your own",
+        "benign advise --samples 20 --snr 2 --yaml > my.yaml && benign run my.yaml",
+    )
+)
+def advise(
+    target: Annotated[
+        str | None, typer.Argument(help="A YAML file or a recipe of one cell, instead of numbers.")
+    ] = None,
+    network: Annotated[str, typer.Option(help="attention or two_layer.")] = "attention",
+    samples: Number = None,
+    tokens: Number = None,
+    dim: Number = None,
+    hidden: Number = None,
+    width: Number = None,
+    snr: Number = None,
+    signal: Number = None,
+    noise: Number = None,
+    radius: Annotated[str | None, typer.Option(metavar="X", help="As a share of |mu|.")] = None,
+    flip: Number = None,
+    loss: Annotated[str | None, typer.Option(metavar="X", help="Training loss to reach.")] = None,
+    rate: Number = None,
+    alone: Annotated[
+        bool, typer.Option("--yaml", help="The experiment that tests it, and nothing else.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Every condition as a table.")
+    ] = False,
+) -> None:
+    """Say what the theorems predict for numbers of your own, and how to test it."""
+    from benign.advising import advice_text
+
+    given = {
+        "samples": samples, "tokens": tokens, "dim": dim, "hidden": hidden, "width": width, "snr": snr,
+        "signal": signal, "noise": noise, "radius": radius, "flip": flip, "loss": loss, "rate": rate,
+    }  # fmt: skip
+    numbers = {name: value for name, value in given.items() if value is not None}
+    say(advice_text(target, network, numbers, alone, verbose))
 
 
 @app.command(epilog=_examples("benign pack runs/jiang/fig1/paper/default fig1.pack"))

@@ -15,6 +15,9 @@ SECONDS_PER_DRAW = 2e-8
 """one normal draw on one CPU core; measured by benchmarks/attention.py"""
 SECONDS_PER_PASS = 3e-4
 """one pass of a batch however small: a few dozen calls of torch"""
+SECONDS_PER_NUMBER = 2.5e-9
+"""one number that a pass holds for a point, on one CPU core: small networks wait for memory more than they multiply
+(the README's experiment took 24 s, of which products explain 5)"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ def estimate(units: list[Unit], device: str) -> Estimate:
     for unit in units:
         setup, runs = unit.runs[0].cell, len(unit.runs)
         rate = _products_per_second(device, setup.dtype)
-        fixed = runs * _fixed_seconds(setup, rate)
+        fixed = runs * _fixed_seconds(setup, rate, device)
         together = min(runs, batch_size(setup, device))
         calls = math.ceil(runs / together) * _step_passes(setup)
         products = runs * setup.data.samples * _step_passes(setup) * _multiplies(setup.reduced())
@@ -59,7 +62,7 @@ def _multiplies(setup: Setup) -> int:
     return setup.network.cost(setup.data).multiplies
 
 
-def _fixed_seconds(setup: Setup, rate: float) -> float:
+def _fixed_seconds(setup: Setup, rate: float, device: str) -> float:
     """Drawing data and weights, bringing them to small coordinates, and the evaluation at the end."""
     small, drawn = setup.reduced(), setup.space.drawn_dim
     cost, data = small.network.cost(small.data), small.data
@@ -70,7 +73,8 @@ def _fixed_seconds(setup: Setup, rate: float) -> float:
     products = passes * setup.evaluation.samples * cost.multiplies
     if setup.space.mode == "projected":
         products += (tokens + 2 * data.dim) * drawn * data.dim
-    return draws * SECONDS_PER_DRAW + products / rate
+    numbers = passes * setup.evaluation.samples * cost.point if device == "cpu" else 0
+    return draws * SECONDS_PER_DRAW + products / rate + numbers * SECONDS_PER_NUMBER
 
 
 @cache
