@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import jaxtyping
 import numpy as np
 import pytest
 import xarray as xr
@@ -263,6 +264,14 @@ def test_two_axes_make_a_law_of_their_own():
         assert str(boundary(values.rename(names), 0.5).law) == law
 
 
+def test_a_whole_result_is_refused(monkeypatch):
+    monkeypatch.setattr(
+        jaxtyping.config, "jaxtyping_disable", True
+    )  # types are checked in tests only
+    with pytest.raises(ValueError, match=r"one variable \(result\.test_accuracy\), got a Dataset"):
+        boundary(ramp(100.0, 2.0).to_dataset(name="test_accuracy"), 0.5)  # pyright: ignore[reportArgumentType]
+
+
 def test_wrong_values_are_refused():
     values = ramp(100.0, 2.0)
     with pytest.raises(ValueError, match="'snr' must be positive"):
@@ -277,8 +286,6 @@ def test_wrong_values_are_refused():
         boundary(values.expand_dims("radius"), 0.5, law="samples * snr**p")
     with pytest.raises(ValueError, match="needs two axes, and these values have radius, "):
         boundary(values.expand_dims("radius"), 0.5)
-    with pytest.raises(ValueError, match=r"one variable \(result\.test_accuracy\), got a Dataset"):
-        boundary(values.to_dataset(name="test_accuracy"), 0.5)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="must not be empty"):
         boundary(values.isel(seed=slice(0)), 0.5)
     with pytest.raises(ValueError, match="mask infinite ones"):
