@@ -329,9 +329,6 @@ def test_show_counts_what_is_done(run, tmp_path):
     assert "8 of 8 runs are done" in run("show", path)[1]
     assert "nothing is left to compute" in run("show", path)[1]
     assert "8 of 12 runs are done" in run("show", path, "--seeds", "3")[1]
-    code, _, err = run("show", path, "--set", "training.rate=1")
-    assert code == 2
-    assert "training.rate: 0.5 in the folder, 1.0 here" in err
 
 
 def test_show_abbreviates_long_axes(run):

@@ -187,7 +187,7 @@ def test_examples_use_public_names_only():
     shown = [block for page in SHOWN.values() for block in blocks(page, "python")]
     shown += [path.read_text(encoding="utf-8") for path in (ROOT / "examples").rglob("*.py")]
     used = re.findall(r"^(?:from|import) (benign[\w.]*)", "\n".join(shown), re.MULTILINE)
-    assert set(used) == {"benign", "benign.parts"}
+    assert set(used) <= {"benign", "benign.parts", "benign.claims"}
 
 
 def test_every_public_name_has_a_place_in_the_reference():
