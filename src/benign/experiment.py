@@ -195,6 +195,10 @@ class Experiment(Setup):
         done = len(asked - {run.key for unit in left for run in unit.runs})
         return Work(history, whole, units, left, done, note)
 
+    def result_in(self, folder: Folder) -> xr.Dataset:
+        """The result as far as it has been computed in a folder, which may hold more."""
+        return _result(self, Store.open(folder, writing=False))
+
     def replay(self, seed: int = 0, device: str = "cpu", **where: Any) -> Replay:
         """One run again, step by step: `sweep.replay(samples=22, snr=4, seed=3)`."""
         check_device(device)

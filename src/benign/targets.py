@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,6 @@ class Plan:
     recipe: Recipe | None = None
     made: dict[str, Any] = field(default_factory=dict)
     """what was asked for; kept in the folder"""
-
-    def whole(self) -> "Plan":
-        """The plan of all that the folder holds, which may be more than was asked for."""
-        made = Store.open(self.folder, writing=False).about.made
-        return replace(self, experiment=open_experiment(self.folder), made={**self.made, **made})
 
     def summarise(self, result: xr.Dataset) -> str:
         """What the result says: in the words of the recipe, or as a table."""

@@ -29,8 +29,8 @@ def grown(history: Sequence[Any], new: Any, folder: str = "the folder") -> list[
         return list(history)
     there, here = ({**each.as_dict(), "seeds": None} for each in (old, new))  # seeds may differ
     raise OtherExperiment(
-        f"{folder} holds another experiment: choose another folder (on the command line: --out {folder}-2), or undo "
-        "the difference; more seeds and longer axes would be added, but this differs:\n"
+        f"{folder} holds another experiment: choose another folder (on the command line: --out FOLDER), or undo the "
+        "difference; more seeds and longer axes would be added, but this differs:\n"
         + "\n".join(f"  {line}" for line in differences(there, here))
     )
 
