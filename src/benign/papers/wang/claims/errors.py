@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -160,7 +161,7 @@ def benign(evidence: Evidence) -> Measured:
     return found.noting(f"largest robust error {float(result.robust_noisy_error.max()):.4g}")
 
 
-def _above(evidence: Evidence, version) -> Measured:
+def _above(evidence: Evidence, version: Literal["printed", "sharp"]) -> Measured:
     """By how many standard errors the floor exceeds the mean robust error of a cell, at alpha < |mu|."""
     result, count = evidence.result, evidence.experiment.evaluation.samples
     below = [place for place, rho in enumerate(FLOOR_RADII) if rho < 1]
@@ -216,24 +217,36 @@ def one_step_closed_form(evidence: Evidence) -> Measured:
     """After one step from a vanishing start a smooth network is the linear rule sum_i y_i x_i, whose clean and robust
     errors are known."""
     result, count = evidence.result, evidence.experiment.evaluation.samples
-    told = linear_rule_errors(_alignments(evidence), _radii(evidence).values[:, None], FLIP)
     found = []
-    for measured, exactly in zip(
-        (result.test_noisy_error, result.robust_noisy_error), told, strict=True
-    ):
-        # A point adds between beta and 1 - beta: its clean-label error decides, with this deviation.
-        errors = ((exactly - FLIP) / (1 - 2 * FLIP)).clamp(0, 1).numpy()
-        spread = (1 - 2 * FLIP) * np.sqrt(errors * (1 - errors) / count)
-        found.append(np.abs(measured.transpose("cell", "seed").values - exactly.numpy()) / spread)
+    for name, radius in (("test_noisy_error", 0.0), ("robust_noisy_error", _radii(evidence))):
+        exactly, spread = _linear_rule(_alignments(evidence), np.asarray(radius).reshape(-1, 1))
+        measured = result[name].transpose("cell", "seed").values
+        found.append(np.abs(measured - exactly) / (spread / math.sqrt(count)))
     return worst("deviation, in standard errors", np.ravel(found))
+
+
+def _linear_rule(s: np.ndarray, radius: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Robust error of a linear rule, and the deviation of what one point adds to it.
+
+    A point adds 1 - beta where the attack can make it wrong, and beta where it can make it right; the first is a part
+    of the second.
+    """
+    wrong, right = special.ndtr(radius - s), special.ndtr(radius + s)
+    kept = 1 - FLIP
+    variance = (
+        kept**2 * wrong * (1 - wrong)
+        + FLIP**2 * right * (1 - right)
+        + 2 * FLIP * kept * wrong * (1 - right)
+    )
+    return kept * wrong + FLIP * right, np.sqrt(variance)
 
 
 @CLAIMS.add("derived.linear-predictor", "derived", at_most(0.03), LEVELS, robust=True)
 def linear_predictor(evidence: Evidence) -> Measured:
     """A trained network errs as the linear rule sum_i y_i x_i does, for d >= 40 n, a vanishing start and
     alpha <= 1."""
-    s = torch.from_numpy(_alignments(evidence))
-    expected = linear_rule_errors(s, _radii(evidence).values[:, None]).robust.numpy()
+    s, radius = map(torch.from_numpy, (_alignments(evidence), _radii(evidence).values[:, None]))
+    expected = linear_rule_errors(s, radius).robust.numpy()
     errors = 1 - evidence.result.robust_accuracy.transpose("cell", "seed").values
     gaps = np.abs((errors - expected).mean(1))
     return worst("gap of robust errors, mean over seeds of a cell", gaps)
@@ -305,8 +318,8 @@ def exponent_of_the_floor(evidence: Evidence) -> Measured:
     # Judged at alpha = 0, where both are functions of margins that runs give; 1 is the exponent of "proportional".
     result = evidence.result
     z = result.test_margin_mean / result.test_margin_std
-    upper = math.log(1 - 2 * FLIP) + special.log_ndtr(-z)
-    lower = math.log((1 - 2 * FLIP) / 2) + special.log_ndtr(-result.signal)
+    upper = special.log_ndtr(-z)  # no label is flipped
+    lower = math.log(1 / 2) + special.log_ndtr(-result.signal)
     powers = np.log(upper / lower).transpose("cell", "seed").values
     given = np.log(result.samples * result.signal**2 / result.dim).values
     slopes: Sequence[float] = np.polyfit(given, powers, 1)[0]

@@ -79,9 +79,10 @@ def experiment(
     ball = Ball(radius=along("radius"), relative_to="signal", per="sample")
     attack = PGD(ball=ball, steps=climb, step=3 / climb)
     sizes: dict[str, Any] = {name: along(name) for name in ("samples", "dim", "signal")}
+    sizes["flip"] = FLIP
     judge = Strong(ball=ball, steps=20, restarts=1, also=attack)
     parts = {
-        "data": Mixture(flip=FLIP, **sizes, **(data or {})),
+        "data": Mixture(**(sizes | (data or {}))),
         "attack": attack,
         "training": GradientDescent(
             rate=along("rate"), stop_loss=0.0, max_steps=steps, first_attacked_step=1
@@ -120,10 +121,10 @@ STARTS = (1e-3, 1e-2, 1e-1, 1.0)
 
 
 def _first(scale: str, reading: Reading) -> Experiment:
-    samples, seeds = _size(scale, (20, 2), (30, 15), (100, 60))
+    samples, const, seeds = _size(scale, (20, 2.0, 2), (30, 5.0, 15), (100, 10.0, 60))
     cells, networks = [], []
     for case in CASES:
-        cell = inside(case, None, samples, samples=samples, radius=0.05, const=2.0)
+        cell = inside(case, None, samples, samples=samples, radius=0.03, const=const)
         for start in STARTS:
             std = start * cell.rate / math.sqrt(samples * cell.dim)
             cells.append(cell)
@@ -152,10 +153,17 @@ def _inside(scale: str, reading: Reading) -> Experiment:
 
 def _long(scale: str, reading: Reading) -> Experiment:
     """Few samples and a slope near 1: there the printed rates fall below log 2 in the fewest steps."""
-    steps, seeds = _size(scale, (100, 1), (9000, 5), (300_000, 10))
-    cells = [inside(case, 4.0, 6, samples=5, radius=0.05) for case in CASES]
-    networks = zipped("cell", [network(case, 6, slope=0.9) for case in CASES])
-    return experiment(cells, networks, steps=steps, seeds=seeds, test=1, climb=4)
+    steps, seeds = _size(scale, (100, 1), (4000, 5), (100_000, 10))
+    cells = [inside("smooth", 6.0, 6, samples=5, radius=0.05)]
+    layer = network("smooth", 6, slope=0.9)
+    return experiment(cells, layer, steps=steps, seeds=seeds, test=1, climb=4)
+
+
+def _long_relu(scale: str, reading: Reading) -> Experiment:
+    """With ReLU it takes about 5e5 steps, and more samples for every neuron to be active on some of them."""
+    steps, seeds = _size(scale, (20, 1), (100, 5), (1_000_000, 10))
+    cells = [inside("relu", 4.0, 40, samples=40, radius=0.05)]
+    return experiment(cells, network("relu", 40), steps=steps, seeds=seeds, test=1, climb=4)
 
 
 RADII = (0.0, 0.025, 0.05, 0.1, 0.3, 0.6, 1.0)
@@ -182,21 +190,24 @@ def _paces(scale: str, reading: Reading) -> Experiment:
     return made.model_copy(update={"evaluation": seen, "pairing": "common"})
 
 
-SCALING_BASE = Cell(16, 1_000_000, 40.0, 0.01)
+SCALING_BASE = Cell(16, 16_000_000, 160.0, 0.01)
 
 
 def _scaling(scale: str, reading: Reading) -> Experiment:
-    """n, r and d varied one at a time, with d >= 19 n r^2 and d <= r^4: inside, but for the rate."""
+    """n, r and d varied one at a time, with d >= 19 n r^2 and d <= r^4: inside, but for the rate.
+
+    No label is flipped: of 8 labels one more or less would hide the exponent of n.
+    """
     base, steps = SCALING_BASE, _size(scale, 10, 60, 400)
     cells = [
         base,
         *(Cell(n, base.dim, base.signal, base.radius) for n in (8, 32)),
-        *(Cell(base.samples, base.dim, r, base.radius) for r in (32.0, 50.0)),
-        *(Cell(base.samples, d, base.signal, base.radius) for d in (1_500_000, 2_200_000)),
+        *(Cell(base.samples, base.dim, r, base.radius) for r in (128.0, 200.0)),
+        *(Cell(base.samples, d, base.signal, base.radius) for d in (24_000_000, 35_000_000)),
     ]
     made = experiment(
         cells, network("smooth", 16), steps=steps, seeds=_size(scale, 2, 10, 30), test=_size(scale, 200, 1000, 4000),
-        climb=3, pairing="common",
+        climb=3, pairing="common", data={"flip": 0.0},
     )  # fmt: skip
     # Only clean margins are read: the attack of training judges, which is cheap.
     return made.model_copy(
@@ -213,16 +224,20 @@ def _levels(scale: str, reading: Reading) -> Experiment:
         for alpha in (0.0, 0.25, 0.5)
     ]
     more: dict[str, Any] = {"pairing": "common"}
-    return experiment(cells, network("relu", 20), steps=steps, seeds=seeds, test=test, **more)
+    width = _size(scale, 20, 64, 1000)  # few neurons add an error of their own to that of the data
+    return experiment(cells, network("relu", width), steps=steps, seeds=seeds, test=test, **more)
 
 
 def _modes(scale: str, reading: Reading) -> Experiment:
-    size, steps, seeds = _size(scale, (20, 20, 2), (20, 150, 30), (100, 1000, 60))
-    cell = inside("relu", 2.0, size, samples=size, radius=0.05)
+    size, const, steps, seeds = _size(
+        scale, (20, 2.0, 20, 2), (30, 5.0, 60, 60), (100, 10.0, 1000, 60)
+    )
+    cell = inside("relu", 2.0, size, samples=size, radius=0.03, const=const)
     modes = {"flip_mode": ["independent", "half_space"]}
+    test = _size(scale, 50, 100, 2000)
     return experiment(
-        [cell], network("relu", size), steps=steps, seeds=seeds, test=_size(scale, 50, 250, 2000), data=modes
-    )  # fmt: skip
+        [cell], network("relu", size), steps=steps, seeds=seeds, test=test, data=modes
+    )
 
 
 def _one_step(scale: str, reading: Reading) -> Experiment:
@@ -239,7 +254,13 @@ def _floor(scale: str, reading: Reading) -> Experiment:
     steps, seeds, test = _size(scale, (20, 2, 200), (100, 5, 1000), (1000, 10, 10_000))
     cells = [Cell(100, 10, 1.5, rho) for rho in FLOOR_RADII]
     return experiment(
-        cells, network("relu", 20), steps=steps, seeds=seeds, test=test, coordinates="ambient"
+        cells,
+        network("relu", 20),
+        steps=steps,
+        seeds=seeds,
+        test=test,
+        climb=20,
+        coordinates="ambient",
     )
 
 
@@ -247,6 +268,7 @@ FIRST = Study(name="wang/first", build=_first)
 ACTIVE = Study(name="wang/active", build=_active)
 INSIDE = Study(name="wang/inside", build=_inside)
 LONG = Study(name="wang/long", build=_long)
+LONG_RELU = Study(name="wang/long_relu", build=_long_relu)
 BY_RADIUS = Study(name="wang/radii", build=_radii)
 BY_PACE = Study(name="wang/paces", build=_paces)
 SCALING = Study(name="wang/scaling", build=_scaling)

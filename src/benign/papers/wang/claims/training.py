@@ -26,6 +26,7 @@ from benign.papers.wang.claims.studies import (
     FIRST,
     INSIDE,
     LONG,
+    LONG_RELU,
     RADII,
     SMOOTHNESS,
     assumption,
@@ -35,8 +36,6 @@ from benign.papers.wang.claims.studies import (
 from benign.training.setup import Setup
 
 CLAIMS = Claims("wang")
-RELU, SMOOTH = 0, 1
-"""places of the two activations along the cells of a study"""
 OFTEN = 0.95
 """share of seeds that papers/wang.md 4 asks for"""
 
@@ -93,10 +92,10 @@ def leaves_lazy(evidence: Evidence) -> Measured:
     return found.noting(f"smallest move over its bound: {least:.3g}")
 
 
-def _under(name: str, evidence: Evidence, case: int, bound: Callable[[Setup, float], float]):
-    """Largest loss over its bound, at all steps at which the bound is below log 2."""
-    result = evidence.result.isel(cell=case)
-    cell = again.cells_of(evidence.experiment)[case]
+def _under(evidence: Evidence, bound: Callable[[Setup, float], float]) -> Measured:
+    """Largest loss over its bound, at all steps at which the bound, which falls as 1 / sqrt T, is below log 2."""
+    result = evidence.result.isel(cell=0)
+    (cell,) = again.cells_of(evidence.experiment)
     steps = result.step.values[1:]
     bounds = np.array([bound(cell, float(step)) for step in steps])
     telling = bounds < math.log(2)
@@ -104,9 +103,9 @@ def _under(name: str, evidence: Evidence, case: int, bound: Callable[[Setup, flo
         needed = float(steps[-1]) * (bounds[-1] / math.log(2)) ** 2
         raise Undecided(f"vacuous: the printed bound is below log 2 only from step {needed:.2g} on")
     curve: xr.DataArray = result.train_loss_curve.transpose("seed", "step")[:, 1:]
-    return worst(name, (curve.values[:, telling] / bounds[telling]).ravel()).noting(
-        f"telling from step {int(steps[telling][0])} on"
-    )
+    return worst(
+        "loss over its bound", (curve.values[:, telling] / bounds[telling]).ravel()
+    ).noting(f"telling from step {int(steps[telling][0])} on")
 
 
 @CLAIMS.add("lemB15.rate-smooth", "Lemma B.15", at_most(1.0), LONG, conditions=smooth_only)
@@ -118,7 +117,7 @@ def rate_smooth(evidence: Evidence) -> Measured:
         n = again.Numbers.of(cell)
         return rates.smooth_rate(steps, n.rate, n.signal, n.slope, n.width, n.dim)
 
-    return _under("loss over its bound", evidence, SMOOTH, bound)
+    return _under(evidence, bound)
 
 
 @CLAIMS.add("corB16.rate-slrelu", "Corollary B.16", at_most(1.0), LONG, conditions=smooth_only)
@@ -130,15 +129,15 @@ def rate_smoothed_leaky(evidence: Evidence) -> Measured:
         n = again.Numbers.of(cell)
         return rates.smoothed_leaky_rate(steps, n.rate, n.signal, n.slope, n.width, SMOOTHNESS)
 
-    return _under("loss over its bound", evidence, SMOOTH, bound)
+    return _under(evidence, bound)
 
 
-@CLAIMS.add("lemB29.rate-relu", "Lemma B.29", at_most(1.0), LONG, conditions=relu_only)
+@CLAIMS.add("lemB29.rate-relu", "Lemma B.29", at_most(1.0), LONG_RELU, conditions=relu_only)
 def rate_relu(evidence: Evidence) -> Measured:
     """With ReLU the robust loss after T steps is at most 30 / (r gamma c0 sqrt(eta T)), where c0 is the share of active
     neurons."""
     curves = ("active_neurons_min_curve", "active_points_min_curve")
-    early = evidence.result.isel(cell=RELU).sel(step=[0, 1])
+    early = evidence.result.sel(step=[0, 1])
     active = min(float(early[name].min()) for name in curves)
     if active == 0:
         raise Undecided("vacuous: some neuron is active on no point of its sign, so that c0 = 0")
@@ -147,7 +146,7 @@ def rate_relu(evidence: Evidence) -> Measured:
         n = again.Numbers.of(cell)
         return rates.non_smooth_rate(steps, n.rate, n.signal, n.slope, active)
 
-    return _under("loss over its bound", evidence, RELU, bound)
+    return _under(evidence, bound)
 
 
 @CLAIMS.add(

@@ -17,7 +17,7 @@ from benign.training.setup import Evaluation, GradientDescent
 RHO = 0.1
 _SIZES = {
     "smoke": (20, 10, 30, 1, 50),
-    "quick": (50, 40, 150, 3, 500),
+    "quick": (50, 40, 150, 5, 500),
     "paper": (100, 1000, 1000, 10, 2000),
 }
 """samples, width, steps, seeds, test points"""
@@ -80,19 +80,21 @@ def _fig3(scale: str, reading: Reading) -> Experiment:
 
 def _switch(scale: str, reading: Reading) -> Experiment:
     """Dimensions around the predicted boundary of robust accuracy, for a radius of 0.1 r and for one of 0.1."""
-    samples, dims, seeds, test = {
-        "smoke": (20, 2, 1, 100),
-        "quick": (30, 4, 4, 500),
-        "paper": (100, 8, 10, 4000),
+    samples, signals, dims, seeds, test = {
+        "smoke": (20, (4.0, 8.0, 16.0), 2, 1, 50),
+        "quick": (30, (4.0, 8.0, 16.0), 3, 8, 250),
+        "paper": (100, (4.0, 7.0, 12.0, 20.0), 8, 10, 4000),
     }[scale]
     cells = set()
-    for signal in (4.0, 7.0, 12.0, 20.0):
+    for signal in signals:
         for share in (RHO, RHO / signal):
             expected = float(predicted(samples, share)(np.array(signal)))
             for dim in np.geomspace(0.4 * expected, 2.5 * expected, dims):
                 cells.add((signal, share, max(round(dim), 2 * samples)))
     made = [Cell(samples, dim, signal, share) for signal, share, dim in sorted(cells)]
-    return experiment(made, network("relu", samples), steps=60, seeds=seeds, test=test, climb=6)
+    return experiment(
+        made, network("relu", samples), steps=_SIZES[scale][2] // 4, seeds=seeds, test=test, climb=6
+    )
 
 
 FIG1 = Study(name="wang/fig1", build=_fig1, questions=(RADIUS, NETWORK))
