@@ -93,7 +93,7 @@ def test_every_id_is_there():
     assert {f"wang/{each}" for each in IDS} == {c for c in claims() if c.startswith("wang/")}
 
 
-@pytest.mark.parametrize("name", ["lem4.5.active-neurons", "identities"])
+@pytest.mark.parametrize("name", ["identities"])
 def test_a_claim_is_judged_without_error(name: str, tmp_path: Path):
     for each in Verifier("smoke", tmp_path, in_process).judge(claim(name)):
         assert not each.verdict.error

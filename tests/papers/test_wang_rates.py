@@ -36,9 +36,9 @@ def test_the_theorem_takes_as_many_steps_as_its_rate_needs(loss: float):
 
 def test_errors_of_a_linear_rule():
     s, alpha, beta = 1.3, 0.4, 0.1
-    near, far = stats.norm.cdf(-(s - alpha)), stats.norm.cdf(-(s + alpha))
+    near, far, clean = (float(stats.norm.cdf(-each)) for each in (s - alpha, s + alpha, s))
     found = linear_rule_errors(s, alpha, beta)
-    close(found.clean, doubles(beta + (1 - 2 * beta) * stats.norm.cdf(-s))[0])
+    close(found.clean, doubles(beta + (1 - 2 * beta) * clean)[0])
     close(found.robust, doubles((1 - beta) * near + beta * (1 - far))[0])
     close(linear_rule_errors(s, 0.0, beta).robust, found.clean)
 
