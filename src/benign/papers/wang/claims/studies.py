@@ -217,14 +217,14 @@ def _scaling(scale: str, reading: Reading) -> Experiment:
 
 def _levels(scale: str, reading: Reading) -> Experiment:
     """Errors that can be counted: r^2 sqrt(n/d) from 0.8 to 2.5, alpha from 0 to 0.5, d >= 64 n r^2."""
-    steps, seeds, test = _size(scale, (10, 2, 200), (60, 6, 1000), (400, 20, 10_000))
+    steps, seeds, test = _size(scale, (10, 2, 200), (60, 6, 500), (400, 20, 10_000))
     cells = [
         Cell(20, 512_000, r, alpha / r)
         for r in (11.0, 14.0, 17.0, 20.0)
         for alpha in (0.0, 0.25, 0.5)
     ]
     more: dict[str, Any] = {"pairing": "common"}
-    width = _size(scale, 20, 64, 1000)  # few neurons add an error of their own to that of the data
+    width = _size(scale, 20, 40, 1000)  # few neurons add an error of their own to that of the data
     return experiment(cells, network("relu", width), steps=steps, seeds=seeds, test=test, **more)
 
 
