@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
@@ -208,12 +207,12 @@ def linear_network_room_corrected(robust: int, others: int, alpha: float, eps: f
     return linear_network_room_printed(robust, alpha, eps) / (robust + others)
 
 
-def robust_accuracy_limit(ones: ArrayLike, others: ArrayLike, eps: float) -> float:
+def robust_accuracy_limit(ones: np.ndarray, others: np.ndarray, eps: float) -> float:
     """What no classifier's robust accuracy on these points of two classes can exceed, l_inf attacks of radius eps.
 
     Points at most 2 eps apart share an attacked point, so of a matched pair one is wrong: a largest matching.
     """
-    first, second = (np.asarray(each, dtype=float).reshape(len(each), -1) for each in (ones, others))  # pyright: ignore[reportArgumentType]
+    first, second = (each.reshape(len(each), -1) for each in (ones, others))
     close = [np.abs(second - point).max(1) <= 2 * eps for point in first]
     pairs = maximum_bipartite_matching(csr_matrix(np.array(close)), perm_type="column")
     return 1 - float((pairs >= 0).sum()) / (len(first) + len(second))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+import xarray as xr
 from torch import Tensor
 
 from benign.attacks.model_free import FeatureOrthogonal, FeatureSwap
@@ -152,10 +153,10 @@ def every_attack_is_withstood(evidence: Evidence) -> dict[str, Measured]:
 def other_classes_stay_small(evidence: Evidence) -> Measured:
     """Adversarial training never lets a filter's product with another class's feature grow beyond its first order."""
     result = evidence.result.isel(size=-1)
-    curves = np.maximum(
-        result["other_robust_features_learned_curve"],
-        result["other_non_robust_features_learned_curve"],
-    )
+    curves = xr.concat(
+        [result[f"other_{kind}_features_learned_curve"] for kind in ("robust", "non_robust")],
+        "kind",
+    ).max("kind")
     return mean("largest C or D on the way / at first", curves.max("step") / curves.isel(step=0))
 
 

@@ -66,8 +66,8 @@ def classes_are_separated(evidence: Evidence) -> Measured:
 def the_assumptions_leave_room(evidence: Evidence) -> Measured:
     """Some numbers satisfy all of density, eps >= beta, and what a network of robust features needs to be robust.
 
-    Density is sum beta^q > sum alpha^q; robustness in two classes needs P < |J_R| max(1, (alpha-eps)/eps)^q. The room is
-    that of the tighter of the two: at least 1 where both hold.
+    Density is sum beta^q > sum alpha^q; robustness in two classes needs P < |J_R| max(1, (alpha-eps)/eps)^q. The room
+    is that of the tighter of the two: at least 1 where both hold.
     """
     steps = evidence.size(6, 14, 40)
     patches = [round(1.6**k) for k in range(1, 25)]

@@ -1,7 +1,7 @@
 """What Figure 3 of Li and Li shows, on its own recipe and in each of its readings.
 
-The paper's robust accuracy is under "standard PGD", without its loss, steps or start: the cross-entropy decides here, in
-20 sign steps of 2.5 eps / 20 from the point, and what the other losses and the training attack give is told beside.
+The paper's robust accuracy is under "standard PGD", without its loss, steps or start: the cross-entropy decides here,
+in 20 sign steps of 2.5 eps / 20 from the point, and what other losses and the training attack give is told beside.
 None of these numbers is doubted by the audit, for each is about the attack that it names.
 """
 

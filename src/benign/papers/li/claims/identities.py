@@ -1,5 +1,6 @@
 """Lemmas of Li and Li that are identities, or statements about a recursion: computed on the spot, in float64."""
 
+import itertools
 from functools import lru_cache
 
 import numpy as np
@@ -74,7 +75,7 @@ def other_classes_never_grow(evidence: Evidence) -> Measured:
     states = [Features.of(problem, each, features) for each in weights]
     other = ~torch.eye(3, dtype=torch.bool)[:, None].expand(3, 10, 3)
     rises = []
-    for before, after in zip(states, states[1:], strict=False):
+    for before, after in itertools.pairwise(states):
         pairs = ((before.robust, after.robust), (before.non_robust, after.non_robust))
         for one, next_one in pairs:
             change = torch.where(one > 0, next_one - one, (next_one - one).abs())

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+import xarray as xr
 
 from benign.attacks.model_free import FeatureSwap
 from benign.attacks.pgd import PGD
@@ -64,9 +65,7 @@ def clean_points_are_right(evidence: Evidence) -> Measured:
 @CLAIMS.add("thm4.3.nonrobust-learned", "Theorem 4.3", WHP, STANDARD, conditions=theorem_43)
 def non_robust_features_suffice(evidence: Evidence) -> Measured:
     """Standard training classifies rightly from the non-robust features alone."""
-    return _good(
-        evidence, "non_robust_feature_accuracy", "accuracy from non-robust features alone"
-    )
+    return _good(evidence, "non_robust_feature_accuracy", "accuracy from non-robust features alone")
 
 
 def dominance(found: Trained) -> torch.Tensor:
@@ -98,7 +97,7 @@ def _at(evidence: Evidence, place: int) -> Trained:
     conditions=theorem_43,
 )
 def swapping_non_robust_features_breaks(evidence: Evidence) -> dict[str, Measured]:
-    """After standard training Delta(X, y), which knows no network, makes every point one of the class y' it is given."""
+    """After standard training Delta(X, y), which knows no network, makes every point one of another class y'."""
     target = fresh(trained(evidence).end, evidence.size(20, 100, 500))
     attack = FeatureSwap(clip=EPS)
     found = predicted(target, attack.perturb(target))
@@ -111,12 +110,17 @@ def swapping_non_robust_features_breaks(evidence: Evidence) -> dict[str, Measure
 
 @CLAIMS.add("thm4.3.log-growth", "Lemma D.11", between(0.3, 1.2), STANDARD, conditions=theorem_43)
 def outputs_grow_as_the_logarithm(evidence: Evidence) -> Measured:
-    """After the transition F_y grows as log t: each doubling of t adds about log 2."""
-    losses = evidence.result["train_loss_curve"].isel(size=-1)
+    """Once F_y has reached log d it grows as log t: each doubling of t adds about log 2."""
+    losses = evidence.result["train_loss_curve"].astype(float)
     late = int(losses["step"].max())
-    # 1 - logit_y = 1 - e^-L, and with two classes F_y - F_j = -log(e^L - 1).
-    outputs = [-np.log(np.expm1(losses.sel(step=step).astype(float))) for step in (late // 2, late)]
-    return mean(f"F_y({late}) - F_y({late // 2})", outputs[1] - outputs[0])
+    outputs = xr.DataArray(-np.log(np.expm1(losses)))  # F_y - F_j with two classes
+    then, now = (outputs.sel(step=step) for step in (late // 2, late))
+    dims = evidence.result["dim"].values
+    past = [place for place, dim in enumerate(dims) if (then.isel(size=place) >= np.log(dim)).all()]
+    if not past:
+        raise Undecided(f"F_y has not reached log d in every seed by step {late // 2}")
+    grown = (now - then).isel(size=past[-1])
+    return mean(f"F_y({late}) - F_y({late // 2}) at d = {dims[past[-1]]}", grown)
 
 
 @CLAIMS.add("lemB2.A-stays", "Lemma D.9 by Lemma B.2", WHP, STANDARD, conditions=theorem_43)
@@ -132,7 +136,9 @@ def robust_features_stay(evidence: Evidence) -> Measured:
         raise Undecided("the hypothesis x0 > S y0 of Lemma B.2 is met by no class of any seed")
     note = f"the lemma's hypothesis is met by {len(met)} of {len(kept)}"
     return share(
-        "classes with max_r A <= 1.5 y0 / (1 - S y0/x0)", [y <= 1.5 * b for y, b in met], "class"
+        "classes with max_r A <= 1.5 y0 / (1 - S y0/x0)",
+        [y <= 1.5 * b for y, b in met],
+        "class-seed",
     ).noting(note)
 
 
@@ -142,11 +148,11 @@ def noise_is_not_learned(evidence: Evidence) -> dict[str, Measured]:
 
     The slope of the largest one on the way, for noise off the features, against d; -1/2 up to logarithms.
     """
-    largest = np.log(evidence.result["noise_correlation_off_features_curve"].max("step"))
+    largest = evidence.result["noise_correlation_off_features_curve"].max("step")
     dims = np.log(evidence.result["dim"].values.astype(float))
     found = {}
     for name, clip in (("standard", 0.0), ("adversarial", EPS)):
-        rows = largest.sel(clip=clip).transpose("seed", "size").values
+        rows = np.log(largest.sel(clip=clip).transpose("seed", "size").values)
         found[name] = slope_by_seed("slope of log max |<w, P_perp xi>| on log d", dims, rows)
     return found
 

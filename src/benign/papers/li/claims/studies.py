@@ -102,14 +102,22 @@ def _small_start(scale: str, reading: Reading) -> Experiment:
 def _noise(scale: str, reading: Reading) -> Experiment:
     dims, seeds, steps = {
         "smoke": ((100, 200, 400), 2, 32),
-        "quick": ((100, 400, 1600, 6400), 5, 256),
+        "quick": ((100, 400, 1600, 6400), 5, 200),
         "paper": ((100, 400, 1600, 6400), 10, 1000),
     }[scale]
     sizes, start, _ = _along(dims)
     attack = OneStep(rate=10.0, clip=[0.0, EPS])
     # Few points and filters: d is what matters here.
     return _experiment(
-        "smoke", SEPARATED, sizes, start, 0.1, steps, seeds, attack=attack, judge=OneStep(rate=10.0, clip=EPS)
+        "smoke",
+        SEPARATED,
+        sizes,
+        start,
+        0.1,
+        steps,
+        seeds,
+        attack=attack,
+        judge=OneStep(rate=10.0, clip=EPS),
     )
 
 

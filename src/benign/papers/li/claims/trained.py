@@ -1,9 +1,8 @@
 """Runs of a study trained again, the seeds of a cell together: what their filters do at every step, and the networks
 themselves, for attacks that no stored variable knows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -12,9 +11,8 @@ from torch import Tensor
 
 from benign.attacks.attack import Points, Target
 from benign.claims import Evidence, Undecided
-from benign.experiment import Experiment
 from benign.losses import correct, margin
-from benign.plan.runs import runs_of
+from benign.plan.runs import Run, Unit, runs_of
 from benign.streams import Streams
 from benign.training.descent import Batch, descend
 from benign.training.probes.features import correlations, own
@@ -52,16 +50,21 @@ class Trained:
         return self.B.amax(3)
 
 
+_TRAINED: dict[str, Trained] = {}
+"""by what was computed: several claims look at the same networks"""
+
+
 def trained(evidence: Evidence, study: int = 0, **cell: Any) -> Trained:
     """The cell of a study with these coordinates; the last along every axis that is not named."""
-    return _trained(evidence.experiments[study], tuple(sorted(cell.items())))
+    runs = list(runs_of(evidence.experiments[study]))
+    where = {**runs[-1].where, **cell}
+    unit = Unit(tuple(run for run in runs if {**run.where, "seed": where["seed"]} == where))
+    if unit.key not in _TRAINED:
+        _TRAINED[unit.key] = _train(unit.runs)
+    return _TRAINED[unit.key]
 
 
-@lru_cache(maxsize=16)
-def _trained(experiment: Experiment, named: tuple[tuple[str, Any], ...]) -> Trained:
-    runs = list(runs_of(experiment))
-    where = {**runs[-1].where, **dict(named)}
-    runs = [run for run in runs if {**run.where, "seed": where["seed"]} == where]
+def _train(runs: Sequence[Run]) -> Trained:
     setup = stack([run.cell for run in runs], "cpu")
     batch = Batch.start(setup, Streams([run.id for run in runs], "cpu"))
     snapshots, curves, weights = set(setup.snapshot_steps()), [], {}
