@@ -1,14 +1,17 @@
 """Stages I and II of both proofs: who takes the lead, how values and scores grow while values are small."""
 
+import math
+
 import numpy as np
 
 from benign.claims import Claims, Evidence, Measured, Undecided, at_least, between, mean, share
-from benign.papers.jiang.claims.studies import BENIGN_STAGES, HARMFUL_STAGES, benign, either, harmful
+from benign.papers.jiang.claims.studies import BENIGN_STAGES, HARMFUL_STAGES, benign, harmful
 from benign.papers.jiang.claims.walk import Walk, walks
 from benign.papers.jiang.theory import HARMFUL_CONSTANT
 from benign.papers.jiang.times import (
     benign_stage_1_steps_printed,
     harmful_stage_1_steps_corrected,
+    log_factor,
 )
 
 CLAIMS = Claims("jiang")
@@ -52,39 +55,34 @@ def _dominance(found: list[Walk], token: int, bound: float) -> Measured:
     return told.noting(f"T1 = {bound:.4g}, seen at {np.median(steps) if steps else np.nan:.4g}")
 
 
-@CLAIMS.add("D4.scores_small", "Lemma D.4, E.2", MOST, BENIGN_STAGES, HARMFUL_STAGES, conditions=either)  # fmt: skip
-def scores_stay_small(evidence: Evidence) -> dict[str, Measured]:
-    """Until T1 all scores stay small, at most 5 times as large as at the start and below .5; here without those of
-    strong tokens with themselves."""
-    return _small_scores(evidence, strong=False)
+@CLAIMS.add("D4.scores_small", "Lemma D.4", MOST, BENIGN_STAGES, conditions=benign)
+def scores_stay_small(evidence: Evidence) -> Measured:
+    """At T1 all scores, here without those of strong tokens with themselves, are still o(1): below .5, and of order
+    max(|mu|^2, sigma_p^2 d) sigma_h^2 sqrt(d_h L)."""
+    return _small(walks(evidence.experiment), SIGNAL, strong=False)
 
 
-@CLAIMS.add("D4.scores_small_strong", "Lemma D.4, E.2", MOST, BENIGN_STAGES, HARMFUL_STAGES, conditions=either)  # fmt: skip
-def strong_scores_stay_small(evidence: Evidence) -> dict[str, Measured]:
-    """Until T1 the scores of strong tokens with themselves stay small too. Their size at the start is
-    C_p^2 / L^2 to C_p^2 / L^3/2 in units of the larger squared length."""
-    return _small_scores(evidence, strong=True)
-
-
-def _small_scores(evidence: Evidence, strong: bool) -> dict[str, Measured]:
-    """For the benign and the harmful study."""
-    named = zip(("benign", "harmful"), (SIGNAL, STRONG), evidence.experiments, strict=True)
-    return {name: _small(walks(made), token, strong) for name, token, made in named}
+@CLAIMS.add("D4.scores_small_strong", "Lemmas D.4 and E.2", MOST, HARMFUL_STAGES, conditions=harmful)
+def strong_scores_stay_small(evidence: Evidence) -> Measured:
+    """At T1 the scores of strong tokens with themselves are still o(1) too, although they are C_p^2 / L^2 to
+    C_p^2 / L^3/2 at the start where the signal is no longer than the noise."""
+    return _small(walks(evidence.experiment), STRONG, strong=True)
 
 
 def _small(found: list[Walk], token: int, strong: bool) -> Measured:
-    sizes = []
+    """Beside 5 times the lemma's own order with constant 1: the largest score of one start is too random a yardstick."""
+    sizes, n = [], found[0].numbers
+    order = n.scale * n.score_std**2 * math.sqrt(n.hidden * log_factor(n.samples, n.tokens))
     for walk in found:
         end = walk.leads_from(token)
         if end is None:
             raise Undecided("a run never comes to T1")
         both = np.zeros(walk.scores.shape[2:], dtype=bool)
         both[STRONG, STRONG] = True
-        chosen = np.abs(walk.scores[:, :, both if strong else ~both]).max((1, 2))
-        sizes.append((chosen[0], chosen[end]))
-    first, last = np.array(sizes).T
-    told = share("share of seeds with small scores at T1", (last <= 5 * first) & (last < 0.5))
-    return told.noting(f"largest at the start {np.median(first):.3g}, at T1 {np.median(last):.3g}")
+        sizes.append(np.abs(walk.scores[end][:, both if strong else ~both]).max())
+    held = (np.array(sizes) <= 5 * order) & (np.array(sizes) < 0.5)
+    told = share("share of seeds with small scores at T1", held)
+    return told.noting(f"largest at T1 {np.median(sizes):.3g}, order {order:.3g}")
 
 
 # Stage II: values grow along a line.
@@ -183,18 +181,21 @@ def _doubles(walk: Walk) -> float:
     return (moved[..., STRONG] >= 2 * others).mean()
 
 
-GROWTH = between(0.8, 1.3)
+GROWTH = at_least(0.8)
+"""the propositions bound the growth from below, so that faster growth is no objection"""
 
 
 @CLAIMS.add("D.log_growth", "Proposition D, Lemma 5.3", GROWTH, BENIGN_STAGES, conditions=benign)
 def signal_gaps_grow(evidence: Evidence) -> Measured:
-    """exp(Lambda) of the signal row, its score on the signal less that on noise, grows as (t - T1)(t - T1 + 1)."""
+    """exp(Lambda) of the signal row, its score on the signal less that on noise, grows at least as
+    C (t - T1)(t - T1 + 1)."""
     return mean("slope of log growth on log (t-T1)(t-T1+1)", [_growth(w, SIGNAL, SIGNAL) for w in walks(evidence.experiment)])  # fmt: skip
 
 
 @CLAIMS.add("L.log_growth", "Proposition L", GROWTH, HARMFUL_STAGES, conditions=harmful)
 def strong_gaps_grow(evidence: Evidence) -> dict[str, Measured]:
-    """exp(Psi), a row's score on the strong token less that on others, grows as (t - T1)(t - T1 + 1)."""
+    """exp(Psi), a row's score on the strong token less that on others, grows at least as
+    C (t - T1)(t - T1 + 1)."""
     found = walks(evidence.experiment)
     return {
         name: mean("slope of log growth on log (t-T1)(t-T1+1)", [_growth(w, STRONG, row) for w in found])
@@ -203,19 +204,19 @@ def strong_gaps_grow(evidence: Evidence) -> dict[str, Measured]:
 
 
 def _growth(walk: Walk, token: int, row: int) -> float:
-    """Log-log slope of exp(gap) - exp(gap at T1), the mean over points and other tokens, at steps evenly spaced in log."""
+    """Log-log slope of exp(gap) - exp(gap at T1), the mean over points and other tokens, over the last three quarters
+    of the stage. Before, the value at T1 adds growth that is linear in t: above the paper's lower bound, but no power
+    of it."""
     stage = walk.stage_2(token)
     if stage is None:
         return np.nan
     scores = walk.scores[stage, :, row]
     gaps = np.exp(scores[..., token, None] - np.delete(scores, token, axis=2)).mean((1, 2))
     passed = (walk.steps[stage] - walk.steps[stage.start]).astype(float)
-    places = np.unique(np.geomspace(1, len(passed) - 1, 30).round().astype(int))
-    x, y = (passed * (passed + 1))[places], (gaps - gaps[0])[places]
-    known = y > 0
-    if known.sum() < 5:
+    late = (passed >= passed[-1] / 4) & (gaps > gaps[0])
+    if late.sum() < 3:
         return np.nan
-    return np.polyfit(np.log(x[known]), np.log(y[known]), 1)[0]
+    return np.polyfit(np.log((passed * (passed + 1))[late]), np.log((gaps - gaps[0])[late]), 1)[0]
 
 
 @CLAIMS.add("F4.signs", "F.4", at_least(0.99), BENIGN_STAGES, conditions=benign)

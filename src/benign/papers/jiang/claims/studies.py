@@ -63,10 +63,10 @@ def _benign_stages(scale: str, reading: Reading) -> Experiment:
 
 
 def _harmful_stages(scale: str, reading: Reading) -> Experiment:
-    """Weights as wide as a loss of .01 needs, so that initial values are small beside 1 / L."""
-    sizes = {"smoke": _Size(2, 100, 6e-4), "quick": _Size(14, 700, 1e-4), "paper": _Size(30, 3500, 2e-5)}  # fmt: skip
-    size = sizes[scale]
-    place = Place(race=1.0, samples=4, tokens=4, loss=0.1, finest=0.01, speed=size.speed)
+    """Queries and keys as wide as small losses need them, so that initial values are small beside 1 / L."""
+    finest = {"smoke": 0.01, "quick": 1e-3, "paper": 3e-4}[scale]
+    size = {"smoke": _Size(2, 100), "quick": _Size(14, 900), "paper": _Size(30, 3000)}[scale]
+    place = Place(race=1.0, samples=4, tokens=4, loss=0.1, finest=finest)
     return side_by_side([place], seeds=size.seeds, steps=size.steps)
 
 
