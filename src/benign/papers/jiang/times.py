@@ -1,6 +1,6 @@
 """What Jiang et al. predict in numbers: times of the stages, test loss, attention, boundary (papers/jiang.md 3 and 4).
 
-Printed and corrected or derived forms stand side by side, and their names say which. Constants that the paper hides are 1.
+Printed and corrected or derived forms stand side by side, and their names say which. Hidden constants are 1.
 """
 
 import math
@@ -37,7 +37,7 @@ def benign_stage_1_steps_printed(n: Numbers) -> float:
 
 
 def harmful_stage_1_steps_printed(n: Numbers) -> float:
-    """T1 as equation (151) prints it, with C_p^2 - 200 M; infinite for C_p^2 up to 200 M, so for C_p = 5 sqrt(M) too."""
+    """T1 as equation (151) prints it, with C_p^2 - 200 M: infinite for C_p^2 up to 200 M, so for C_p = 5 sqrt(M)."""
     return _harmful_stage_1(n, 200)
 
 
@@ -89,9 +89,9 @@ def margin_bound_printed(loss: float, tokens: int) -> float:
 
 
 def attention_left_printed(n: Numbers, row: str, failure: float = DELTA) -> float:
-    """(64), (65): attention left on a noise token by a `signal` row, N L^3 / sqrt(d_h), or a `noise` row, SNR^2 times that.
+    """(64), (65): attention left on noise, N L^3 / sqrt(d_h) by a `signal` row, SNR^2 times that by a `noise` row.
 
-    E.5, harmful: by a `strong` row L^3 / sqrt(d_h). A bound of 1 or more says nothing.
+    E.5: L^3 / sqrt(d_h) by a `strong` row, SNR^-2 times that by a `harmful signal` row. 1 or more says nothing.
     """
     cubed = log_factor(n.samples, n.tokens, failure) ** 3 / math.sqrt(n.hidden)
     factors = {"signal": n.samples, "noise": n.race, "strong": 1.0, "harmful signal": n.snr**-2}

@@ -40,18 +40,29 @@ class Trained(NamedTuple):
 def trained(steps: int) -> tuple[Batch, list[Trained]]:
     """Five runs of a small network on projected noise, trained so fast that attention is learned."""
     setting = Experiment(
-        data=SignalNoise(samples=6, tokens=3, dim=30, signal=2.5, noise_std=0.3, strong_noise_std=0.6, projected=True, balanced=True),
+        data=SignalNoise(
+            samples=6,
+            tokens=3,
+            dim=30,
+            signal=2.5,
+            noise_std=0.3,
+            strong_noise_std=0.6,
+            projected=True,
+            balanced=True,
+        ),
         network=Attention(hidden=7, init=GaussianInit(score_std=0.25, value_std=0.05), value_dim=5),
         training=GradientDescent(rate=0.4, stop_loss=0.0, max_steps=steps),
         precision="float64",
         seeds=5,
-    )  # fmt: skip
+    )
     return _start(setting), [_seen(step) for step, _ in descend(_start(setting))]
 
 
 def _start(setting: Experiment) -> Batch:
     runs = list(runs_of(setting))
-    return Batch.start(stack([run.cell for run in runs], "cpu"), Streams([run.id for run in runs], "cpu"))  # fmt: skip
+    return Batch.start(
+        stack([run.cell for run in runs], "cpu"), Streams([run.id for run in runs], "cpu")
+    )
 
 
 def _seen(step: Step) -> Trained:
@@ -65,7 +76,9 @@ def _pairs(evidence: Evidence) -> Iterator[tuple[Tokens, State, Trained, Trained
     """The tokens, and at every step the predicted state, the weights and the next weights."""
     batch, steps = trained(evidence.size(20, 60, 200))
     tokens = Tokens.distinct(batch.sample)
-    for state, (now, later) in zip(predict(start(batch), len(steps) - 2), pairwise(steps), strict=True):  # fmt: skip
+    for state, (now, later) in zip(
+        predict(start(batch), len(steps) - 2), pairwise(steps), strict=True
+    ):
         yield tokens, state, now, later
 
 
@@ -80,7 +93,8 @@ def _errors(errors: Iterator[float]) -> Measured:
 
 @CLAIMS.add("B1.gradients", "Lemma B.1", ROUNDING)
 def gradients(evidence: Evidence) -> Measured:
-    """The gradients of the loss in W_Q, W_K and W_V have a closed form: X^T G X W_K, X^T G^T X W_Q and a vector times w_O."""
+    """The gradients of the loss in W_Q, W_K and W_V have a closed form: X^T G X W_K, X^T G^T X W_Q and a vector times
+    w_O."""
     batch, steps = trained(evidence.size(20, 60, 200))
     x, y, network = batch.sample.x, batch.sample.y, batch.setup.network
     assert isinstance(network, Attention)
@@ -88,7 +102,13 @@ def gradients(evidence: Evidence) -> Measured:
     for now in steps[:: max(1, len(steps) // 10)]:
         parts = [part.clone().requires_grad_() for part in now[:3]]
         _plain_loss(x, y, *parts).sum().backward()
-        state = State.start(Tokens.all(x), y, *now[:3], torch.ones(len(y), dtype=y.dtype), torch.ones(len(y), dtype=y.dtype))  # fmt: skip
+        state = State.start(
+            Tokens.all(x),
+            y,
+            *now[:3],
+            torch.ones(len(y), dtype=y.dtype),
+            torch.ones(len(y), dtype=y.dtype),
+        )
         flat = x.flatten(1, 2)
         back = flat.transpose(1, 2)
         slope = state.score_slope
@@ -97,7 +117,9 @@ def gradients(evidence: Evidence) -> Measured:
             back @ slope.transpose(1, 2) @ (flat @ now.queries),
             (back @ state.value_slope[..., None])[..., 0],
         )
-        errors += [_error(c, p.grad) for c, p in zip(closed, parts, strict=True) if p.grad is not None]  # fmt: skip
+        errors += [
+            _error(c, p.grad) for c, p in zip(closed, parts, strict=True) if p.grad is not None
+        ]
     return worst("largest relative error against automatic differentiation", errors)
 
 

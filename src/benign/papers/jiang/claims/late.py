@@ -33,14 +33,28 @@ LOGARITHM = {"growth": at_least(0.8), "ceiling": at_most(1.0), "straight": at_le
 exp V is a line is more than they say, and is told beside"""
 
 
-@CLAIMS.add("F.log_growth", "Proposition F, Lemma 5.4", LOGARITHM, BENIGN_END, conditions=benign, beside=("straight",))  # fmt: skip
+@CLAIMS.add(
+    "F.log_growth",
+    "Proposition F, Lemma 5.4",
+    LOGARITHM,
+    BENIGN_END,
+    conditions=benign,
+    beside=("straight",),
+)
 def signal_grows_logarithmically(evidence: Evidence) -> dict[str, Measured]:
     """In stage III the value of the signal grows as a logarithm: its exponential at least as fast as a line, and to no
     more than eps^-2."""
     return _logarithm(walks(evidence.experiment), SIGNAL)
 
 
-@CLAIMS.add("N.log_growth", "Proposition N", LOGARITHM, HARMFUL_END, conditions=harmful, beside=("straight",))  # fmt: skip
+@CLAIMS.add(
+    "N.log_growth",
+    "Proposition N",
+    LOGARITHM,
+    HARMFUL_END,
+    conditions=harmful,
+    beside=("straight",),
+)
 def strong_noise_grows_logarithmically(evidence: Evidence) -> dict[str, Measured]:
     """In stage III of harmful overfitting the values of strong tokens grow as a logarithm, likewise."""
     return _logarithm(walks(evidence.experiment), STRONG)
@@ -53,9 +67,7 @@ def _logarithm(found: list[Walk], token: int) -> dict[str, Measured]:
         "V / (2 log(1 / eps)) at the end",
         "R^2 of exp V on t",
     )
-    return {
-        name: mean(of, row) for name, of, row in zip(LOGARITHM, told, rows, strict=True)
-    }
+    return {name: mean(of, row) for name, of, row in zip(LOGARITHM, told, rows, strict=True)}
 
 
 def _late_growth(walk: Walk, token: int) -> tuple[float, float, float]:
@@ -73,7 +85,10 @@ def _late_growth(walk: Walk, token: int) -> tuple[float, float, float]:
 @CLAIMS.add("F.noise_bounded", "Proposition F", at_most(2.0), BENIGN_END, conditions=benign)
 def noise_stays_bounded(evidence: Evidence) -> Measured:
     """Values of noise tokens stay O(1), here at most 2, up to the end of benign training."""
-    return mean("largest |V_{n,i}|", [np.abs(walk.values[:, :, 1:]).max() for walk in walks(evidence.experiment)])  # fmt: skip
+    return mean(
+        "largest |V_{n,i}|",
+        [np.abs(walk.values[:, :, 1:]).max() for walk in walks(evidence.experiment)],
+    )
 
 
 @CLAIMS.add("N.signal_small", "Proposition N", at_most(0.1), HARMFUL_END, conditions=harmful)
@@ -92,7 +107,9 @@ def signal_row_sparse(evidence: Evidence) -> Measured:
     return _sparse(evidence, SIGNAL, [SIGNAL], "signal")
 
 
-@CLAIMS.add("H.sparse_all_rows", "Proposition H, (65)", at_least(0.9), BENIGN_WIDE, conditions=benign)  # fmt: skip
+@CLAIMS.add(
+    "H.sparse_all_rows", "Proposition H, (65)", at_least(0.9), BENIGN_WIDE, conditions=benign
+)
 def all_rows_sparse(evidence: Evidence) -> Measured:
     """At the end of benign training every row attends to the signal alone, those of weak noise tokens too."""
     rows = list(range(evidence.experiments[0].data.tokens.values[0]))
@@ -101,7 +118,7 @@ def all_rows_sparse(evidence: Evidence) -> Measured:
 
 @CLAIMS.add("E5.sparse_xi2", "Lemma E.5", at_least(0.9), HARMFUL_WIDE, conditions=harmful)
 def strong_token_sparse(evidence: Evidence) -> Measured:
-    """At the end of harmful training the rows of the signal and of the strong token attend to the strong token alone."""
+    """At the end of harmful training the rows of the signal and of the strong token attend to the latter alone."""
     return _sparse(evidence, STRONG, [SIGNAL, STRONG], "harmful signal")
 
 
@@ -113,12 +130,16 @@ def _sparse(evidence: Evidence, token: int, rows: list[int], bound: str) -> Meas
         if (walk.numbers.tokens - 1) * attention_left_printed(walk.numbers, bound) <= SPARSE
     ]
     if not chosen:
-        raise Undecided(f"vacuous: no run is so wide that the paper's bound leaves {SPARSE} or less")
+        raise Undecided(
+            f"vacuous: no run is so wide that the paper's bound leaves {SPARSE} or less"
+        )
     by_width: dict[int, list[float]] = {}
     for walk in chosen:
         smallest = float(walk.attention[-1][:, rows, token].min())
         by_width.setdefault(walk.numbers.hidden, []).append(smallest)
-    trend = ", ".join(f"{np.mean(each):.5f} at d_h = {width:.0e}" for width, each in by_width.items())  # fmt: skip
+    trend = ", ".join(
+        f"{np.mean(each):.5f} at d_h = {width:.0e}" for width, each in by_width.items()
+    )
     widest = by_width[max(by_width)]
     return mean("smallest attention over points and rows", widest).noting(trend)
 
@@ -129,13 +150,21 @@ def _sparse(evidence: Evidence, token: int, rows: list[int], bound: str) -> Meas
 @CLAIMS.add("D8.attention", "Lemma D.8", MOST, BENIGN_END, conditions=benign)
 def fresh_attention(evidence: Evidence) -> Measured:
     """On a fresh point the signal's row keeps at least 1/(2M) of its attention on the signal."""
-    return _fresh(evidence, [w.fresh.attention[:, 0, 0] >= 1 / (2 * w.numbers.tokens) for w in walks(evidence.experiment)])  # fmt: skip
+    return _fresh(
+        evidence,
+        [
+            w.fresh.attention[:, 0, 0] >= 1 / (2 * w.numbers.tokens)
+            for w in walks(evidence.experiment)
+        ],
+    )
 
 
 @CLAIMS.add("D9.value", "Lemma D.9", MOST, BENIGN_END, conditions=benign)
 def fresh_values(evidence: Evidence) -> Measured:
     """The noise tokens of a fresh point have values of at most 1."""
-    return _fresh(evidence, [(np.abs(w.fresh.values[:, 1:]) <= 1).all(1) for w in walks(evidence.experiment)])  # fmt: skip
+    return _fresh(
+        evidence, [(np.abs(w.fresh.values[:, 1:]) <= 1).all(1) for w in walks(evidence.experiment)]
+    )
 
 
 @CLAIMS.add("L5.5.margin", "Lemma 5.5, (136)", MOST, TINY_LOSS, conditions=benign)
@@ -155,7 +184,10 @@ def _fresh(evidence: Evidence, held: list[np.ndarray]) -> Measured:
     ended = [walk.converged for walk in walks(evidence.experiment)]
     if not all(ended):
         raise Undecided(f"only {sum(ended)} of {len(ended)} runs reached their loss")
-    return share(f"share of seeds in which {1 - DELTA:.0%} of fresh points hold it", [each.mean() >= 1 - DELTA for each in held])  # fmt: skip
+    return share(
+        f"share of seeds in which {1 - DELTA:.0%} of fresh points hold it",
+        [each.mean() >= 1 - DELTA for each in held],
+    )
 
 
 @CLAIMS.add("D8.weight_drift", "(130)", at_most(3.0), BENIGN_END, conditions=benign)

@@ -1,6 +1,7 @@
 """Figures and boundaries: where overfitting turns from harmful to benign."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import xarray as xr
@@ -59,11 +60,17 @@ def _monotone(losses: xr.DataArray) -> dict[str, Measured]:
         if len(kept) < 2:
             raise Undecided(f"only {len(kept)} lines along {name} vary by more than the noise")
         taus = [float(stats.kendalltau(map_[name].values, line)[0]) for line in kept]
-        found[f"along {name}"] = mean(f"tau-b of test loss with {name}", taus).noting(f"{len(kept)} lines, not seeds")  # fmt: skip
+        told = mean(f"tau-b of test loss with {name}", taus)
+        found[f"along {name}"] = replace(told, basis=f"{len(kept)} lines of the map")
     return found
 
 
-@CLAIMS.add("fig1.boundary_1000", "Figure 1, red curve", {"smallest": at_least(500.0), "largest": at_most(2000.0)}, "jiang/fig1")  # fmt: skip
+@CLAIMS.add(
+    "fig1.boundary_1000",
+    "Figure 1, red curve",
+    {"smallest": at_least(500.0), "largest": at_most(2000.0)},
+    "jiang/fig1",
+)
 def figure_1_curve(evidence: Evidence) -> dict[str, Measured]:
     """The test loss passes .2 along N SNR^2 = 1000, for every N of 4 or more within a factor of 2."""
     critical = boundary(evidence.result.test_loss, CUT).critical
@@ -84,7 +91,9 @@ def figure_1_exponent(evidence: Evidence) -> Measured:
     return _slope(boundary(evidence.result.test_loss, CUT))
 
 
-@CLAIMS.add("fig1.boundary_exponent_error", "Figure 1, for errors", between(-0.6, -0.4), "jiang/fig1")  # fmt: skip
+@CLAIMS.add(
+    "fig1.boundary_exponent_error", "Figure 1, for errors", between(-0.6, -0.4), "jiang/fig1"
+)
 def figure_1_exponent_of_errors(evidence: Evidence) -> Measured:
     """The boundary of the test error at 5 % is N SNR^2 = const as well."""
     return _slope(boundary((1 - evidence.result.test_accuracy).rename("test error"), LOW_ERROR))
@@ -132,9 +141,11 @@ def boundary_in_strong_noise(evidence: Evidence) -> dict[str, Measured]:
     """Attention flips from the strong noise token to the signal at N SNR^2 = 2 to 3 times C_p^2, whatever C_p."""
     rows = [row for row in ROWS[evidence.scale] if (row.samples, row.dim) == (16, 1024)]
     return {
-        f"C_p = {row.strong:g}": mean("N SNR^2 / C_p^2 at the flip", _critical(evidence, row, _lead(evidence.result), 0.0))
+        f"C_p = {row.strong:g}": mean(
+            "N SNR^2 / C_p^2 at the flip", _critical(evidence, row, _lead(evidence.result), 0.0)
+        )
         for row in rows
-    }  # fmt: skip
+    }
 
 
 def _critical(evidence: Evidence, row: Row, variable: xr.DataArray, level: float) -> list[float]:
@@ -149,7 +160,9 @@ def boundary_in_samples(evidence: Evidence) -> Measured:
     product differs by no more than a factor of 2 over N."""
     rows = [row for row in ROWS[evidence.scale] if (row.strong, row.dim) == (20.0, 1024)]
     found = np.array([_critical(evidence, row, evidence.result.test_loss, CUT) for row in rows])
-    return mean("largest / smallest N SNR^2 over N", found.max(0) / found.min(0)).noting(f"N = {', '.join(str(row.samples) for row in rows)}")  # fmt: skip
+    return mean("largest / smallest N SNR^2 over N", found.max(0) / found.min(0)).noting(
+        f"N = {', '.join(str(row.samples) for row in rows)}"
+    )
 
 
 @CLAIMS.add("thm.width", "Theorems 4.1 and 4.2", at_most(0.0), BOUNDARY, conditions=either)
@@ -160,7 +173,12 @@ def width_of_the_transition(evidence: Evidence) -> Measured:
     rows = sorted(rows, key=lambda row: row.dim)
     widths = np.array([_widths(evidence, row) for row in rows]).T
     found = slope_by_seed("slope of the width on log d", np.log([row.dim for row in rows]), widths)
-    return found.noting(", ".join(f"{width:.3f} at d = {row.dim}" for width, row in zip(np.nanmean(widths, 0), rows, strict=True)))  # fmt: skip
+    return found.noting(
+        ", ".join(
+            f"{width:.3f} at d = {row.dim}"
+            for width, row in zip(np.nanmean(widths, 0), rows, strict=True)
+        )
+    )
 
 
 def _widths(evidence: Evidence, row: Row) -> list[float]:

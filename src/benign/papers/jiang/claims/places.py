@@ -63,9 +63,7 @@ class Place:
     @property
     def dim(self) -> int:
         finest = self.finest or self.loss
-        return self.size or math.ceil(
-            theory.needed_dim(self.samples, self.width, finest, ALL_ONE)
-        )
+        return self.size or math.ceil(theory.needed_dim(self.samples, self.width, finest, ALL_ONE))
 
     @property
     def factor(self) -> float:
@@ -86,9 +84,7 @@ class Place:
     @property
     def score_std(self) -> float:
         """The middle of its window."""
-        window = theory.score_variances(
-            self.scale, self.width, self.samples, self.tokens, ALL_ONE
-        )
+        window = theory.score_variances(self.scale, self.width, self.samples, self.tokens, ALL_ONE)
         return math.prod(window) ** 0.25
 
     @property

@@ -51,7 +51,9 @@ def strong_noise_dominates(evidence: Evidence) -> Measured:
 def _dominance(found: list[Walk], token: int, bound: float) -> Measured:
     leads = [walk.leads_from(token) for walk in found]
     steps = [walk.steps[at] for walk, at in zip(found, leads, strict=True) if at is not None]
-    told = share("share of seeds with dominance by T1", [at is not None and at <= bound for at in leads])  # fmt: skip
+    told = share(
+        "share of seeds with dominance by T1", [at is not None and at <= bound for at in leads]
+    )
     return told.noting(f"T1 = {bound:.4g}, seen at {np.median(steps) if steps else np.nan:.4g}")
 
 
@@ -62,7 +64,9 @@ def scores_stay_small(evidence: Evidence) -> Measured:
     return _small(walks(evidence.experiment), SIGNAL, strong=False)
 
 
-@CLAIMS.add("D4.scores_small_strong", "Lemmas D.4 and E.2", MOST, HARMFUL_STAGES, conditions=harmful)
+@CLAIMS.add(
+    "D4.scores_small_strong", "Lemmas D.4 and E.2", MOST, HARMFUL_STAGES, conditions=harmful
+)
 def strong_scores_stay_small(evidence: Evidence) -> Measured:
     """At T1 the scores of strong tokens with themselves are still o(1) too, although they are C_p^2 / L^2 to
     C_p^2 / L^3/2 at the start where the signal is no longer than the noise."""
@@ -70,7 +74,7 @@ def strong_scores_stay_small(evidence: Evidence) -> Measured:
 
 
 def _small(found: list[Walk], token: int, strong: bool) -> Measured:
-    """Beside 5 times the lemma's own order with constant 1: the largest score of one start is too random a yardstick."""
+    """Beside 5 times the lemma's own order with constant 1: the largest score of one start is too random a measure."""
     sizes, n = [], found[0].numbers
     order = n.scale * n.score_std**2 * math.sqrt(n.hidden * log_factor(n.samples, n.tokens))
     for walk in found:
@@ -96,7 +100,7 @@ def _small(found: list[Walk], token: int, strong: bool) -> Measured:
     conditions=benign,
 )
 def signal_grows_linearly(evidence: Evidence) -> dict[str, Measured]:
-    """In stage II the value of the signal grows along a line, by 1/M to 1 times eta |mu|^2 |w_O|^2 |S| / (2N) a step."""
+    """In stage II the value of the signal grows on a line, by 1/M to 1 times eta |mu|^2 |w_O|^2 |S| / (2N) a step."""
     found = walks(evidence.experiment)
     fits = [_line(walk, SIGNAL, _signal_pace(walk)) for walk in found]
     return _straight(fits)
@@ -112,7 +116,9 @@ def signal_grows_linearly(evidence: Evidence) -> dict[str, Measured]:
 def strong_noise_grows_linearly(evidence: Evidence) -> dict[str, Measured]:
     """In stage II the values of strong noise tokens grow along a line, by 1/M to 1 times
     eta C_p^2 sigma_p^2 d |w_O|^2 / (2N) a step."""
-    return _straight([_line(walk, STRONG, _strong_pace(walk)) for walk in walks(evidence.experiment)])  # fmt: skip
+    return _straight(
+        [_line(walk, STRONG, _strong_pace(walk)) for walk in walks(evidence.experiment)]
+    )
 
 
 def _signal_pace(walk: Walk) -> float:
@@ -146,8 +152,13 @@ def _straight(fits: list[tuple[float, float]]) -> dict[str, Measured]:
 
 
 @CLAIMS.add(
-    "D.monotone", "Proposition D", at_least(0.99), BENIGN_STAGES, conditions=benign, beside=("weak rows",)
-)  # fmt: skip
+    "D.monotone",
+    "Proposition D",
+    at_least(0.99),
+    BENIGN_STAGES,
+    conditions=benign,
+    beside=("weak rows",),
+)
 def scores_monotone(evidence: Evidence) -> dict[str, Measured]:
     """In stage II scores on the signal never fall and scores on noise of the same point never rise, in every row."""
     rows = {"signal and strong rows": slice(0, 2), "weak rows": slice(2, None)}
@@ -169,7 +180,10 @@ def _right(walk: Walk, rows: slice) -> float:
 @CLAIMS.add("L.doubling", "Proposition L", at_least(0.95), HARMFUL_STAGES, conditions=harmful)
 def strong_scores_double(evidence: Evidence) -> Measured:
     """In stage II each row's score on the strong token grows at least twice as fast as on any other token."""
-    return mean("share of (step, row) with twice the growth", [_doubles(walk) for walk in walks(evidence.experiment)])  # fmt: skip
+    return mean(
+        "share of (step, row) with twice the growth",
+        [_doubles(walk) for walk in walks(evidence.experiment)],
+    )
 
 
 def _doubles(walk: Walk) -> float:
@@ -189,7 +203,10 @@ GROWTH = at_least(0.8)
 def signal_gaps_grow(evidence: Evidence) -> Measured:
     """exp(Lambda) of the signal row, its score on the signal less that on noise, grows at least as
     C (t - T1)(t - T1 + 1)."""
-    return mean("slope of log growth on log (t-T1)(t-T1+1)", [_growth(w, SIGNAL, SIGNAL) for w in walks(evidence.experiment)])  # fmt: skip
+    return mean(
+        "slope of log growth on log (t-T1)(t-T1+1)",
+        [_growth(w, SIGNAL, SIGNAL) for w in walks(evidence.experiment)],
+    )
 
 
 @CLAIMS.add("L.log_growth", "Proposition L", GROWTH, HARMFUL_STAGES, conditions=harmful)
@@ -198,9 +215,11 @@ def strong_gaps_grow(evidence: Evidence) -> dict[str, Measured]:
     C (t - T1)(t - T1 + 1)."""
     found = walks(evidence.experiment)
     return {
-        name: mean("slope of log growth on log (t-T1)(t-T1+1)", [_growth(w, STRONG, row) for w in found])
+        name: mean(
+            "slope of log growth on log (t-T1)(t-T1+1)", [_growth(w, STRONG, row) for w in found]
+        )
         for name, row in (("signal row", SIGNAL), ("strong row", STRONG))
-    }  # fmt: skip
+    }
 
 
 def _growth(walk: Walk, token: int, row: int) -> float:
@@ -221,7 +240,7 @@ def _growth(walk: Walk, token: int, row: int) -> float:
 
 @CLAIMS.add("F4.signs", "F.4", at_least(0.99), BENIGN_STAGES, conditions=benign)
 def coefficient_signs(evidence: Evidence) -> Measured:
-    """After T1 the coefficients alpha and beta that lead to the signal are not negative, those to noise not positive."""
+    """After T1 coefficients alpha and beta that lead to the signal are not negative, those to noise not positive."""
     shares = []
     for walk in walks(evidence.experiment):
         begin = walk.leads_from(SIGNAL)

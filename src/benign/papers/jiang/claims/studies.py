@@ -56,7 +56,11 @@ def _start(scale: str, reading: Reading) -> Experiment:
 
 def _benign_stages(scale: str, reading: Reading) -> Experiment:
     """Slow enough to see the scores move while values are still small; initial values at the bound of (7)."""
-    sizes = {"smoke": _Size(2, 90, 1e-2), "quick": _Size(14, 900, 1e-3), "paper": _Size(30, 4500, 2e-4)}  # fmt: skip
+    sizes = {
+        "smoke": _Size(2, 90, 1e-2),
+        "quick": _Size(14, 900, 1e-3),
+        "paper": _Size(30, 4500, 2e-4),
+    }
     size = sizes[scale]
     place = Place(race=proven_race(3), loss=0.1, speed=size.speed, spread=1.0)
     return side_by_side([place], seeds=size.seeds, steps=size.steps)
@@ -71,7 +75,11 @@ def _harmful_stages(scale: str, reading: Reading) -> Experiment:
 
 
 def _benign_end(scale: str, reading: Reading) -> Experiment:
-    sizes = {"smoke": _Size(2, 400, 0.5), "quick": _Size(14, 2000, 0.1), "paper": _Size(30, 20000, 0.01)}  # fmt: skip
+    sizes = {
+        "smoke": _Size(2, 400, 0.5),
+        "quick": _Size(14, 2000, 0.1),
+        "paper": _Size(30, 20000, 0.01),
+    }
     size = sizes[scale]
     place = Place(race=proven_race(3), loss=0.1, speed=size.speed)
     return side_by_side([place], seeds=size.seeds, steps=size.steps, test=500)
@@ -104,8 +112,8 @@ def _harmful_wide(scale: str, reading: Reading) -> Experiment:
 
 
 def _benign_inside(scale: str, reading: Reading) -> Experiment:
-    """All of Condition 4.1, step size included: T is about N SNR^2 / eps^2, so N SNR^2 is twice where attention flips."""
-    loss = {"smoke": 0.5, "quick": 0.3, "paper": 0.1}[scale]
+    """All of Condition 4.1, step size too: T is about N SNR^2 / eps^2, so this is just twice where attention turns."""
+    loss = {"smoke": 0.6, "quick": 0.3, "paper": 0.1}[scale]
     race = 5 * strong_noise_factor(2) ** 2
     place = Place(race=race, samples=4, tokens=2, loss=loss)
     return side_by_side([place], seeds={"smoke": 2, "quick": 5, "paper": 14}[scale], steps=200_000)
@@ -113,7 +121,11 @@ def _benign_inside(scale: str, reading: Reading) -> Experiment:
 
 def _benign_rates(scale: str, reading: Reading) -> Experiment:
     """One number changed at a time: eps, eta, |mu|, |w_O|; d_h and d are those of the largest |mu|, smallest eps."""
-    losses = {"smoke": (0.3, 0.1), "quick": (0.1, 0.03, 0.01), "paper": (0.1, 0.03, 0.01, 0.003, 0.001)}[scale]  # fmt: skip
+    losses = {
+        "smoke": (0.3, 0.1),
+        "quick": (0.1, 0.03, 0.01),
+        "paper": (0.1, 0.03, 0.01, 0.003, 0.001),
+    }[scale]
     factors = {"smoke": (2.0,), "quick": (0.5, 2.0), "paper": (0.25, 0.5, 2.0, 4.0)}[scale]
     race, speed = proven_race(3), 0.1
     widest = Place(race=race * max(factors), loss=min(losses))
@@ -128,7 +140,9 @@ def _benign_rates(scale: str, reading: Reading) -> Experiment:
 
 def _harmful_rates(scale: str, reading: Reading) -> Experiment:
     """Three groups, in each one number changed and the rest as the hardest of its cells needs it: eps, N, sigma_p."""
-    losses = {"smoke": (0.3, 0.2), "quick": (0.1, 0.05, 0.02), "paper": (0.1, 0.05, 0.02, 0.01)}[scale]  # fmt: skip
+    losses = {"smoke": (0.3, 0.2), "quick": (0.1, 0.05, 0.02), "paper": (0.1, 0.05, 0.02, 0.01)}[
+        scale
+    ]
     counts = {"smoke": (2, 4), "quick": (2, 4, 8), "paper": (2, 4, 8, 16)}[scale]
     noises = {"smoke": (1.0, 2.0), "quick": (1.0, 2.0, 4.0), "paper": (1.0, 2.0, 4.0, 8.0)}[scale]
     first = Place(race=1.0, samples=4, tokens=4, loss=0.1)
@@ -149,7 +163,11 @@ def _harmful_rates(scale: str, reading: Reading) -> Experiment:
 def _tiny_loss(scale: str, reading: Reading) -> Experiment:
     """Two tokens, and a loss so small that the bound of Lemma 5.5 is positive."""
     loss = {"smoke": 0.05, "quick": 3e-4, "paper": 1e-4}[scale]
-    size = {"smoke": _Size(2, 500, 4.0), "quick": _Size(14, 6000, 4.0), "paper": _Size(30, 200_000, 1.0)}[scale]  # fmt: skip
+    size = {
+        "smoke": _Size(2, 500, 4.0),
+        "quick": _Size(14, 6000, 4.0),
+        "paper": _Size(30, 200_000, 1.0),
+    }[scale]
     place = Place(race=proven_race(2), tokens=2, loss=loss, speed=size.speed)
     return side_by_side([place], seeds=size.seeds, steps=size.steps)
 

@@ -18,6 +18,7 @@ from benign.claims import (
     slope_by_seed,
     worst,
 )
+from benign.experiment import Experiment
 from benign.papers.jiang.claims.studies import (
     BENIGN_INSIDE,
     BENIGN_RATES,
@@ -77,7 +78,9 @@ def rate(evidence: Evidence, name: str, of: Callable[[Numbers], float]) -> Measu
 
     chosen = differing(numbers, lambda n: float(f"{of(n):.9g}"), rest)
     x = [np.log(of(numbers[place])) for place in chosen]
-    return slope_by_seed(f"slope of log T on log {name}", x, np.log(times(evidence.result)[chosen]).T)  # fmt: skip
+    return slope_by_seed(
+        f"slope of log T on log {name}", x, np.log(times(evidence.result)[chosen]).T
+    )
 
 
 def _near(value: float, by: float) -> Rule:
@@ -91,7 +94,9 @@ def benign_convergence(evidence: Evidence) -> Measured:
     return _in_time(evidence, "4.1", [4 * n.tokens**2 for n in numbers_of(evidence)])
 
 
-@CLAIMS.add("thm4.2.convergence", "Theorem 4.2 (i)", at_most(1.0), HARMFUL_RATES, conditions=harmful)  # fmt: skip
+@CLAIMS.add(
+    "thm4.2.convergence", "Theorem 4.2 (i)", at_most(1.0), HARMFUL_RATES, conditions=harmful
+)
 def harmful_convergence(evidence: Evidence) -> Measured:
     """The training loss is eps after O(N / (eta eps sigma_p^2 d |w_O|^2)) steps, here with the constant 10."""
     return _in_time(evidence, "4.2", [10] * len(numbers_of(evidence)))
@@ -166,10 +171,12 @@ def benign_test_loss(evidence: Evidence) -> dict[str, Measured]:
 
 
 def _by_loss(numbers: list[Numbers]) -> list[int]:
-    """The cells along eps at the first cell's other numbers."""
-    first = numbers[0]
-    same = [place for place, n in enumerate(numbers) if (n.rate, n.signal, n.output_norm, n.samples) == (first.rate, first.signal, first.output_norm, first.samples)]  # fmt: skip
-    return [place for place in same if numbers[place].hidden == first.hidden]
+    """The cells that differ from the first in eps only."""
+
+    def rest(n: Numbers) -> tuple:
+        return n.rate, n.signal, n.output_norm, n.samples, n.hidden
+
+    return [place for place, n in enumerate(numbers) if rest(n) == rest(numbers[0])]
 
 
 @CLAIMS.add(
@@ -205,17 +212,22 @@ def harmful_test_error(evidence: Evidence) -> dict[str, Measured]:
 
 @CLAIMS.add("derived.T_constants", "derived", between(0.75, 1.25), BENIGN_RATES, HARMFUL_RATES)
 def constants_of_times(evidence: Evidence) -> dict[str, Measured]:
-    """T is 2 / (a^2 eta eps |mu|^2 |w_O|^2) in benign and N / (a^2 eta eps C_p^2 sigma_p^2 d |w_O|^2) in harmful training,
+    """T is 2 / (a^2 eta eps |mu|^2 |w_O|^2) in benign training, N / (a^2 eta eps C_p^2 sigma_p^2 d |w_O|^2) in harmful,
     a the attention at the end on the signal or on the strong token."""
     looks: tuple[tuple[str, Theorem, str], ...] = (
         ("benign", "4.1", "attention_on_signal"),
         ("harmful", "4.2", "attention_on_strong_noise"),
     )
     parts = zip(looks, evidence.experiments, evidence.results, strict=True)
-    return {name: _constant(experiment, result, theorem, attention) for (name, theorem, attention), experiment, result in parts}  # fmt: skip
+    return {
+        name: _constant(experiment, result, theorem, attention)
+        for (name, theorem, attention), experiment, result in parts
+    }
 
 
-def _constant(experiment, result: xr.Dataset, theorem: Theorem, attention: str) -> Measured:
+def _constant(
+    experiment: Experiment, result: xr.Dataset, theorem: Theorem, attention: str
+) -> Measured:
     """T beside its formula at the smallest eps, where the formula is meant."""
     numbers = [Numbers.of(cell) for _, cell in cells(experiment)]
     place = min(range(len(numbers)), key=lambda at: numbers[at].loss)
@@ -237,9 +249,13 @@ def formula_of_test_loss(evidence: Evidence) -> dict[str, Measured]:
     log(1 + eps^((2M-1) / (M^2 a))), a that of training points."""
     result, numbers = evidence.result, numbers_of(evidence)
     value = (result.value_positive_signal - result.value_negative_signal) / 2
-    measured = xr.apply_ufunc(test_loss_derived, result.test_attention_on_signal, value, vectorize=True)  # fmt: skip
+    measured = xr.apply_ufunc(
+        test_loss_derived, result.test_attention_on_signal, value, vectorize=True
+    )
     eps = xr.DataArray([n.loss for n in numbers], dims="cell")
-    limit = xr.apply_ufunc(test_loss_limit, eps, numbers[0].tokens, result.attention_on_signal, vectorize=True)  # fmt: skip
+    limit = xr.apply_ufunc(
+        test_loss_limit, eps, numbers[0].tokens, result.attention_on_signal, vectorize=True
+    )
     return {
         "measured attention": _apart(result, measured),
         "large d": _apart(result, limit),

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from benign.experiment import Experiment
+from benign.networks.attention import Attention
 from benign.papers.jiang.theory import Numbers
 from benign.papers.jiang.times import log_factor
 from benign.plan.runs import Run, units_of
@@ -162,7 +163,8 @@ def _signs(step: Step) -> torch.Tensor:
 
 def _keys(batch: Batch) -> torch.Tensor:
     network = batch.setup.network
-    return network.keys(batch.params).clone()  # type: ignore[attr-defined]
+    assert isinstance(network, Attention)
+    return network.keys(batch.params).clone()
 
 
 def _ends(
@@ -187,8 +189,6 @@ def _ends(
 def _assembled(
     run: Run, kept: list[tuple], y: torch.Tensor, end: tuple[float, Fresh, bool]
 ) -> Walk:
-    steps, losses, values, scores, signs = (
-        np.array(part) for part in zip(*kept, strict=True)
-    )
+    steps, losses, values, scores, signs = (np.array(part) for part in zip(*kept, strict=True))
     drift, fresh, converged = end
     return Walk(run, y.numpy(), steps, losses, values, scores, signs, drift, fresh, converged)
