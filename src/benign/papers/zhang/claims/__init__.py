@@ -1,5 +1,5 @@
 """The claims of Zhang et al., by what they need: nothing but draws, or runs."""
 
-from benign.papers.zhang.claims import bounds
+from benign.papers.zhang.claims import bounds, identities, starts
 
-CLAIMS = [*bounds.CLAIMS]
+CLAIMS = [*identities.CLAIMS, *starts.CLAIMS, *bounds.CLAIMS]
