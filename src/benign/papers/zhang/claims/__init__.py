@@ -1,5 +1,11 @@
 """The claims of Zhang et al., by what they need: nothing but draws, or runs."""
 
-from benign.papers.zhang.claims import bounds, identities, starts
+from benign.papers.zhang.claims import bounds, identities, impossible, starts, weak
 
-CLAIMS = [*identities.CLAIMS, *starts.CLAIMS, *bounds.CLAIMS]
+CLAIMS = [
+    *identities.CLAIMS,
+    *starts.CLAIMS,
+    *bounds.CLAIMS,
+    *impossible.CLAIMS,
+    *weak.CLAIMS,
+]
