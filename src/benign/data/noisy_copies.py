@@ -1,6 +1,7 @@
-"""Augmented signal-noise data: copies of the training points with noise injected (Zhang et al., practical guideline 2)."""
+"""Augmented signal-noise data: copies of the training points with injected noise (Zhang et al., guideline 2)."""
 
 import torch
+from torch.nn.functional import normalize
 
 from benign.axes import PerRun, Shape
 from benign.data.model import Sample, column
@@ -43,7 +44,7 @@ class NoisyCopies(SignalNoise):
         noise = streams("train/injected").normal(count, self.tokens - 1, self.dim, dtype=dtype)
         noise *= column(self.injected_std, noise)
         if self.projected:
-            project_off(noise, drawn.latent["signal"])
+            project_off(noise, normalize(drawn.latent["signal"], dim=2))
         x[:, :, 1:] += noise
         return Sample(x, y, clean, drawn.latent)
 

@@ -1,6 +1,6 @@
 """The claims of Zhang et al., by what they need: nothing but draws, or runs."""
 
-from benign.papers.zhang.claims import bounds, identities, impossible, starts, weak
+from benign.papers.zhang.claims import bounds, guide, identities, impossible, starts, weak
 
 CLAIMS = [
     *identities.CLAIMS,
@@ -8,4 +8,5 @@ CLAIMS = [
     *bounds.CLAIMS,
     *impossible.CLAIMS,
     *weak.CLAIMS,
+    *guide.CLAIMS,
 ]
