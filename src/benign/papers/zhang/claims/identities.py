@@ -131,7 +131,7 @@ def updates_of_values_attacked(evidence: Evidence) -> Measured:
 @CLAIMS.add("lem8.sign_minus", "Lemma 8", at_least(0.95))
 def sign_of_the_negative_value(evidence: Evidence) -> Measured:
     """gamma_{V,-} grows with every step, as gamma_{V,+} does: Lemma 8 prints the same sign for both."""
-    runs = evidence.size(30, 100, 1000)
+    runs = evidence.size(60, 100, 1000)
     training = drawn(runs, 0.0)
     (move,) = walk(training, 1)
     grew = _values_moved(move, training.signals[:, 1:])[:, 0] > 0

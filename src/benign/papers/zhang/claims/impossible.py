@@ -271,7 +271,7 @@ def _gain(evidence: Evidence, part: float) -> Tensor:
             # one step over the whole radius: the worst perturbation of a linear function
             attack=PGD(ball=Ball(radius=part * float(stall)), steps=1, step=1.0),
             training=GradientDescent(
-                rate=0.5, stop_loss=0.0, max_steps=evidence.size(100, 200, 3000)
+                rate=0.5, stop_loss=0.0, max_steps=evidence.size(30, 200, 3000)
             ),
             precision="float64",
         )

@@ -100,7 +100,7 @@ def _case_1(cell: Setup) -> Conditions:
 class Ending:
     """What an attack does to a trained run."""
 
-    run: Run
+    seed: int
     dim: int
     radius: float
     """tau / |mu|"""
@@ -133,7 +133,7 @@ def _looked_at(runs: list[Run], batch: Batch) -> Iterator[Ending]:
     gaps = _gaps(batch).amax(1)
     for run, ratio, gap in zip(runs, ratios.tolist(), gaps.tolist(), strict=True):
         assert isinstance(run.cell.attack, PGD)
-        yield Ending(run, run.cell.data.dim, run.cell.attack.ball.radius, ratio, gap)
+        yield Ending(run.seed, run.cell.data.dim, run.cell.attack.ball.radius, ratio, gap)
 
 
 def _attention(batch: Batch) -> Attention:
@@ -203,7 +203,8 @@ def attention_ratio(evidence: Evidence) -> dict[str, Measured]:
     for c, radius in zip(SHARES, sorted({each.radius for each in endings}), strict=True):
         table = _table([each for each in endings if each.radius == radius])
         dims = sorted(table)
-        rows = [[table[dim].get(seed, math.nan) for dim in dims] for seed in _seeds(evidence)]
+        seeds = range(evidence.experiment.seeds)
+        rows = [[table[dim].get(seed, math.nan) for dim in dims] for seed in seeds]
         told[f"c={c:g}"] = slope_by_seed("slope of log ratio on log d", np.log(dims), rows)
     largest = max(endings, key=lambda each: each.log_ratio)
     note = f"at d = {largest.dim}, r = {largest.radius:.3g}"
@@ -214,12 +215,8 @@ def _table(endings: list[Ending]) -> dict[int, dict[int, float]]:
     """log ratio by dimension and seed."""
     table: dict[int, dict[int, float]] = {}
     for each in endings:
-        table.setdefault(each.dim, {})[each.run.seed] = each.log_ratio
+        table.setdefault(each.dim, {})[each.seed] = each.log_ratio
     return table
-
-
-def _seeds(evidence: Evidence) -> range:
-    return range(evidence.experiment.seeds)
 
 
 @CLAIMS.add("lem6.margin_gap", "Lemma 6", at_most(1.0), WEAK, conditions=_case_1, robust=True)
