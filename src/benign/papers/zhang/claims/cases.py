@@ -16,9 +16,10 @@ from benign.claims import (
     share,
     slope_by_seed,
 )
-from benign.papers.zhang.claims.cells import case_1, case_2, either_case
+from benign.papers.zhang.claims.cells import case_1, case_2, either_case, weak_radius
 from benign.papers.zhang.claims.crossings import crossings
 from benign.papers.zhang.claims.figure_studies import HEADS
+from benign.papers.zhang.claims.maps import LEVEL
 from benign.papers.zhang.claims.studies import (
     CASES,
     CONVERGENCE,
@@ -30,9 +31,6 @@ from benign.papers.zhang.claims.studies import (
 from benign.training.descent import Status
 
 CLAIMS = Claims("zhang")
-
-LEVEL = 0.75
-"""accuracy halfway between chance and certainty"""
 
 
 @CLAIMS.add(
@@ -70,9 +68,7 @@ def _converged(result: xr.Dataset) -> xr.DataArray:
     return result.status == Status.CONVERGED
 
 
-@CLAIMS.add(
-    "thm2.case2.convergence", "Theorem 2, Case 2", at_least(0.9), CASES, conditions=case_2
-)
+@CLAIMS.add("thm2.case2.convergence", "Theorem 2, Case 2", at_least(0.9), CASES, conditions=case_2)
 def case_2_converges(evidence: Evidence) -> dict[str, Measured]:
     """Training against radii between |mu| / log d_h and |mu| still reaches the loss eps."""
     result = _radii_of_case_2(evidence)
@@ -111,8 +107,7 @@ def _largest(curves: xr.DataArray) -> np.ndarray:
 
 
 def _radii_of_case_2(evidence: Evidence) -> xr.Dataset:
-    edge = 1 / np.log(evidence.experiment.network.hidden)
-    result = evidence.result
+    result, edge = evidence.result, weak_radius(evidence.experiment)
     return result.sel(radius=result.radius[result.radius > edge])
 
 
@@ -129,8 +124,7 @@ def time_falls_with_the_radius(evidence: Evidence) -> dict[str, Measured]:
     """The time to reach eps is proportional to (|mu| + tau)^-2, so it falls as the radius tau grows. (Derived instead:
     it grows as (1 - sqrt2 M' tau / |mu|)^-2, with M' = 1 for focused and M for uniform attention.)"""
     result, experiment = evidence.result, evidence.experiment
-    edge = 1 / np.log(experiment.network.hidden)
-    weak = result.sel(radius=result.radius[result.radius <= edge])
+    weak = result.sel(radius=result.radius[result.radius <= weak_radius(experiment)])
     if weak.sizes["radius"] < 2:
         raise Undecided("fewer than two radii of Case 1")
     times = np.log(weak.steps.where(_converged(weak))).transpose("seed", "radius").values
@@ -240,9 +234,7 @@ def clean_error_law(evidence: Evidence) -> dict[str, Measured]:
     found = {}
     for name, axis, numbers in (("d", "d", result.dim), ("SNR", "snr", result.snr)):
         rows = z2.mean("snr" if axis == "d" else "d").transpose("seed", axis).values
-        found[name] = slope_by_seed(
-            f"slope of log z^2 on log {name}", np.log(numbers.values), rows
-        )
+        found[name] = slope_by_seed(f"slope of log z^2 on log {name}", np.log(numbers.values), rows)
     return found
 
 

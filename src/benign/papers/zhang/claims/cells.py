@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
@@ -15,12 +16,16 @@ from benign.papers.jiang.theory import (
     largest_value_std,
     needed_dim,
     needed_hidden,
-    parts,
     score_variances,
 )
 from benign.papers.zhang import theory
 from benign.theory.conditions import Conditions, radius_share, smallest_whole
 from benign.training.setup import Evaluation, GradientDescent, Setup
+
+
+def at(scale: str, smoke: Any, quick: Any, paper: Any) -> Any:
+    """The number that belongs to the scale."""
+    return {"smoke": smoke, "quick": quick, "paper": paper}[scale]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,9 +134,14 @@ def clean_loud(cell: Setup) -> Conditions | None:
 
 
 def _of_case(cell: Setup, case: theory.Case) -> Conditions | None:
-    edge = theory.radii(parts(cell)[1].hidden, 1, ALL_ONE)[1]
-    weak = radius_share(cell) <= edge
+    weak = radius_share(cell) <= weak_radius(cell)
     return theory.conditions(cell, case) if weak == (case == 1) else None
+
+
+def weak_radius(setup: Setup) -> float:
+    """1 / log d_h, the largest radius of Case 1 as a share of |mu|."""
+    assert isinstance(setup.network, Attention)
+    return theory.radii(setup.network.hidden, 1, ALL_ONE)[1]
 
 
 def either_case(cell: Setup) -> Conditions | None:

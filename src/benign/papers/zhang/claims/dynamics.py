@@ -10,8 +10,19 @@ import numpy as np
 import xarray as xr
 
 from benign.axes import cells
-from benign.claims import Claims, Evidence, Measured, Undecided, at_least, at_most, between
-from benign.claims import mean, share, slope_by_seed, worst
+from benign.claims import (
+    Claims,
+    Evidence,
+    Measured,
+    Undecided,
+    at_least,
+    at_most,
+    between,
+    mean,
+    share,
+    slope_by_seed,
+    worst,
+)
 from benign.experiment import Experiment
 from benign.papers.jiang.recursion import State, predict, start
 from benign.papers.jiang.theory import Numbers
@@ -99,9 +110,10 @@ def _changes(result: xr.Dataset) -> np.ndarray:
     factors = []
     for name in NORMS:
         curve = result[f"{name}_curve"]
-        logs = 2 * np.abs(np.log(curve / curve.isel(step=0)))
-        factors.append(logs.where(early).max("step"))
-    largest = np.exp(xr.concat(factors, "norm").max("norm").values).ravel()
+        change = (curve / curve.isel(step=0)) ** 2
+        change = xr.where(change < 1, 1 / change, change)
+        factors.append(change.where(early).max("step"))
+    largest = np.stack([factor.values.ravel() for factor in factors]).max(0)
     return largest[(result.stage_1_end >= 0).values.ravel()]
 
 
@@ -217,9 +229,7 @@ def exp_of_value_is_linear(evidence: Evidence) -> dict[str, Measured]:
 )
 def loss_falls_as_one_over_t(evidence: Evidence) -> dict[str, Measured]:
     """In Stage III the training loss falls as 1/t."""
-    return _both(
-        evidence, "slope of log loss on log t at the end", "train_loss_curve", _last_slope
-    )
+    return _both(evidence, "slope of log loss on log t at the end", "train_loss_curve", _last_slope)
 
 
 def _both(evidence: Evidence, of: str, curve: str, statistic) -> dict[str, Measured]:
@@ -303,7 +313,7 @@ def noise_values_stay_small(evidence: Evidence) -> dict[str, Measured]:
     beside=("attacked",),
 )
 def value_vector_aligns(evidence: Evidence) -> dict[str, Measured]:
-    """With N SNR^2 of at least 60 M^2 the value vector u = W_V w_O ends along mu_+ - mu_-: the cosine is at least 0.9."""
+    """With N SNR^2 of at least 60 M^2 the value vector u = W_V w_O ends along mu_+ - mu_-: a cosine of at least 0.9."""
     found = zip(("clean", "attacked"), evidence.results, strict=True)
     return {
         name: mean("cos(u, mu_+ - mu_-)", _by_seed(result.value_alignment))

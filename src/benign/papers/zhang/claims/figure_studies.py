@@ -8,16 +8,12 @@ from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.papers.attention_questions import OUTPUT, network
-from benign.papers.zhang.claims.cells import pgd
+from benign.papers.zhang.claims.cells import at, pgd
 from benign.training.setup import Evaluation, GradientDescent
 
 RADII_OF_FIGURE_3 = [0.02, 0.1, 0.5]
 SCAN = [0.3, 0.34, 0.37, 0.45, 0.55]
 """radii beside those of the figure: around the linear stall radius 0.354, and to both sides of 0.5"""
-
-
-def _of(scale: str, smoke, quick, paper):
-    return {"smoke": smoke, "quick": quick, "paper": paper}[scale]
 
 
 def _data(dim: int, **more) -> SignalNoise:
@@ -34,11 +30,11 @@ def _changed(net: Attention, **fields) -> Attention:
 
 def _figure_2(scale: str, reading: Reading) -> Experiment:
     """N = 22 with several SNR, then SNR = 12 with several N; the paper does not say which."""
-    ratios = _of(scale, [0.16, 16.0], [0.16, 1.0, 4.0, 16.0], [0.16, 1.0, 4.0, 8.0, 12.0, 16.0])
-    sizes = _of(scale, [2, 6], [2, 10, 22], [2, 6, 10, 14, 18])
-    largest = _of(scale, 6, 22, 22)
+    ratios = at(scale, [0.16, 16.0], [0.16, 1.0, 4.0, 16.0], [0.16, 1.0, 4.0, 8.0, 12.0, 16.0])
+    sizes = at(scale, [2, 6], [2, 10, 22], [2, 6, 10, 14, 18])
+    largest = at(scale, 6, 22, 22)
     samples = [largest] * len(ratios) + sizes
-    dim, hidden = _of(scale, (32, 4), (256, 32), (1024, 128))
+    dim, hidden = at(scale, (32, 4), (128, 16), (1024, 128))
     return Experiment(
         data=_data(
             dim,
@@ -47,64 +43,64 @@ def _figure_2(scale: str, reading: Reading) -> Experiment:
         ),
         network=network(hidden, reading["w_O"]),
         attack=pgd(0.05),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=_of(scale, 10, 300, 5000)),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 10, 150, 5000)),
         evaluation=Evaluation(
-            samples=_of(scale, 10, 100, 1000), at=_of(scale, "end", "end", "snapshots")
+            samples=at(scale, 10, 60, 1000), at=at(scale, "end", "end", "snapshots")
         ),
-        seeds=_of(scale, 1, 2, 5),
+        seeds=at(scale, 1, 2, 5),
     )
 
 
 def _figure_3(scale: str, reading: Reading) -> Experiment:
     """N = 25, SNR = 16, M = 2; sigma_p sqrt(d) = 1.6 at every scale, so |mu| = 25.6."""
-    dim, hidden = _of(scale, (32, 4), (256, 64), (1024, 512))
+    dim, hidden = at(scale, (32, 4), (256, 64), (1024, 512))
     return Experiment(
         data=SignalNoise(samples=25, tokens=2, dim=dim, snr=16.0, noise_std=1.6 / math.sqrt(dim)),
         network=network(hidden, reading["w_O"]),
-        attack=pgd(sorted(RADII_OF_FIGURE_3 + _of(scale, [], SCAN, SCAN))),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=_of(scale, 10, 300, 5000)),
-        evaluation=Evaluation(samples=_of(scale, 10, 50, 1000)),
-        seeds=_of(scale, 2, 5, 5),
+        attack=pgd(sorted(RADII_OF_FIGURE_3 + at(scale, [], SCAN, SCAN))),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 10, 300, 5000)),
+        evaluation=Evaluation(samples=at(scale, 10, 50, 1000)),
+        seeds=at(scale, 2, 5, 5),
     )
 
 
 def _heads(scale: str, reading: Reading) -> Experiment:
     """Several heads with w_O as printed, not rescaled."""
-    dim, hidden = _of(scale, (32, 4), (128, 16), (1024, 128))
-    heads = _of(scale, [1, 2], [1, 2, 4], [1, 2, 4, 8])
+    dim, hidden = at(scale, (32, 4), (128, 16), (1024, 128))
+    heads = at(scale, [1, 2], [1, 2, 4], [1, 2, 4, 8])
     return Experiment(
-        data=_data(dim, tokens=4, samples=10, snr=logspace(0.3, 5.0, _of(scale, 2, 6, 12))),
+        data=_data(dim, tokens=4, samples=10, snr=logspace(0.3, 5.0, at(scale, 2, 6, 12))),
         network=_changed(network(hidden, reading["w_O"]), heads=heads),
         attack=pgd(0.05),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=_of(scale, 10, 200, 5000)),
-        evaluation=Evaluation(samples=_of(scale, 10, 60, 1000)),
-        seeds=_of(scale, 1, 4, 8),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 10, 200, 5000)),
+        evaluation=Evaluation(samples=at(scale, 10, 60, 1000)),
+        seeds=at(scale, 1, 4, 8),
     )
 
 
 def _sparse(scale: str, reading: Reading) -> Experiment:
     """One signal among 16 tokens, with learned and with uniform attention; clean, so that no attack is in doubt."""
-    dim, hidden = _of(scale, (32, 4), (256, 32), (1024, 128))
+    dim, hidden = at(scale, (32, 4), (256, 32), (1024, 128))
     return Experiment(
-        data=_data(dim, samples=10, snr=logspace(0.2, 8.0, _of(scale, 3, 8, 16))),
+        data=_data(dim, samples=10, snr=logspace(0.2, 8.0, at(scale, 3, 8, 16))),
         network=_changed(network(hidden, reading["w_O"]), attend=["learned", "uniform"]),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=_of(scale, 30, 500, 5000)),
-        evaluation=Evaluation(samples=_of(scale, 10, 200, 1000)),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 30, 500, 5000)),
+        evaluation=Evaluation(samples=at(scale, 10, 200, 1000)),
         pairing="common",
-        seeds=_of(scale, 2, 5, 10),
+        seeds=at(scale, 2, 5, 10),
     )
 
 
 def _output_scales(scale: str, reading: Reading) -> Experiment:
     """w_O as drawn and divided by 16. Clean below the paper's scale: 5000 attacked steps take minutes."""
-    dim, hidden = _of(scale, (32, 4), (128, 16), (1024, 128))
+    dim, hidden = at(scale, (32, 4), (128, 16), (1024, 128))
     return Experiment(
-        data=_data(dim, samples=6, snr=_of(scale, [1.0, 8.0], [1.0, 4.0, 8.0], [1.0, 4.0, 8.0, 16.0])),
+        data=_data(dim, samples=6, snr=at(scale, [1.0, 8.0], [1.0, 4.0, 8.0], [1.0, 4.0, 8.0, 16.0])),
         network=[network(hidden, "undivided"), network(hidden, "divided")],
-        attack=_of(scale, None, None, pgd(0.05)),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=_of(scale, 100, 5000, 5000)),
-        evaluation=Evaluation(samples=_of(scale, 5, 50, 1000)),
-        seeds=_of(scale, 2, 5, 8),
+        attack=at(scale, None, None, pgd(0.05)),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 100, 5000, 5000)),
+        evaluation=Evaluation(samples=at(scale, 5, 50, 1000)),
+        seeds=at(scale, 2, 5, 8),
     )  # fmt: skip
 
 

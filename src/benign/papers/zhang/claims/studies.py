@@ -11,47 +11,49 @@ from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.papers.inside import attention_along, descent_along
-from benign.papers.zhang.claims.cells import Cell, pgd
+from benign.papers.zhang.claims.cells import Cell, at, pgd
 from benign.training.setup import Evaluation, GradientDescent
-
-
-def _of(scale: str, smoke, quick, paper):
-    return {"smoke": smoke, "quick": quick, "paper": paper}[scale]
 
 
 def _start(scale: str, reading: Reading) -> Experiment:
     """N SNR^2 = 120 M^2 and loud initial values: Stage I takes its time (claim rules)."""
-    faster = _of(scale, 50.0, 10.0, 1.0)
+    faster = at(scale, 50.0, 10.0, 1.0)
     cell = Cell(samples=8, snr=math.sqrt(60), loss=0.5, faster=faster, loud=True)
-    return cell.experiment(steps=_of(scale, 200, 1500, 15_000), seeds=_of(scale, 3, 29, 29), test=2)
+    return cell.experiment(steps=at(scale, 200, 1500, 15_000), seeds=at(scale, 3, 29, 29), test=2)
 
 
 def _start_attacked(scale: str, reading: Reading) -> Experiment:
     """The same under attack: exact coordinates need 2 d_h dimensions, so d_h is far too small."""
     cell = Cell(samples=8, snr=math.sqrt(60), loss=0.5, hidden=16, faster=0.2, loud=True)
     return cell.experiment(
-        steps=_of(scale, 10, 100, 400), seeds=_of(scale, 1, 14, 29), test=2, radii=[0.001, 0.005]
+        steps=at(scale, 10, 100, 400), seeds=at(scale, 1, 14, 29), test=2, radii=[0.001, 0.005]
     )
 
 
 def _stages(scale: str, reading: Reading) -> Experiment:
-    """Clean training with N SNR^2 = 60 M^2, what the proof uses; inside Condition 1 but for the rate at small scales."""
-    faster = _of(scale, 300.0, 100.0, 1.0)
-    cell = Cell(samples=8, snr=math.sqrt(30), loss=_of(scale, 0.2, 0.05, 0.05), faster=faster)
-    return cell.experiment(steps=_of(scale, 300, 6000, 600_000), seeds=_of(scale, 2, 6, 6))
+    """Clean training with N SNR^2 = 60 M^2, as in the proof; inside Condition 1 but for the rate at small scales."""
+    faster = at(scale, 300.0, 100.0, 1.0)
+    cell = Cell(samples=8, snr=math.sqrt(30), loss=at(scale, 0.2, 0.05, 0.05), faster=faster)
+    return cell.experiment(steps=at(scale, 300, 6000, 600_000), seeds=at(scale, 2, 6, 6))
 
 
 def _stages_attacked(scale: str, reading: Reading) -> Experiment:
     cell = Cell(samples=8, snr=math.sqrt(30), loss=0.05, hidden=16, faster=1.2)
     return cell.experiment(
-        steps=_of(scale, 20, 1000, 4000), seeds=_of(scale, 1, 5, 5), test=10, radii=[0.005, 0.02]
+        steps=at(scale, 20, 1000, 4000), seeds=at(scale, 1, 5, 5), test=10, radii=[0.005, 0.02]
     )
 
 
 def _convergence(scale: str, reading: Reading) -> Experiment:
-    """Cells that differ in eps, in the rate and in |mu|, one at a time from the first; d_h is enough for all of them."""
-    f = _of(scale, 800.0, 100.0, 1.0)
-    numbers = [(0.04, f, 2.0), (0.02, f, 2.0), (0.01, f, 2.0), (0.04, f / 2, 2.0), (0.04, f / 4, 2.0)]
+    """Cells that differ in eps, in the rate and in |mu|, one at a time from the first; d_h is enough for all."""
+    f = at(scale, 800.0, 100.0, 1.0)
+    numbers = [
+        (0.04, f, 2.0),
+        (0.02, f, 2.0),
+        (0.01, f, 2.0),
+        (0.04, f / 2, 2.0),
+        (0.04, f / 4, 2.0),
+    ]
     numbers += [(0.04, f, 1.0), (0.04, f, 4.0)]
     cells = [
         Cell(samples=8, loss=loss, faster=faster, snr=snr, hidden=3200**2)
@@ -61,11 +63,11 @@ def _convergence(scale: str, reading: Reading) -> Experiment:
     return Experiment(
         data=_zipped_data("cell", cells),
         network=attention_along("cell", built),
-        training=descent_along("cell", built, _of(scale, 400, 15_000, 1_500_000)),
-        evaluation=Evaluation(samples=_of(scale, 10, 100, 250)),
+        training=descent_along("cell", built, at(scale, 400, 15_000, 1_500_000)),
+        evaluation=Evaluation(samples=at(scale, 10, 100, 250)),
         precision="float64",
         coordinates="sampled",
-        seeds=_of(scale, 2, 5, 8),
+        seeds=at(scale, 2, 5, 8),
     )
 
 
@@ -74,15 +76,15 @@ RADII = [0.05, 0.1, 0.2, 0.25, 0.3, 0.5, 0.9]
 
 def _cases(scale: str, reading: Reading) -> Experiment:
     """Attacked training inside Condition 1: eps = 0.5 is what d_h = 64 reaches."""
-    cell = _of(
+    cell = at(
         scale,
         Cell(samples=2, snr=1.0, loss=0.5, hidden=32, faster=4.0),
         Cell(samples=4, snr=1.0, loss=0.5),
         Cell(samples=10, tokens=2, snr=1.0, loss=0.4),
     )
-    radii = _of(scale, [0.1, 0.5], RADII, RADII)
-    steps, seeds = _of(scale, 15, 300, 1500), _of(scale, 1, 5, 14)
-    return cell.experiment(steps=steps, seeds=seeds, test=_of(scale, 4, 40, 100), radii=radii)
+    radii = at(scale, [0.1, 0.5], RADII, RADII)
+    steps, seeds = at(scale, 15, 300, 1500), at(scale, 1, 5, 14)
+    return cell.experiment(steps=steps, seeds=seeds, test=at(scale, 4, 40, 100), radii=radii)
 
 
 def _slowdown(scale: str, reading: Reading) -> Experiment:
@@ -90,7 +92,7 @@ def _slowdown(scale: str, reading: Reading) -> Experiment:
     return Experiment(
         data=SignalNoise(
             samples=4,
-            tokens=_of(scale, [2, 4], [2, 4, 6], [2, 4, 8, 16]),
+            tokens=at(scale, [2, 4], [2, 4, 6], [2, 4, 8, 16]),
             dim=10_000,
             snr=16.0,
             noise_std=0.01,
@@ -105,12 +107,12 @@ def _slowdown(scale: str, reading: Reading) -> Experiment:
             attend=["uniform", "signal"],
         ),
         training=GradientDescent(
-            rate=2 / 256, stop_loss=_of(scale, 0.05, 0.02, 0.002), max_steps=_of(scale, 2000, 10_000, 300_000)
+            rate=2 / 256, stop_loss=at(scale, 0.05, 0.02, 0.002), max_steps=at(scale, 2000, 10_000, 300_000)
         ),
         evaluation=Evaluation(samples=2),
         precision="float64",
         coordinates="sampled",
-        seeds=_of(scale, 2, 5, 8),
+        seeds=at(scale, 2, 5, 8),
     )  # fmt: skip
 
 
@@ -121,7 +123,7 @@ def _needed_ratio(scale: str, reading: Reading) -> Experiment:
             samples=10,
             tokens=2,
             dim=1000,
-            snr=logspace(0.03, 1.0, _of(scale, 4, 8, 16)),
+            snr=logspace(0.03, 1.0, at(scale, 4, 8, 16)),
             noise_std=1 / math.sqrt(1000),
             projected=True,
             balanced=True,
@@ -135,42 +137,42 @@ def _needed_ratio(scale: str, reading: Reading) -> Experiment:
         ),
         attack=PGD(ball=Ball(radius=0.2, relative_to="signal"), steps=1, step=1.0),
         training=GradientDescent(
-            rate=8.0, stop_loss=[0.2, 0.05, 0.0125], max_steps=_of(scale, 300, 4000, 40_000)
+            rate=8.0, stop_loss=[0.2, 0.05, 0.0125], max_steps=at(scale, 300, 4000, 40_000)
         ),
-        evaluation=Evaluation(samples=_of(scale, 20, 200, 1000), attack=pgd(0.2, 1, 1.0)),
+        evaluation=Evaluation(samples=at(scale, 20, 200, 1000), attack=pgd(0.2, 1, 1.0)),
         precision="float64",
         coordinates="sampled",
-        seeds=_of(scale, 2, 5, 10),
+        seeds=at(scale, 2, 5, 10),
     )
 
 
 def _threshold(scale: str, reading: Reading) -> Experiment:
     """Radii and widths, sigma_h and the rate rescaled with the width as Condition 1 has them."""
-    widths = _of(scale, [4, 8], [16, 32, 64, 128], [16, 64, 256, 1024, 4096])
-    faster = _of(scale, 4.0, 2.0, 1.0)
+    widths = at(scale, [4, 8], [16, 32, 64], [16, 64, 256, 1024, 4096])
+    faster = at(scale, 4.0, 3.0, 1.0)
     cells = [Cell(samples=4, snr=2.0, loss=0.1, hidden=width, faster=faster) for width in widths]
     built = [cell.experiment(steps=1, seeds=1) for cell in cells]
-    radii = _of(scale, [0.0, 0.2], [0.0, 0.1, 0.2, 0.3, 0.4, 0.6], [0.0, *logspace(0.02, 0.7, 9)])
+    radii = at(scale, [0.0, 0.2], [0.0, 0.1, 0.15, 0.2, 0.3, 0.4], [0.0, *logspace(0.02, 0.7, 9)])
     return Experiment(
         data=_zipped_data("width", cells),
         network=attention_along("width", built),
         attack=pgd(radii),
-        training=descent_along("width", built, _of(scale, 10, 300, 5000)),
+        training=descent_along("width", built, at(scale, 10, 250, 5000)),
         evaluation=Evaluation(samples=2, attack=pgd(0.1, 1)),
         precision="float64",
         coordinates="sampled",
         pairing="common",
-        seeds=_of(scale, 1, 4, 5),
+        seeds=at(scale, 1, 4, 5),
     )  # fmt: skip
 
 
 def _error_law(scale: str, reading: Reading) -> Experiment:
     """d and SNR on a grid, inside Condition 1 for the largest SNR and every d (but for the rate at small scales)."""
-    cell = Cell(samples=8, snr=2.0, loss=0.1, faster=_of(scale, 100.0, 20.0, 1.0))
-    factors = _of(scale, [1, 16], [1, 4, 16, 64], [1, 4, 16, 64, 256])
+    cell = Cell(samples=8, snr=2.0, loss=0.1, faster=at(scale, 100.0, 40.0, 1.0))
+    factors = at(scale, [1, 16], [1, 8, 64], [1, 4, 16, 64, 256])
     dims = [cell.dim * factor for factor in factors]
     whole = cell.experiment(
-        steps=_of(scale, 200, 6000, 150_000), seeds=_of(scale, 2, 5, 8), test=_of(scale, 20, 250, 1000)
+        steps=at(scale, 200, 6000, 150_000), seeds=at(scale, 2, 5, 8), test=at(scale, 20, 250, 1000)
     )  # fmt: skip
     data = SignalNoise(
         samples=8,
@@ -188,9 +190,9 @@ def _error_law(scale: str, reading: Reading) -> Experiment:
 
 
 def _output_norms(scale: str, reading: Reading) -> Experiment:
-    cell = Cell(samples=8, snr=2.0, loss=0.1, faster=_of(scale, 100.0, 20.0, 1.0))
+    cell = Cell(samples=8, snr=2.0, loss=0.1, faster=at(scale, 100.0, 20.0, 1.0))
     norms = [0.5, 1.0, 2.0, 4.0]
-    whole = cell.experiment(steps=_of(scale, 300, 8000, 200_000), seeds=_of(scale, 2, 5, 8))
+    whole = cell.experiment(steps=at(scale, 300, 8000, 200_000), seeds=at(scale, 2, 5, 8))
     changes = {
         ("network", "output_norm"): zipped("w_O", norms),
         ("network", "init", "value_std"): zipped("w_O", [cell.value_std / norm for norm in norms]),
@@ -199,11 +201,11 @@ def _output_norms(scale: str, reading: Reading) -> Experiment:
 
 
 def _many_tokens(scale: str, reading: Reading) -> Experiment:
-    """N SNR^2 = 240, as the proof has it for M = 2, and ever more tokens."""
-    tokens = _of(scale, [2, 4], [2, 4, 8, 16], [2, 4, 8, 16, 32, 64])
-    cell = Cell(samples=4, snr=math.sqrt(60), loss=0.1, faster=_of(scale, 200.0, 50.0, 1.0))
+    """N SNR^2 = 64 and ever more tokens."""
+    tokens = at(scale, [2, 3], [2, 4, 8], [2, 4, 8, 16, 32, 64])
+    cell = Cell(samples=4, snr=4.0, loss=0.2, faster=at(scale, 60.0, 60.0, 1.0))
     whole = cell.experiment(
-        steps=_of(scale, 200, 3000, 200_000), seeds=_of(scale, 2, 4, 5), test=_of(scale, 5, 50, 200)
+        steps=at(scale, 300, 6000, 2_000_000), seeds=at(scale, 2, 5, 5), test=at(scale, 5, 50, 200)
     )
     data = replace(cell.data(), {("tokens",): tokens})
     return Experiment.from_dict(replace(whole, {("data",): data}).as_dict())
@@ -211,18 +213,18 @@ def _many_tokens(scale: str, reading: Reading) -> Experiment:
 
 def _widths(scale: str, reading: Reading) -> Experiment:
     """Clean training with ever wider queries and keys."""
-    widths = _of(scale, [10**4], [10**4, 10**5, 10**6], [10**4, 10**6, 10**8, 10**10])
-    faster = _of(scale, 100.0, 10.0, 10.0)
+    widths = at(scale, [10**4], [10**4, 10**5, 10**6], [10**4, 10**6, 10**8, 10**10])
+    faster = at(scale, 100.0, 10.0, 10.0)
     cells = [Cell(samples=4, snr=1.0, loss=0.05, hidden=w, faster=faster) for w in widths]
     built = [cell.experiment(steps=1, seeds=1) for cell in cells]
     return Experiment(
         data=_zipped_data("width", cells),
         network=attention_along("width", built),
-        training=descent_along("width", built, _of(scale, 200, 10_000, 2_000_000)),
+        training=descent_along("width", built, at(scale, 200, 10_000, 2_000_000)),
         evaluation=Evaluation(samples=2),
         precision="float64",
         coordinates="sampled",
-        seeds=_of(scale, 2, 5, 5),
+        seeds=at(scale, 2, 5, 5),
     )
 
 
