@@ -12,7 +12,13 @@ from benign.training.probes import SNAPSHOTS, TALLIES
 @contextmanager
 def forgetting() -> Iterator[None]:
     """Components, probes and files from outside that are registered within are forgotten at the end."""
-    tables = [*Component.families.values(), SNAPSHOTS, TALLIES, outside._loaded]
+    tables = [
+        *Component.families.values(),
+        Component.unfinished,
+        SNAPSHOTS,
+        TALLIES,
+        outside._loaded,
+    ]
     before, modules = [dict(table) for table in tables], set(sys.modules)
     try:
         yield

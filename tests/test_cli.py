@@ -110,6 +110,47 @@ def test_papers_tells_everything_about_one_recipe(run):
 # Running
 
 
+def test_fewer_seeds_are_told_and_drawn_with_all_that_is_there(run, tmp_path):
+    path = tiny_file(tmp_path)
+    assert run("run", path, "--seeds", "3")[0] == 0
+    picture = tmp_path / "runs/tiny/test_accuracy.svg"
+    drawn = picture.read_bytes()
+    assert b"3 seeds" in drawn
+    code, out, err = run("run", path, "--seeds", "1")
+    assert code == 0
+    assert "runs/tiny holds 12 runs, these are 4 of them: table and pictures show all" in out
+    assert "means over 3 seeds" in out
+    assert "0 runs to do in 0 units; 4 of 4 are done already" in err
+    assert picture.read_bytes() == drawn
+    assert "4 of 4 runs are done" in run("show", path, "--seeds", "1")[1]
+    assert "means over 1 seed\n" in run("run", path, "--seeds", "1", "--out", "runs/other")[1]
+
+
+def test_a_recipe_is_drawn_with_all_that_is_there(run, tmp_path):
+    words = ("run", "jiang/fig1", "--scale", "smoke")
+    assert run(*words, "--seeds", "2")[0] == 0
+    [picture] = (tmp_path / "runs/jiang/fig1/smoke/default").glob("*.svg")
+    drawn = picture.read_bytes()
+    assert run(*words, "--seeds", "1")[0] == 0
+    assert b"2 seeds" in drawn
+    assert picture.read_bytes() == drawn
+
+
+def test_show_tells_the_plan_also_where_the_folder_holds_another(run, tmp_path):
+    path = tiny_file(tmp_path)
+    assert run("run", path, "--seeds", "1")[0] == 0
+    code, out, err = run("show", path, "--set", "training.rate=0.05")
+    assert (code, err) == (0, "")
+    flat = " ".join(out.split())
+    assert "8 runs: 4 cells, each with 2 seeds" in flat
+    assert "it would be refused: runs/tiny holds another experiment" in flat
+    assert "training.rate: 0.5 in the folder, 0.05 here" in flat
+    code, _, err = run("run", path, "--set", "training.rate=0.05")
+    assert code == 2
+    assert "--out runs/tiny-2" in err
+    assert "seeds:" not in err
+
+
 def test_running_a_file_prints_results_on_stdout_and_progress_on_stderr(tmp_path):
     tiny_file(tmp_path)
     done = typed("run", "tiny.yaml")

@@ -44,7 +44,9 @@ assert abs(ambient.train_loss - projected.train_loss).max() < 1e-10
     "tutorial": """
 from pathlib import Path
 
-assert Path("runs/first/accuracy.png").exists() and len(table) == 24
+drawn = ("accuracy", "loss", "loss-of-one-run")
+assert all(Path(f"runs/first/{name}.png").exists() for name in drawn) and len(table) == 24
+assert bo.Experiment.from_file("first.yaml") == sweep, "the same as a file"
 """,
 }
 
@@ -71,12 +73,25 @@ def run_page(name: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(p for p in PAGES if blocks(PAGES[p], "python")))
-def test_the_code_of_a_page_runs(name: str, tmp_path: Path):
+def test_the_code_of_a_page_runs(name: str, tmp_path: Path, monkeypatch):
     if name in ELSEWHERE:
         pytest.skip("run by a test of its own")
     run_page(name, tmp_path)
     if name == "coordinates":
         check_coordinates(tmp_path)
+    if name == "tutorial":
+        monkeypatch.chdir(tmp_path)
+        check_commands(PAGES[name])
+
+
+def check_commands(page: str) -> None:
+    """The commands of a page work one after another where its code has run; what would compute more is shown only."""
+    [shown] = blocks(page, "console")
+    for line in shown.splitlines():
+        _, program, *words = shlex.split(line, comments=True)
+        more = ["--dry-run"] if {"--seeds", "--set"} & set(words) else []
+        assert program == "benign"
+        assert cli.main([*words, *more]) == 0, line
 
 
 def test_a_paper_of_a_users_own(tmp_path: Path, monkeypatch, capsys):
@@ -98,6 +113,8 @@ def test_a_paper_of_a_users_own(tmp_path: Path, monkeypatch, capsys):
     low, high = map(float, re.findall(r"test accuracy (\S+) to (\S+)", told)[0])
     assert low < 0.8 < 0.9 < high, "wide gaps are learned, narrow ones are not"
     assert Path("runs/own/fig1/smoke/default/fig1.png").is_file()
+    drawn = Path("runs/own/fig1/smoke/start=hybrid/fig1.svg").read_text(encoding="utf-8")
+    assert "preset=hybrid" in drawn
 
 
 def check_coordinates(folder: Path) -> None:
@@ -163,6 +180,14 @@ def test_a_name_beside_a_symbol_is_there(row: list[str]):
             assert field in getattr(benign, owner).model_fields
         else:
             assert known[name] == row[3].strip(), "the unit of a variable"
+
+
+def test_examples_use_public_names_only():
+    """Everything else is inside the house, and may change without notice."""
+    shown = [block for page in SHOWN.values() for block in blocks(page, "python")]
+    shown += [path.read_text(encoding="utf-8") for path in (ROOT / "examples").rglob("*.py")]
+    used = re.findall(r"^(?:from|import) (benign[\w.]*)", "\n".join(shown), re.MULTILINE)
+    assert set(used) == {"benign", "benign.parts"}
 
 
 def test_every_public_name_has_a_place_in_the_reference():

@@ -331,6 +331,12 @@ def test_a_device_that_is_not_there_is_named(device):
         check_device(device)
 
 
+def test_a_machine_without_a_gpu_says_so(monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    with pytest.raises(ValueError, match="got 'cuda'; torch sees no CUDA device"):
+        check_device("cuda")
+
+
 def test_a_folder_that_cannot_be_used_is_named(tmp_path):
     (tmp_path / "file").write_text("mine", encoding="utf-8")
     for folder in (tmp_path, tmp_path / "file", tmp_path / "file" / "below"):

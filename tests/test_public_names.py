@@ -1,8 +1,10 @@
 """The names of `benign` and `benign.parts`: few, lazy, told to type checkers as they are, each with an example."""
 
 import ast
+import dataclasses
 import importlib
 import inspect
+import itertools
 from pathlib import Path
 from types import ModuleType
 
@@ -57,6 +59,23 @@ def test_a_public_name_has_an_example(name: str):
 def test_every_field_of_a_public_name_says_what_it_is(name: str):
     fields = getattr(getattr(benign, name), "model_fields", {})
     assert [field for field, told in fields.items() if not told.description] == []
+
+
+RECORDS = [name for name in parts.__all__ if dataclasses.is_dataclass(getattr(parts, name))]
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_every_field_of_a_part_says_what_it_is(name: str):
+    """The reference leaves out a field that says nothing."""
+    [record] = ast.parse(inspect.getsource(getattr(parts, name))).body
+    assert isinstance(record, ast.ClassDef)
+    silent = [
+        ast.unparse(field)
+        for field, after in itertools.pairwise([*record.body, ast.Pass()])
+        if isinstance(field, ast.AnnAssign)
+        and not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant))
+    ]
+    assert silent == []
 
 
 @pytest.mark.parametrize("module", [benign, parts], ids=["benign", "parts"])

@@ -19,10 +19,12 @@ def block(language: str) -> str:
     return found[0]
 
 
-def test_the_file_is_an_experiment(tmp_path: Path):
+def test_the_file_is_the_experiment_in_python(tmp_path: Path):
     path = tmp_path / "my.yaml"
     path.write_text(block("yaml"))
-    assert len(Experiment.from_dict(read_yaml(path)).units()) == 3
+    told: dict = {}
+    exec(block("python").partition("result = ")[0], told)
+    assert Experiment.from_dict(read_yaml(path)) == told["sweep"]
 
 
 @pytest.mark.slow

@@ -1,7 +1,11 @@
 """Specifications: axes, zipped axes, components, messages, and the way to plain data and back."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -10,6 +14,7 @@ import benign as bo
 from benign.axes import Axis, cells, dimensions, linspace, logspace, select, stack, zipped
 from benign.data.model import DataModel
 from benign.networks.initial import Init
+from benign.networks.network import Network
 from benign.spec import SpecError, canonical, digest, snake_case
 from tests.registry import forgetting
 from tests.tiny import FIELDS, tiny
@@ -121,6 +126,11 @@ def test_spaced_values_are_round_and_end_where_told():
     assert linspace(0, 1, 4) == [0.0, 0.333333, 0.666667, 1.0]
 
 
+def test_a_file_may_write_spaced_values():
+    assert tiny("data.snr={logspace: [0.1, 10, 6]}") == tiny(f"data.snr={logspace(0.1, 10, 6)}")
+    assert tiny("data.samples={linspace: [2, 8, 4]}") == tiny("data.samples=[2, 4, 6, 8]")
+
+
 # Every entry: changes of a sound experiment, the field complained about, words of the message.
 REFUSED = [
     (["data.dim=-4"], "data.dim", "must be greater than or equal to 1, got -4"),
@@ -140,6 +150,22 @@ REFUSED = [
     (["data.samples=[]"], "data.samples", "the axis is empty"),
     (["data.samples=[2, null]"], "data.samples", "an axis cannot hold an empty value"),
     (["data.samples=[2, [4]]"], "data.samples", "value 2 of the axis"),
+    (["data.samples=4,8"], "data.samples", "several values are written [4,8], got '4,8'"),
+    *(
+        (
+            [f"data.snr={{logspace: {wrong}}}"],
+            "data.snr",
+            "is written {logspace: [0.1, 10, 6]}: lowest",
+        )
+        for wrong in ("5", "[1, 2]", "[0, 1, 3]", "[1, 2, 1]", "[1, 2, 3.5]", "[1, 2, 100000000]")
+    ),
+    (["data.snr={linspace: [1, 1" + "0" * 400 + ", 3]}"], "data.snr", "is written {linspace:"),
+    (
+        ["data.samples={linspace: [2, 3, 3]}"],
+        "data.samples",
+        "value 2 of the axis: must be a valid",
+    ),
+    (["attack={logspace: [1, 2, 3]}"], "attack", "`kind` must be one of"),
     (["data.sample=2"], "data.sample", "did you mean `samples`?"),
     (["data.colour=2"], "data.colour", "is not a field here; fields: samples"),
     (["sedes=2"], "sedes", "did you mean `seeds`?"),
@@ -266,6 +292,42 @@ def test_a_kind_that_is_taken_is_refused_with_both_places():
                 raise NotImplementedError
 
     assert DataModel.choices()["mixture"].__module__ == "benign.data.mixture"
+
+
+def test_a_class_that_lacks_a_method_is_told_by_what_it_lacks():
+    with forgetting():
+
+        class NoSample(DataModel):
+            """Somebody forgot `sample`."""
+
+        with pytest.raises(SpecError, match=r"data: `.*\.NoSample` lacks `sample`: define it"):
+            tiny("data.kind=no_sample")
+        with pytest.raises(SpecError, match=r"network: `kind` must be one of .*, got 'no_sample'"):
+            tiny("network.kind=no_sample")
+
+
+@pytest.mark.parametrize("kind", [object, Any, Callable, torch.Tensor, list[Any]])
+def test_a_field_that_no_file_can_hold_is_refused_by_name(kind):
+    value = torch.zeros(2) if kind is torch.Tensor else torch.relu
+    with forgetting():
+
+        class StrangeField(Network):
+            act: kind = [value] if kind == list[Any] else value  # pyright: ignore[reportInvalidTypeForm]
+
+            def initial_params(self, data, streams, dtype):
+                raise NotImplementedError
+
+            def forward(self, params, x):
+                raise NotImplementedError
+
+        with pytest.raises(SpecError, match=r"^act: must be plain data \(number, word, list"):
+            StrangeField()
+        with pytest.raises(SpecError, match=r"network\.act: must be plain data") as refused:
+            tiny("network={kind: strange_field}")
+        assert str(refused.value).count("\n") == 0
+        if kind in (Callable, torch.Tensor):
+            with pytest.raises(SpecError, match=r"network\.act: must be plain .*its type is not"):
+                tiny("network={kind: strange_field, act: relu}")
 
 
 def test_a_notebook_cell_that_is_run_again_replaces_its_component():

@@ -1,7 +1,7 @@
 """Components of a user's own are tried before work; what the trials ask is in tests/test_components.py."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from benign.experiment import Experiment
 from benign.networks.initial import GaussianInit
 from benign.networks.linear import Linear
 from benign.networks.network import Params
-from benign.spec import Count, Positive
+from benign.spec import Count, Positive, SpecError
 from benign.streams import Streams
 from benign.training.setup import GradientDescent
 from tests.reference import Fields, small_data, small_network, small_pgd, small_setup
@@ -38,8 +38,22 @@ class TriedData(DataModel):
         x = streams(f"{split}/x").normal(count, self.tokens, self.dim, dtype=dtype)
         if self.wrong == 2:
             raise KeyError("no such file")
+        if self.wrong == 4:
+            x = x * self.size
         numbers = torch.as_tensor(self.size, dtype=dtype).reshape(-1, 1, 1, 1)
         return Sample(x * (numbers[:1] if self.wrong == 3 else numbers), y, y)
+
+
+class LuckyLabels(DataModel):
+    """Labels 0 and 1 instead of -1 and +1 in one split; the first four that are tried are all 1 in this stream."""
+
+    wrong: Shape[Literal["train", "test"]] = "train"
+
+    def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
+        y = streams(f"{split}/l").signs(count, dtype=dtype)
+        x = streams(f"{split}/x").normal(count, self.tokens, self.dim, dtype=dtype)
+        y = y.clamp(min=0) if split.startswith(self.wrong) else y
+        return Sample(x, y, y)
 
 
 class TriedNetwork(Linear):
@@ -59,6 +73,13 @@ class TriedAttack(PGD):
 
     def perturb(self, target: Target) -> Points:
         return target.x + 5
+
+
+class RunlessNetwork(Linear):
+    """Its weights have no axis of runs."""
+
+    def initial_params(self, data: DataModel, streams: Streams, dtype: torch.dtype) -> Params:
+        return {"w": torch.zeros(20, dtype=dtype)}
 
 
 class TriedInit(GaussianInit):
@@ -84,16 +105,37 @@ def own_data(**fields: Any) -> TriedData:
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        ({"data": own_data(wrong=2)}, "`TriedData` fails on 4 points: KeyError: 'no such file'"),
+        (
+            {"data": own_data(wrong=2)},
+            r"`TriedData` fails on 4 points: KeyError: 'no such file' \(.*test_tryout\.py, line \d+\)$",
+        ),
+        (
+            {"data": own_data(wrong=4, size=[1.0, 2.0])},
+            r"test_tryout\.py, line \d+\); size: \[runs\] each, `column\(self\.size, x\)`",
+        ),
+        (
+            {"data": small_data(snr=[1.0, 2.0]), "network": RunlessNetwork(init_std=0.5)},
+            r"`w` has shape \[20\], expected is \[2, \.\.\.\]: the first axis is that of the runs",
+        ),
         ({"data": own_data(wrong=3, size=[1.0, 2.0])}, "`TriedData.sample` gives a run other"),
         ({"network": TriedNetwork(init_std=0.5)}, "`TriedNetwork.run`: outputs is not finite"),
         ({"attack": TriedAttack(ball=Ball(radius=0.1))}, "`TriedAttack.perturb` leaves the ball"),
     ],
 )
 def test_a_wrong_part_is_refused_before_there_is_a_folder(parts, words, tmp_path: Path):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(SpecError, match=words):
         experiment(**parts).run(tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("wrong", ["train", "test"])
+def test_labels_are_refused_also_where_the_first_few_are_right_by_chance(wrong, tmp_path: Path):
+    data = LuckyLabels(samples=4, tokens=1, dim=6, wrong=wrong)
+    assert set(data.sample(Streams(tryout.RUNS[:1]), "train", 4, torch.float64).y[0].tolist()) == {
+        1
+    }
+    with pytest.raises(ValueError, match=r"y holds \{0\.0, 1\.0\}, expected are"):
+        experiment(data=data, network=Linear(init_std=0.5)).run(tmp_path / "runs")
 
 
 def test_a_part_is_tried_once_and_not_in_every_cell(tmp_path: Path):

@@ -4,8 +4,7 @@ import numpy as np
 
 import benign as bo
 from benign.claims import Claims, at_least, contains, share, slope
-from benign.papers.recipes import Recipe
-from benign.plot import Panel, phase_figure, save
+from benign.parts import Panel, Recipe, phase_figure
 
 from .relu_cnn import ReluCNN
 from .two_patches import TwoPatches
@@ -41,7 +40,7 @@ def draw(result, folder, caption):
     figure = phase_figure(
         [panel], title="Benign and harmful overfitting of a ReLU CNN", caption=told
     )
-    return save(figure, folder / "fig1")
+    return bo.save(figure, folder / "fig1")
 
 
 def summarise(result):

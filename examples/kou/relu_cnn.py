@@ -1,9 +1,6 @@
 """The network of Kou et al. (section 2): filters shared by the patches, a second layer that is not trained."""
 
-from benign.axes import PerRun, Shape
-from benign.data.model import column
-from benign.networks.network import Cost, Network
-from benign.spec import Count, Positive
+from benign.parts import Cost, Count, Network, PerRun, Positive, Shape, column
 
 
 class ReluCNN(Network):

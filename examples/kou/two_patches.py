@@ -2,9 +2,7 @@
 
 import torch
 
-from benign.axes import PerRun, Shape
-from benign.data.model import DataModel, Sample, column
-from benign.spec import Count, FlipRate, Positive
+from benign.parts import Count, DataModel, FlipRate, PerRun, Positive, Sample, Shape, column
 
 
 class TwoPatches(DataModel):

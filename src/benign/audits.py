@@ -15,6 +15,10 @@ from benign.training.descent import Status
 SLOWER = (1, 2, 4)
 """the rate is divided by these, and the steps multiplied"""
 COMPARED = ("train_loss", "test_loss", "test_accuracy", "robust_accuracy", "attention_on_signal")
+MASKED = (
+    f"masked: the evaluation attack takes more than {GAP} of accuracy that the training attack leaves, so the network "
+    "may have learned to mislead the latter; docs/attacks.md tells more"
+)
 MOVED = 0.02
 """change of a mean over seeds that counts; of a loss, relative to it"""
 
@@ -49,12 +53,9 @@ def attack_audit(result: xr.Dataset) -> list[str]:
     if "robust_accuracy_certified" in result:
         lines.append(f"proven on fresh points: accuracy {_mean(result.robust_accuracy_certified)}")
     doubts = flagged(result)
-    return [
-        *lines,
-        f"flagged: {doubts}"
-        if doubts
-        else f"no run is flagged: no gap above {GAP}, no contradiction",
-    ]
+    if not doubts:
+        return [*lines, f"no run is flagged: no gap above {GAP}, no contradiction"]
+    return [*lines, f"flagged: {doubts}", *([MASKED] if "masked" in doubts else [])]
 
 
 def slower(experiment: Experiment, factor: int) -> Experiment:

@@ -10,6 +10,7 @@ which a list is an axis of labels.
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -61,6 +62,11 @@ def logspace(low: float, high: float, count: int) -> list[float]:
     return [_six_digits(value) for value in np.geomspace(low, high, count)]
 
 
+SPACED = {"linspace": linspace, "logspace": logspace}
+"""what a file may write in place of values, `{logspace: [0.1, 10, 6]}`"""
+MOST_SPACED = 1000
+
+
 def _six_digits(value: float) -> float:
     return float(f"{value:.6g}")
 
@@ -79,10 +85,13 @@ class Mark:
     def _validate(self, value: Any, one: Any) -> Any:
         if isinstance(value, Mapping) and set(value) == {"zipped", "values"}:
             value = _read_zipped(value["zipped"], value["values"])
+        if self.role != "component" and isinstance(value, Mapping) and len(value) == 1:
+            [(name, given)] = value.items()
+            value = _read_spaced(name, given) if name in SPACED else value
         if isinstance(value, (list, tuple, range, np.ndarray)):
             value = Axis(tuple(value.tolist() if isinstance(value, np.ndarray) else value))
         if not isinstance(value, Axis):
-            return one(value)
+            return self._single(value, one)
         if not value.values:
             raise PydanticCustomError(
                 "axis",
@@ -92,6 +101,17 @@ class Mark:
         if value.group is None and len(set(map(_written, checked))) < len(checked):
             raise PydanticCustomError("axis", "the axis repeats a value: give each value once")
         return Axis(checked, value.group)
+
+    def _single(self, value: Any, one: Any) -> Any:
+        try:
+            return one(value)
+        except ValidationError:
+            if self.role != "component" and isinstance(value, str) and "," in value:
+                told = {"form": f"[{value}]"}
+                raise PydanticCustomError(
+                    "axis", "several values are written {form}", told
+                ) from None
+            raise
 
     def _element(self, index: int, value: Any, one: Any) -> Any:
         if value is None:
@@ -119,6 +139,19 @@ def _read_zipped(group: Any, values: Any) -> Axis:
             "axis", "zipped axes are written {form}", {"form": "{zipped: name, values: [1, 2]}"}
         )
     return Axis(tuple(values), group)
+
+
+def _read_spaced(name: str, given: Any) -> list[float]:
+    """Values from `[lowest, highest, how many]`, not too many: a file may come from a stranger."""
+    with suppress(TypeError, ValueError):
+        low, high, count = given
+        sound = max(abs(low), abs(high)) < 1e300 and 1 < count <= MOST_SPACED
+        if sound and (name == "linspace" or min(low, high) > 0):
+            return SPACED[name](low, high, count)
+    told = {"form": f"{{{name}: [0.1, 10, 6]}}", "most": MOST_SPACED}
+    raise PydanticCustomError(
+        "axis", "is written {form}: lowest, highest, how many (2 to {most})", told
+    )
 
 
 if TYPE_CHECKING:

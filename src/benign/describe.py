@@ -16,6 +16,7 @@ from benign.experiment import SPECIFICATION, Experiment, open_experiment
 from benign.machine import memory_of
 from benign.papers.recipes import Recipe, recipes, rooms
 from benign.plan.estimate import Estimate, estimate
+from benign.plan.growth import OtherExperiment
 from benign.plan.runs import Unit, runs_of
 from benign.progress import duration, statuses
 from benign.sweep.dataset import ended
@@ -64,14 +65,14 @@ def recipe_text(recipe: Recipe) -> str:
 
 
 def plan_text(experiment: Experiment, folder: Path, device: str, workers: int) -> str:
-    """What running an experiment in a folder would do; ValueError if it would be refused."""
+    """What running an experiment in a folder would do, or why it would be refused there."""
     units, left, state = _state(experiment, folder)
     rows = [
         *_grid(experiment),
         ("units", [f"{len(units)}, each of runs of one shape", *_shapes(units)]),
         *_coordinates(units),
         *_cost(left, device, workers),
-        ("folder", [f"{folder}: {state}"]),
+        ("folder", f"{folder}: {state}".splitlines()),
     ]
     return _labelled(rows)
 
@@ -193,7 +194,8 @@ def result_text(result: xr.Dataset) -> str:
         cell = means[dict(zip(dims, index, strict=True))]
         where = [_value(result[dim].values[i]) for dim, i in zip(dims, index, strict=True)]
         rows.append([*where, *(f"{float(cell[name]):.4g}" for name in names)])
-    return "\n".join([f"means over {result.sizes['seed']} seeds", *_table(rows)])
+    seeds = result.sizes["seed"]
+    return "\n".join([f"means over {seeds} seed{'s' * (seeds != 1)}", *_table(rows)])
 
 
 def errors(folder: Path, whole: bool = False) -> list[str]:
@@ -221,9 +223,12 @@ def _state(experiment: Experiment, folder: Path) -> tuple[list[Unit], list[Unit]
         units = experiment.units()
         return units, units, "nothing there yet"
     store = Store.open(folder, writing=False)
-    work = experiment.work_in(store)
-    total, missing = (sum(len(unit.runs) for unit in each) for each in (work.units, work.left))
-    state = f"{total - missing} of {total} runs are done"
+    try:
+        work = experiment.work_in(store)
+    except OtherExperiment as error:
+        units = experiment.units()
+        return units, units, f"it would be refused: {error}"
+    state = f"{work.done} of {work.done + sum(len(unit.runs) for unit in work.left)} runs are done"
     if store.damaged:
         state += f"; {len(store.damaged)} damaged records will be computed again"
     if work.note:

@@ -64,6 +64,8 @@ class Work(NamedTuple):
     units: list[Unit]
     left: list[Unit]
     """those that are not yet computed"""
+    done: int
+    """runs asked for that are not among these"""
     note: str
     """on runs of other versions that are there; empty where none are"""
 
@@ -148,7 +150,7 @@ class Experiment(Setup):
         if work.note:
             warnings.warn(f"{folder}: {work.note}", ResultWarning, stacklevel=2)
         with nullcontext(watcher) if watcher else on_terminal(sys.stderr) as shown:
-            run_units(work.units, work.left, store, device, shown, workers)
+            run_units(work.left, work.done, store, device, shown, workers)
         return _result(self, store)
 
     def check_machine(self, device: str = "cpu", workers: int = 1) -> None:
@@ -181,14 +183,17 @@ class Experiment(Setup):
         """What is to be done in a store; ValueError if it holds another experiment, or results of other code."""
         history = grown(_history(store), self, str(store.folder))
         units, held = units_of(history), _held(store)
-        note = other_versions(held, {run.key for unit in units for run in unit.runs})
+        asked = {run.key for unit in units for run in unit.runs}
+        note = other_versions(held, asked)
         whole = history[-1].as_dict() == self.as_dict()
         if not whole:
-            mine = {run.key for run in runs_of(self)}
-            units = [unit for unit in units if any(run.key in mine for run in unit.runs)]
+            asked = {run.key for run in runs_of(self)}
+            units = [unit for unit in units if any(run.key in asked for run in unit.runs)]
         if not again:
             _check_code(store, [held.get(run.key) for unit in units for run in unit.runs])
-        return Work(history, whole, units, unfinished(units, held, again), note)
+        left = unfinished(units, held, again)
+        done = len(asked - {run.key for unit in left for run in unit.runs})
+        return Work(history, whole, units, left, done, note)
 
     def replay(self, seed: int = 0, device: str = "cpu", **where: Any) -> Replay:
         """One run again, step by step: `sweep.replay(samples=22, snr=4, seed=3)`."""

@@ -42,7 +42,9 @@ def check_device(device: str) -> None:
     """Refuse a device that is not there."""
     available = ["cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
     if device not in available and not (device == "cuda" and len(available) > 1):
-        raise ValueError(f"`device` must be one of {', '.join(available)}, got {device!r}")
+        none = device.startswith("cuda") and len(available) == 1
+        why = "; torch sees no CUDA device" if none else ""
+        raise ValueError(f"`device` must be one of {', '.join(available)}, got {device!r}{why}")
 
 
 def check_memory(cells: Iterable[Setup], device: str) -> None:

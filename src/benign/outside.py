@@ -106,7 +106,7 @@ def _imported(given: Path) -> ModuleType:
     except Exception as error:
         for each in [each for each in sys.modules if each.partition(".")[0] == name]:
             del sys.modules[each]  # so that a mended file is read anew
-        raise OutsideError(f"{type(error).__name__}: {error}{_place(error, given)}") from error
+        raise OutsideError(f"{type(error).__name__}: {error}{place(error, given)}") from error
     return module
 
 
@@ -132,7 +132,7 @@ def _executed(name: str, file: Path) -> ModuleType:
     return module
 
 
-def _place(error: Exception, given: Path) -> str:
+def place(error: Exception, given: Path) -> str:
     """The last line of the person's own code before the error; a syntax error tells its place itself."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(given)]

@@ -1,8 +1,8 @@
-"""What one needs to write a data model, a network, an attack, a probe or a figure of one's own.
+"""What one needs to write a data model, a network, an attack, a probe or a paper of one's own.
 
     from benign.parts import DataModel, PerRun, Sample
 
-Every part of `benign` itself is written with these names; docs/adding.md has one example of each.
+Every part of `benign` itself is written with these names; docs/adding.md and docs/papers.md have one example of each.
 """
 
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from benign.data.model import column as column
     from benign.data.model import signed_labels as signed_labels
     from benign.networks.initial import Init as Init
+    from benign.networks.network import Cost as Cost
     from benign.networks.network import Network as Network
     from benign.networks.network import Params as Params
     from benign.networks.network import Pass as Pass
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Attack": "attacks.attack",
     "Claims": "claims.claim",
+    "Cost": "networks.network",
     "Count": "spec",
     "Curves": "plot.curves",
     "DataModel": "data.model",

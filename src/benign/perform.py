@@ -9,7 +9,7 @@ import xarray as xr
 from benign.audits import flagged
 from benign.console import complain, say, shown
 from benign.describe import errors, yaml_text
-from benign.experiment import Experiment
+from benign.experiment import Experiment, open_result
 from benign.machine import cores
 from benign.plan.estimate import estimate
 from benign.progress import statuses, watching
@@ -34,7 +34,7 @@ def perform(plan: Plan, device: str, workers: int | None, again: bool, verbose: 
         result = plan.experiment.run(plan.folder, device, workers, watcher, again, plan.made)
     counts = counts_of(result["status"])
     failed = any(counts[status] for status in RETRIED)
-    failed |= not _draw(plan, result, verbose)
+    failed |= not _draw(*_all_there(plan, result), verbose)
     say(f"runs: {statuses(counts)}")
     if doubts := flagged(result):
         say(f"doubtful: {doubts}; `benign audit {shown(plan.folder)}` tells more")
@@ -42,6 +42,20 @@ def perform(plan: Plan, device: str, workers: int | None, again: bool, verbose: 
         say("\n".join([*errors(plan.folder, whole=verbose), "the same command tries them again"]))
     say(f"data: {shown(plan.folder)}")
     return failed
+
+
+def _all_there(plan: Plan, result: xr.Dataset) -> tuple[Plan, xr.Dataset]:
+    """Plan and result of all that the folder holds: its pictures are not to be drawn from a part of it."""
+    whole = plan.whole()
+    if whole.experiment == plan.experiment:
+        return plan, result
+    with warnings.catch_warnings(action="ignore"):  # told of the part already
+        there = open_result(plan.folder)
+    say(
+        f"{shown(plan.folder)} holds {there.status.size} runs, these are {result.status.size} of them: "
+        "table and pictures show all"
+    )
+    return whole, there
 
 
 def processes(experiment: Experiment, device: str) -> int:

@@ -45,6 +45,10 @@ def _no_bool(value: Any) -> Any:
     return value
 
 
+PLAIN = (
+    "must be plain data (number, word, list, component), so that a file can hold it: "
+    'name what it stands for, `Literal["relu", "tanh"]`, and choose where it is used'
+)
 LARGEST = 10**30  # beyond every theorem, and still a float
 Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=LARGEST)]
 Whole = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=LARGEST)]
@@ -62,6 +66,7 @@ class Spec(BaseModel):
         allow_inf_nan=False,
         validate_default=True,
         use_attribute_docstrings=True,
+        arbitrary_types_allowed=True,  # so that `_check_plain` refuses them, by the name of their field
     )
 
     if not TYPE_CHECKING:
@@ -102,6 +107,7 @@ class Spec(BaseModel):
 
     @model_validator(mode="after")
     def _check_cells(self) -> "Spec":
+        _check_plain(self)
         if axes_of(self):
             for where, cell in cells(self):
                 try:
@@ -151,6 +157,23 @@ class Spec(BaseModel):
             raise SpecError(_problems(error, cls)) from None
 
 
+def _check_plain(spec: Spec) -> None:
+    """Refuse what no file could hold. What may be an axis has a rule of its own, and is a tensor in a batch of runs."""
+    fields = [name for name, field in type(spec).model_fields.items() if not _marked(field)]
+    values = {name: getattr(spec, name) for name in fields}
+    strange = [(name, value) for name, value in values.items() if not _is_plain(value)]
+    if strange:
+        raise SpecError([(name, f"{PLAIN}, got {_short(value)}") for name, value in strange])
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    return value is None or isinstance(value, (bool, int, float, str, Spec))
+
+
 def _marked(field: FieldInfo) -> bool:
     return any(isinstance(item, Mark) for item in field.metadata)
 
@@ -195,6 +218,8 @@ class Component(Spec):
     """A registered part. A direct subclass is a family (data models, networks ...); its subclasses are the choices."""
 
     families: ClassVar[dict[type, dict[str, type]]] = {}
+    unfinished: ClassVar[dict[str, type]] = {}
+    """classes that lack methods, by what their kind would be: bases of others, or somebody forgot one"""
     kind: ClassVar[str] = ""
 
     @classmethod
@@ -202,7 +227,8 @@ class Component(Spec):
         if Component in cls.__bases__:
             Component.families[cls] = {}
             return
-        if inspect.isabstract(cls):  # a base for others, no choice itself
+        if inspect.isabstract(cls):
+            Component.unfinished[snake_case(cls.__name__)] = cls
             return
         cls.kind = snake_case(cls.__name__)
         if known := cls.choices().get(cls.kind):
@@ -231,14 +257,26 @@ class Component(Spec):
         kind = fields.pop("kind", cls.kind or None)
         chosen = cls.choices().get(kind) if isinstance(kind, str) else None
         if chosen is None or not issubclass(chosen, cls):
-            known = ", ".join(sorted(cls.choices()))
-            raise PydanticCustomError(
-                "kind",
-                "`kind` must be one of {known}, got {kind}; a class of your own: load its file first, "
-                "benign.load(path) or benign --with PATH",
-                {"known": known, "kind": repr(kind)},
-            )
+            raise cls._unknown(kind)
         return build(fields) if chosen is cls else chosen.model_validate(fields)
+
+    @classmethod
+    def _unknown(cls, kind: Any) -> PydanticCustomError:
+        """What to say of a kind that cannot be chosen."""
+        unfinished = Component.unfinished.get(kind) if isinstance(kind, str) else None
+        if unfinished and issubclass(unfinished, cls):
+            lacking = ", ".join(f"`{name}`" for name in sorted(unfinished.__abstractmethods__))
+            told = {
+                "place": f"{unfinished.__module__}.{unfinished.__qualname__}",
+                "lacking": lacking,
+            }
+            return PydanticCustomError("kind", "`{place}` lacks {lacking}: define it", told)
+        return PydanticCustomError(
+            "kind",
+            "`kind` must be one of {known}, got {kind}; a class of your own: load its file first, "
+            "benign.load(path) or benign --with PATH",
+            {"known": ", ".join(sorted(cls.choices())), "kind": repr(kind)},
+        )
 
     def as_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, **super().as_dict()}
@@ -282,6 +320,8 @@ def _problems(error: ValidationError, model: type[BaseModel]) -> list[tuple[str,
             problems.append((path, str(inner)))
         elif item["type"] in ("kind", "element"):
             problems.append((path, _reword(item["msg"])))
+        elif item["type"] in ("is_instance_of", "callable_type"):
+            problems.append((path, f"{PLAIN}; its type is not plain"))
         else:
             problems.append((path, f"{_reword(item['msg'])}, got {_short(item['input'])}"))
     return problems

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,19 @@ from benign.sweep.store import Store
 
 @dataclass(frozen=True)
 class Plan:
-    """One experiment to run in one folder; of a recipe, with the caption of its figure."""
+    """One experiment to run in one folder, and the recipe that draws it."""
 
     title: str
     experiment: Experiment
     folder: Path
     recipe: Recipe | None = None
-    caption: str = ""
     made: dict[str, Any] = field(default_factory=dict)
     """what was asked for; kept in the folder"""
+
+    def whole(self) -> "Plan":
+        """The plan of all that the folder holds, which may be more than was asked for."""
+        made = Store.open(self.folder, writing=False).about.made
+        return replace(self, experiment=open_experiment(self.folder), made={**self.made, **made})
 
     def summarise(self, result: xr.Dataset) -> str:
         """What the result says: in the words of the recipe, or as a table."""
@@ -39,7 +43,7 @@ class Plan:
         """Draw the figure of the recipe; of a file, accuracies over its axes."""
         if self.recipe is None:
             return pictures(result, self.folder)
-        caption = f"{self.caption} {endings(result)}".strip()
+        caption = f"{_caption(self.recipe, self.experiment, self.made)} {endings(result)}".strip()
         return self.recipe.draw(result, self.folder, caption)
 
 
@@ -101,8 +105,7 @@ def _of_folder(folder: Path, choices: Choices) -> Plan:
     if choices.changes:
         made = {**made, "changes": [*made.get("changes", []), *choices.changes]}
     recipe = recipes().get(str(made.get("target")))
-    under = _caption(recipe, experiment, made) if recipe else ""
-    return Plan(str(folder), experiment, choices.out or folder, recipe, under, made)
+    return Plan(str(folder), experiment, choices.out or folder, recipe, made)
 
 
 def _completed(fields: dict[str, Any]) -> dict[str, Any]:
@@ -145,7 +148,7 @@ def _of_reading(chosen: Recipe, choices: Choices, reading: Reading, one_of_sever
         "changes": list(choices.changes),
     }
     title = f"{chosen.name}, {scale} scale, reading {label}"
-    return Plan(title, experiment, folder, chosen, _caption(chosen, experiment, made), made)
+    return Plan(title, experiment, folder, chosen, made)
 
 
 def _caption(recipe: Recipe, experiment: Experiment, made: dict[str, Any]) -> str:

@@ -3,25 +3,29 @@
 The package's own are tried in tests/test_components.py, those of a user's own before work starts.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import BaseModel
 from torch import Tensor
 
-from benign import axes
+from benign import axes, outside
 from benign.attacks.attack import Attack, Target
 from benign.data.model import DataModel, Sample
 from benign.networks.network import Network, Params
 from benign.plan.runs import Run
-from benign.spec import Component
+from benign.spec import Component, SpecError
 from benign.streams import RunId, Stream, Streams
 from benign.training.setup import Setup
 
 POINTS = 4
+LABELS = 64
+"""points of either split whose labels are looked at; four of 0 and 1 are all 1 by chance once in 16"""
 RUNS = [RunId(0, index, "tryout") for index in range(3)]
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-9}
 """of a run alone against the same in a batch, whose matrix products round otherwise"""
@@ -68,12 +72,26 @@ def _try_once(case: _Case) -> None:
 def _tried(trial: Any, parts: list, others: tuple) -> None:
     try:
         trial(parts, *others)
-    except _Refused:
-        raise
+    except _Refused as error:
+        raise SpecError([("", str(error))]) from None
     except Exception as error:
-        raise ValueError(
-            f"`{type(parts[0]).__name__}` fails on {POINTS} points: {type(error).__name__}: {error}"
-        ) from error
+        told = f"{type(error).__name__}: {error}{_where(error, parts[0])}{_hint(error, parts)}"
+        name = type(parts[0]).__name__
+        raise SpecError([("", f"`{name}` fails on {POINTS} points: {told}")]) from error
+
+
+def _where(error: Exception, part: BaseModel) -> str:
+    """The line of the component's own file; a notebook has none."""
+    file = getattr(sys.modules.get(type(part).__module__), "__file__", None)
+    return outside.place(error, Path(file)) if file else ""
+
+
+def _hint(error: Exception, parts: list) -> str:
+    """What shapes that do not fit may come from: numbers of several runs have the shape [runs]."""
+    names = [".".join(path) for path, role, _ in axes.walk(parts[0]) if role == "run"]
+    if len(parts) == 1 or not names or "must match" not in str(error):
+        return ""
+    return f"; {', '.join(names)}: [runs] each, `column(self.{names[0]}, x)` gives it the axes of x"
 
 
 class _Refused(ValueError):
@@ -101,6 +119,8 @@ def try_data(cells: Sequence[DataModel], dtype: torch.dtype = torch.float64) -> 
     sample, again = (_drawn(data, streams, dtype) for _ in range(2))
     where = f"`{type(data).__name__}.sample`"
     _check_sample(where, data, sample, len(cells), dtype)
+    for split in ("train", "test/0"):
+        _check_labels(where, data, data.sample(streams, split, LABELS, dtype))
     _same(f"two draws of {where} differ: {STREAMS}", _parts(again), _parts(sample))
     told = f"{where} gives a run other points in a batch than alone: {PER_RUN}"
     for run, cell in enumerate(cells):
@@ -134,16 +154,20 @@ def _numbers(data: DataModel, sample: Sample, run: int) -> Params:
 def _check_sample(
     where: str, data: DataModel, sample: Sample, runs: int, dtype: torch.dtype
 ) -> None:
-    classes = data.label_count()
-    known = {-1.0, 1.0} if classes is None else set(range(classes))
     _check(f"{where}: x", sample.x, (runs, POINTS, data.tokens, data.dim), dtype)
-    for name, labels in (("y", sample.y), ("clean_y", sample.clean_y)):
-        _check(f"{where}: {name}", labels, (runs, POINTS), dtype)
-        given = set(labels.unique().tolist())
-        _expect(given <= known, f"{where}: {name} holds {given}, expected are {known}")
+    _check(f"{where}: y", sample.y, (runs, POINTS), dtype)
+    _check(f"{where}: clean_y", sample.clean_y, (runs, POINTS), dtype)
     for name, part in sample.latent.items():
         vectors = (part.shape[1], data.dim) if name in data.latent_vectors else part.shape[1:]
         _check(f"{where}: latent part `{name}`", part, (runs, *vectors), part.dtype)
+
+
+def _check_labels(where: str, data: DataModel, sample: Sample) -> None:
+    classes = data.label_count()
+    known = {-1.0, 1.0} if classes is None else set(range(classes))
+    for name, labels in (("y", sample.y), ("clean_y", sample.clean_y)):
+        given = set(labels.unique().tolist())
+        _expect(given <= known, f"{where}: {name} holds {given}, expected are {known}")
 
 
 def try_network(
@@ -178,6 +202,11 @@ def _check_params(
     where: str, network: Network, params: Params, runs: int, dtype: torch.dtype
 ) -> None:
     for name, part in params.items():
+        _expect(
+            part.shape[:1] == (runs,),
+            f"{where}: `{name}` has shape {list(part.shape)}, expected is [{runs}, ...]: "
+            "the first axis is that of the runs, as in what `streams` draw",
+        )
         kind = dtype if part.is_floating_point() else part.dtype
         _check(f"{where}: `{name}`", part, (runs, *part.shape[1:]), kind)
     trained = set(network.trained(params))

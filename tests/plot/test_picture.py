@@ -84,6 +84,51 @@ def test_a_caption_tells_of_runs_as_the_command_line_does(result):
     assert endings(ways) == "Of 2 runs 1 out of memory, 1 missing."
 
 
+def test_the_curve_of_one_run_is_that_run(result, tmp_path):
+    one = result.sel(samples=4, snr=2.0, seed=0)
+    figure = bo.curves(one, "train_loss_curve")
+    [line] = figure.axes[0].lines
+    np.testing.assert_array_equal(np.asarray(line.get_ydata()), one.train_loss_curve)
+    assert not figure.axes[0].collections
+    drawn = words(figure, tmp_path)
+    assert "samples = 4, snr = 2.0, seed = 0" in drawn
+    assert "Bands" not in drawn
+    assert line.get_label() == figure.axes[0].get_ylabel() == "train loss"
+    assert figure.axes[0].get_xlabel() == "gradient descent steps"
+
+
+def test_a_replay_is_drawn_too(result):
+    trace = tiny("data.samples=[2, 4, 6]").replay(samples=4, snr=2.0, seed=0).trace()
+    [line] = bo.curves(trace, "train_loss").axes[0].lines
+    np.testing.assert_array_equal(np.asarray(line.get_ydata()), trace.train_loss)
+
+
+def test_curves_say_how_many_runs_are_still_training(result, tmp_path):
+    cell = result.sel(samples=4, snr=2.0).copy(deep=True)
+    cell = cell.drop_dims("step").assign(
+        train_loss_curve=(("seed", "step"), np.array([[3.0, 2.0, 1.0], [1.0, 0.5, np.nan]]))
+    )
+    told = "At every step the mean of the runs still training: 2 at first, 1 at last."
+    assert told in words(bo.curves(cell, "train_loss_curve"), tmp_path)
+    cell.train_loss_curve[1, 2] = 0.1
+    assert told[:20] not in words(bo.curves(cell, "train_loss_curve"), tmp_path)
+
+
+def test_bands_stay_where_values_can_be(result):
+    cell = result.sel(samples=4).copy(deep=True)
+    cell.test_accuracy[:] = [[0.0, 1.0], [0.9, 1.0]]
+    cell.test_loss[:] = [[0.0, 1.0], [0.1, 5.0]]
+    figure = bo.curves(cell, ["test_accuracy", "test_loss"])
+    accuracy, loss = (
+        np.asarray(each.get_paths()[0].vertices)[:, 1] for each in figure.axes[0].collections
+    )
+    assert (accuracy.min(), accuracy.max()) == (0, 1)
+    assert loss.min() == 0
+    assert figure.axes[0].get_ylabel() == "test accuracy, test loss"
+    both = bo.curves(cell, ["test_accuracy", "train_accuracy"])
+    assert both.axes[0].get_ylabel() == "accuracy"
+
+
 def test_what_cannot_be_drawn_says_why(result, tmp_path):
     with pytest.raises(ValueError, match="no variable 'colour'; this result has"):
         bo.phase(result, "colour")

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import jaxtyping
 import numpy as np
 import pytest
 import xarray as xr
@@ -244,12 +245,31 @@ def test_laws_are_read_as_written():
         ("samples * snr**0", "exponent other than 0"),
         ("samples * snr**2 = -3", "positive constant"),
         ("samples * snr**2", "leave it free"),
-        ("samples * radius**p", "names 'radius', but the values have dimensions"),
+        ("samples * radius**p", r"the axes are samples, snr: write law='samples \* snr\*\*p'"),
     ],
 )
 def test_a_wrong_law_is_refused(law, message):
     with pytest.raises(ValueError, match=message):
         boundary(ramp(100.0, 2.0), 0.5, law)
+
+
+def test_two_axes_make_a_law_of_their_own():
+    values = ramp(100.0, 2.0)
+    for names, law in [
+        ({}, "samples * snr**p"),
+        ({"snr": "signal"}, "samples * signal**p"),
+        ({"samples": "signal", "snr": "dim"}, "dim * signal**p"),
+        ({"samples": "gap"}, "gap * snr**p"),
+    ]:
+        assert str(boundary(values.rename(names), 0.5).law) == law
+
+
+def test_a_whole_result_is_refused(monkeypatch):
+    monkeypatch.setattr(
+        jaxtyping.config, "jaxtyping_disable", True
+    )  # types are checked in tests only
+    with pytest.raises(ValueError, match=r"one variable \(result\.test_accuracy\), got a Dataset"):
+        boundary(ramp(100.0, 2.0).to_dataset(name="test_accuracy"), 0.5)  # pyright: ignore[reportArgumentType]
 
 
 def test_wrong_values_are_refused():
@@ -263,6 +283,8 @@ def test_wrong_values_are_refused():
     with pytest.raises(ValueError, match="'samples' has repeated values"):
         boundary(values.assign_coords(samples=[1.0] * len(SAMPLES)), 0.5)
     with pytest.raises(ValueError, match="average over, radius"):
+        boundary(values.expand_dims("radius"), 0.5, law="samples * snr**p")
+    with pytest.raises(ValueError, match="needs two axes, and these values have radius, "):
         boundary(values.expand_dims("radius"), 0.5)
     with pytest.raises(ValueError, match="must not be empty"):
         boundary(values.isel(seed=slice(0)), 0.5)

@@ -22,8 +22,11 @@ class Target:
     """What an attack sees. It changes none of it."""
 
     network: Network
+    """what is attacked"""
     params: Params
+    """its parameters now"""
     data: DataModel
+    """what the points were drawn from"""
     sample: Sample
     """the points to attack, with the labels to attack and what generated them"""
     streams: Streams

@@ -22,9 +22,13 @@ class Evidence:
     """What a statistic sees: the results of the studies a claim needs, in their order, and the scale."""
 
     scale: str = "quick"
+    """smoke, quick or paper"""
     reading: Reading = field(default_factory=dict)
+    """the answers the runs were made with"""
     results: tuple[xr.Dataset, ...] = ()
+    """of each study"""
     experiments: tuple[Experiment, ...] = ()
+    """of each study"""
 
     @property
     def result(self) -> xr.Dataset:

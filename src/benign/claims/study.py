@@ -22,7 +22,9 @@ class Question:
     """Something a paper leaves open, with its possible answers."""
 
     name: str
+    """as in `--reading name=answer` and in `reading["name"]`"""
     asks: str
+    """the question in words"""
     answers: dict[str, str]
     """what each answer means; the first one is the default"""
     reason: str
@@ -40,7 +42,9 @@ class Study:
     name: str
     """`paper/name`, which is also where results go: runs/paper/name/scale/reading"""
     build: Callable[[str, Reading], Experiment]
+    """makes the experiment of a scale and a reading: `build("quick", {"w_O": "divided"})`"""
     questions: tuple[Question, ...] = ()
+    """what the paper leaves open; `build` gets an answer to each"""
 
     def reading(self, answers: Mapping[str, str] | None = None) -> Reading:
         """The default reading with some answers replaced."""

@@ -18,6 +18,7 @@ class Sample:
     """Labelled points of a batch of runs, with what generated them."""
 
     x: Float[Tensor, "runs samples tokens dim"]
+    """the points"""
     y: Float[Tensor, "runs samples"]
     """observed labels: -1 or +1, or 0 to k - 1 with k classes"""
     clean_y: Float[Tensor, "runs samples"]

@@ -21,7 +21,9 @@ class Recipe(Study):
     """A figure of a paper: how to build its experiment and how to draw its result."""
 
     title: str
+    """what is drawn, over which axes"""
     shows: str
+    """what the figure is to show, in a few words"""
     draw: Callable[[xr.Dataset, Path, str], list[Path]]
     """draws the result into a folder under a caption; returns the files"""
     summarise: Callable[[xr.Dataset], str]

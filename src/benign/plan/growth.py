@@ -6,14 +6,18 @@ from typing import Any
 from benign.plan.runs import runs_of
 
 
+class OtherExperiment(ValueError):
+    """A folder holds another experiment; the message says in what it differs."""
+
+
 def extends(new: Any, old: Any) -> bool:
     """Whether every run of the old experiment is a run of the new one."""
     return {run.key for run in runs_of(old)} <= {run.key for run in runs_of(new)}
 
 
 def grown(history: Sequence[Any], new: Any, folder: str = "the folder") -> list[Any]:
-    """The history of an experiment after `new`, an extension or a part of it; ValueError with the difference if `new`
-    is neither."""
+    """The history of an experiment after `new`, an extension or a part of it; OtherExperiment with the difference
+    if `new` is neither."""
     if not history:
         return [new]
     old = history[-1]
@@ -23,10 +27,11 @@ def grown(history: Sequence[Any], new: Any, folder: str = "the folder") -> list[
         return [*history, new]
     if extends(old, new):
         return list(history)
-    raise ValueError(
-        f"{folder} holds another experiment: choose another folder (on the command line: --out FOLDER), or undo the "
-        "difference; more seeds and longer axes would be added, but this differs:\n"
-        + "\n".join(f"  {line}" for line in differences(old.as_dict(), new.as_dict()))
+    there, here = ({**each.as_dict(), "seeds": None} for each in (old, new))  # seeds may differ
+    raise OtherExperiment(
+        f"{folder} holds another experiment: choose another folder (on the command line: --out {folder}-2), or undo "
+        "the difference; more seeds and longer axes would be added, but this differs:\n"
+        + "\n".join(f"  {line}" for line in differences(there, here))
     )
 
 

@@ -28,13 +28,17 @@ class Curves:
     """One panel: curves with dims (seed, step), or another than step, each with its name in the legend."""
 
     curves: Sequence[tuple[str, xr.DataArray]]
+    """name and values of each curve"""
     label: str
+    """names the quantity on the y axis"""
     along: str = "step"
     """the coordinate on the x axis; any other than the step is drawn on a logarithmic scale"""
     along_label: str = "gradient descent steps"
+    """name of the x axis"""
     marks: Sequence[tuple[float, str]] = ()
     """vertical lines, each with a word about it"""
     log: bool = False
+    """whether the y axis is logarithmic"""
     level: float | None = None
     """a horizontal line, such as an error that cannot be beaten"""
 

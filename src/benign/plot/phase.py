@@ -48,22 +48,26 @@ _NO_VALUE, _FEWER_SEEDS = "no value", "some seeds missing"
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One map of a phase figure.
-
-    `label` names the quantity; `cut` shows only on which side of a value each cell is; `limits` are
-    those of the colours; `printed` is a law as a paper prints it, `samples * snr**2 = 1000`, and
-    `printed_by` says in the legend whose it is.
-    """
+    """One map of a phase figure."""
 
     values: xr.DataArray
+    """over the axes `x` and `y` and perhaps seeds, whose mean is drawn"""
     x: str
+    """the axis drawn from left to right"""
     y: str
+    """the axis drawn from below"""
     label: str
+    """names the quantity"""
     cut: float | None = None
+    """shows only on which side of this value each cell is"""
     limits: tuple[float, float] | None = None
+    """of the colours"""
     printed: str | None = None
+    """a law as a paper prints it, `samples * snr**2 = 1000`"""
     printed_by: str = "paper"
+    """whose law that is, for the legend"""
     boundary: Boundary | None = None
+    """a curve that was found (`benign.boundary`), drawn with its law"""
 
 
 def phase_figure(panels: Sequence[Panel], *, title: str, caption: str) -> Figure:
@@ -353,7 +357,8 @@ def _log_spaced(centres: np.ndarray) -> bool:
 def _axis_name(coordinate: xr.DataArray) -> str:
     name = str(coordinate.attrs.get("long_name", coordinate.name))
     units = str(coordinate.attrs.get("units", ""))
-    return name if units in ("", "1") else f"{name} ({units})"
+    told = units in ("", "1") or name.endswith(units)  # steps need not be in steps
+    return name if told else f"{name} ({units})"
 
 
 def _symbol(values: xr.DataArray, dim: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -61,6 +62,9 @@ def phase(
 def curves(result: xr.Dataset, variables: str | Sequence[str] = "test_accuracy") -> Figure:
     """Means of variables over seeds along the one axis of an experiment, with 95 % intervals.
 
+    Along the steps it takes curves, `"train_loss_curve"`; of one run (`result.sel(..., seed=0)`, or the trace of
+    a replay) it draws that run.
+
     >>> import tempfile
     >>> import benign as bo
     >>> sweep = bo.Experiment(
@@ -75,29 +79,57 @@ def curves(result: xr.Dataset, variables: str | Sequence[str] = "test_accuracy")
     1
     """
     names = [variables] if isinstance(variables, str) else list(variables)
-    told = f"{_caption(result)} Bands: 95 % intervals of the mean over seeds."
+    drawn = [_values(result, name, 1) for name in names]
+    told = " ".join(filter(None, [_caption(result), *_of_seeds(drawn)]))
     lines = textwrap.wrap(told, width=int(4.2 * 72 / (0.54 * SMALL)))
     with style():
         layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)
         figure = Figure(figsize=(4.2, 3.0 + 0.13 * len(lines)), layout=layout)
         ax = figure.subplots()
-        for number, name in enumerate(names):
-            values = _values(result, name, 1)
-            [along] = _axes(values)
-            values = values.sortby(along)
-            rows = values.transpose(along, "seed").values
-            mean, low, high = np.array([_estimate(row[~np.isnan(row)]) for row in rows]).T
-            colour, line = look(number)
-            [drawn] = ax.plot(values[along], mean, color=colour, linestyle=line, marker=".")
-            drawn.set_label(_named(name))
-            if values.sizes["seed"] > 1:
-                ax.fill_between(values[along], low, high, color=colour, alpha=0.2, linewidth=0)
-            set_axis(ax, values[along], "x")
-        if all(name.endswith("accuracy") for name in names):
+        for number, values in enumerate(drawn):
+            _draw_line(ax, number, values)
+        accuracies = all(_named(name).endswith("accuracy") for name in names)
+        if accuracies:
             ax.set_ylim(0, 1.02)
+        several = "accuracy" if accuracies else ", ".join(map(_named, names))
+        ax.set_ylabel(several if len(names) > 1 else _named(names[0]))
         ax.legend()
         figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=SMALL, linespacing=1.3)
     return figure
+
+
+def _draw_line(ax: Axes, number: int, values: xr.DataArray) -> None:
+    """The mean over seeds along the one axis, and its interval where there are several."""
+    [along] = _axes(values)
+    values, name = values.sortby(along), _named(str(values.name))
+    rows = values.transpose(along, "seed").values
+    mean, *ends = np.array([_estimate(row[~np.isnan(row)]) for row in rows]).T
+    colour, line = look(number)
+    ax.plot(values[along], mean, color=colour, linestyle=line, marker=".", label=name)
+    if values.sizes["seed"] > 1:
+        low, high = (np.clip(end, *_possible(name)) for end in ends)
+        ax.fill_between(values[along], low, high, color=colour, alpha=0.2, linewidth=0)
+    set_axis(ax, values[along], "x")
+
+
+def _possible(name: str) -> tuple[float, float]:
+    """Where values of a variable can lie: an interval of their mean may reach beyond."""
+    if name.endswith("accuracy"):
+        return 0.0, 1.0
+    return (0.0 if name.endswith("loss") else -np.inf), np.inf
+
+
+def _of_seeds(drawn: Sequence[xr.DataArray]) -> Iterator[str]:
+    """What must be said of the seeds behind curves."""
+    if max(values.sizes["seed"] for values in drawn) > 1:
+        yield "Bands: 95 % intervals of the mean over seeds."
+    for values in drawn:
+        training = values.count("seed").values
+        training = training[training > 0]
+        if "step" in values.dims and len(set(training.tolist())) > 1:
+            ends = f"{training[0]} at first, {training[-1]} at last"
+            yield f"At every step the mean of the runs still training: {ends}."
+            return  # the runs are the same for every variable
 
 
 def pictures(result: xr.Dataset, folder: Path) -> list[Path]:
@@ -125,7 +157,10 @@ def _values(result: xr.Dataset, variable: str, count: int) -> xr.DataArray:
             f"{count} can be drawn: select one value of the others, or average over them"
         )
     ones = [dim for dim in values.dims if dim not in (*axes, "seed")]
-    return values.squeeze(ones, drop=True)
+    values = values.squeeze(ones, drop=True)
+    if "seed" in values.dims:
+        return values
+    return values.drop_vars("seed", errors="ignore").expand_dims("seed")
 
 
 def _axes(values: xr.DataArray) -> list[str]:
@@ -139,9 +174,15 @@ def _estimate(row: np.ndarray) -> tuple[float, float, float]:
 
 
 def _caption(result: xr.Dataset) -> str:
-    experiment = Experiment.from_dict(json.loads(result.attrs["experiment"]))
-    return f"{describe(experiment)} {endings(result)}".strip()
+    """What a result knows of itself: a trace of one run knows less."""
+    chosen = [f"{name} = {each.item()}" for name, each in result.coords.items() if each.ndim == 0]
+    told = [f"Here {', '.join(chosen)}."] if chosen else []
+    if "experiment" in result.attrs:
+        told.insert(0, describe(Experiment.from_dict(json.loads(result.attrs["experiment"]))))
+    if "status" in result:
+        told.append(endings(result))
+    return " ".join(filter(None, told))
 
 
 def _named(variable: str) -> str:
-    return variable.replace("_", " ")
+    return variable.removesuffix("_curve").replace("_", " ")

@@ -32,16 +32,18 @@ class Watcher:
 
 
 def run_units(
-    units: Sequence[Unit],
     left: Sequence[Unit],
+    done: int,
     store: Store,
     device: str,
     watcher: Watcher,
     workers: int = 1,
 ) -> None:
-    """Compute and record the units that are `left`; one that fails is recorded as failed and the sweep goes on."""
-    total, missing = (sum(len(unit.runs) for unit in each) for each in (units, left))
-    watcher.begin(len(left), total, total - missing)
+    """Compute and record the units that are `left`; one that fails is recorded as failed and the sweep goes on.
+
+    `done` runs that were asked for need no work.
+    """
+    watcher.begin(len(left), done + sum(len(unit.runs) for unit in left), done)
     if workers > 1 and len(left) > 1:
         from benign.sweep.pool import run_in_pool
 

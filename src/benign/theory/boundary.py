@@ -193,7 +193,7 @@ class Boundary:
 def boundary(
     values: xr.DataArray,
     level: float,
-    law: str = "samples * snr**p",
+    law: str | None = None,
     seed_dim: str = "seed",
     confidence: float = 0.95,
 ) -> Boundary:
@@ -201,7 +201,8 @@ def boundary(
 
     The crossing is that of the mean over seeds, interpolated linearly in log(column). The map rises
     or falls along the column, whichever it does on average over the rows; a row whose first value
-    is already on the far side has no critical value. NaN means a missing run and is skipped.
+    is already on the far side has no critical value. NaN means a missing run and is skipped. Without a
+    `law` the two axes of the values make one, `samples * snr**p`; samples or dim are the rows.
 
     >>> import xarray as xr
     >>> import benign as bo
@@ -212,7 +213,10 @@ def boundary(
     >>> found.critical.values.round(3).tolist()  # the critical SNR of each N
     [1.414, 0.707]
     """
-    parsed = Law.parse(law)
+    if not isinstance(values, xr.DataArray):
+        given = type(values).__name__
+        raise ValueError(f"`values` must be one variable (result.test_accuracy), got a {given}")
+    parsed = Law.parse(law or _law_of(_axes(values, seed_dim)))
     if parsed.exponent is not None or parsed.constant is not None:
         raise ValueError(f"`law` is to be fitted, so leave it free as '... **p', got {law!r}")
     check_confidence(confidence)
@@ -253,11 +257,29 @@ def boundary(
     )
 
 
+def _axes(values: xr.DataArray, seed_dim: str) -> list[str]:
+    return [str(dim) for dim in values.dims if dim != seed_dim]
+
+
+def _law_of(axes: list[str]) -> str:
+    """The law that two axes suggest: the sizes that an experimenter sets are the rows."""
+    if len(axes) != 2:
+        raise ValueError(
+            f"a boundary needs two axes, and these values have {', '.join(axes) or 'none'}: "
+            "select one entry of the others, or average over them"
+        )
+    row = next((size for size in ("samples", "dim") if size in axes), axes[0])
+    [column] = [name for name in axes if name != row]
+    return f"{row} * {column}**p"
+
+
 def _prepared(values: xr.DataArray, law: Law, seed_dim: str) -> xr.DataArray:
     """`values` checked, as floats over (row, column, seed), rows and columns ascending."""
     for dim in (law.row, law.column):
         if dim not in values.dims:
-            raise ValueError(f"`law` names {dim!r}, but the values have dimensions {values.dims}")
+            axes = _axes(values, seed_dim)
+            remedy = f": write law='{_law_of(axes)}'" if len(axes) == 2 else ""
+            raise ValueError(f"`law` names {dim!r}, but the axes are {', '.join(axes)}{remedy}")
         if dim not in values.coords or not np.issubdtype(values[dim].dtype, np.number):
             raise ValueError(f"coordinate {dim!r} must hold numbers, one for each entry")
         if not (np.isfinite(values[dim]) & (values[dim] > 0)).all():

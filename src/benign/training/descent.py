@@ -123,7 +123,9 @@ class Step:
     """One step of a batch before its update: weights, attacked points and what the network makes of them."""
 
     number: int
+    """how many updates came before"""
     batch: Batch
+    """the runs that still train, with their parameters"""
     attacked: Float[Tensor, "runs samples tokens dim"]
     """the points trained on: attacked, or the clean ones without an attack"""
     seen: Pass
