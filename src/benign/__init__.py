@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from benign.plot.style import save as save
     from benign.spec import SpecError as SpecError
     from benign.theory.boundary import boundary as boundary
+    from benign.theory.locate import locate_boundary as locate_boundary
     from benign.training.probes import snapshot as snapshot
     from benign.training.probes import tally as tally
     from benign.training.setup import Evaluation as Evaluation
@@ -86,6 +87,7 @@ _HOME = {
     "inside_theorem": "papers.inside",
     "linspace": "axes",
     "load": "outside",
+    "locate_boundary": "theory.locate",
     "logspace": "axes",
     "merge": "experiment",
     "open_experiment": "experiment",
