@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from benign.plot.style import save as save
     from benign.spec import SpecError as SpecError
     from benign.theory.boundary import boundary as boundary
+    from benign.theory.constant import constant as constant
     from benign.theory.locate import locate_boundary as locate_boundary
     from benign.training.probes import snapshot as snapshot
     from benign.training.probes import tally as tally
@@ -83,6 +84,7 @@ _HOME = {
     "TorchDefault": "networks.initial",
     "TwoLayer": "networks.two_layer",
     "boundary": "theory.boundary",
+    "constant": "theory.constant",
     "curves": "plot.picture",
     "inside_theorem": "papers.inside",
     "linspace": "axes",
