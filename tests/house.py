@@ -55,7 +55,7 @@ OUTSIDE = {
     "scipy": {"coordinates", "theory", "plot", "claims", "papers"},
     "xarray": {"sweep", "replay", "experiment", "theory", "plot", "claims", "papers", "describe"}
     | {"audits", "targets", "perform", "verify"},
-    "yaml": {"files", "describe"},
+    "yaml": {"files"},
     "rich": {"progress"},
     "typer": {"cli"},
 }

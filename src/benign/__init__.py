@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from benign.spec import SpecError as SpecError
     from benign.theory.boundary import boundary as boundary
     from benign.theory.constant import constant as constant
+    from benign.theory.falsify import falsify as falsify
     from benign.theory.locate import locate_boundary as locate_boundary
     from benign.training.probes import snapshot as snapshot
     from benign.training.probes import tally as tally
@@ -86,6 +87,7 @@ _HOME = {
     "boundary": "theory.boundary",
     "constant": "theory.constant",
     "curves": "plot.picture",
+    "falsify": "theory.falsify",
     "inside_theorem": "papers.inside",
     "linspace": "axes",
     "load": "outside",
