@@ -56,7 +56,7 @@ OUTSIDE = {
     "scipy": {"coordinates", "theory", "claims", "papers"},
     "xarray": {"sweep", "replay", "experiment", "theory", "plot", "claims", "papers", "describe"}
     | {"audits", "targets", "perform", "verify"},
-    "yaml": {"files", "describe"},
+    "yaml": {"files"},
     "rich": {"progress"},
     "typer": {"cli"},
 }
