@@ -31,7 +31,7 @@ RADIUS = 0.05
 
 
 def _training(evidence: Evidence, radius: float = RADIUS, hidden: int = 5) -> Training:
-    return drawn(evidence.size(3, 10, 30), radius, hidden=hidden)
+    return drawn(evidence.size(6, 10, 30), radius, hidden=hidden)
 
 
 def _walk(evidence: Evidence, radius: float = RADIUS, hidden: int = 5) -> list[Move]:
