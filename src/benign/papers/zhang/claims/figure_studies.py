@@ -53,14 +53,14 @@ def _figure_2(scale: str, reading: Reading) -> Experiment:
 
 def _figure_3(scale: str, reading: Reading) -> Experiment:
     """N = 25, SNR = 16, M = 2; sigma_p sqrt(d) = 1.6 at every scale, so |mu| = 25.6."""
-    dim, hidden = at(scale, (32, 4), (256, 64), (1024, 512))
+    dim, hidden = at(scale, (32, 4), (128, 32), (1024, 512))
     return Experiment(
         data=SignalNoise(samples=25, tokens=2, dim=dim, snr=16.0, noise_std=1.6 / math.sqrt(dim)),
         network=network(hidden, reading["w_O"]),
-        attack=pgd(sorted(RADII_OF_FIGURE_3 + at(scale, [], SCAN, SCAN))),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 10, 300, 5000)),
-        evaluation=Evaluation(samples=at(scale, 10, 50, 1000)),
-        seeds=at(scale, 2, 5, 5),
+        attack=pgd(sorted(RADII_OF_FIGURE_3 + at(scale, [], SCAN[::2], SCAN))),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 10, 150, 5000)),
+        evaluation=Evaluation(samples=at(scale, 10, 30, 1000)),
+        seeds=at(scale, 2, 4, 5),
     )
 
 
@@ -69,22 +69,22 @@ def _heads(scale: str, reading: Reading) -> Experiment:
     dim, hidden = at(scale, (32, 4), (128, 16), (1024, 128))
     heads = at(scale, [1, 2], [1, 2, 4], [1, 2, 4, 8])
     return Experiment(
-        data=_data(dim, tokens=4, samples=10, snr=logspace(0.3, 5.0, at(scale, 2, 6, 12))),
+        data=_data(dim, tokens=4, samples=10, snr=logspace(0.3, 5.0, at(scale, 2, 5, 12))),
         network=_changed(network(hidden, reading["w_O"]), heads=heads),
         attack=pgd(0.05),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 10, 200, 5000)),
-        evaluation=Evaluation(samples=at(scale, 10, 60, 1000)),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 10, 120, 5000)),
+        evaluation=Evaluation(samples=at(scale, 10, 40, 1000)),
         seeds=at(scale, 1, 4, 8),
     )
 
 
 def _sparse(scale: str, reading: Reading) -> Experiment:
     """One signal among 16 tokens, with learned and with uniform attention; clean, so that no attack is in doubt."""
-    dim, hidden = at(scale, (32, 4), (256, 32), (1024, 128))
+    dim, hidden = at(scale, (32, 4), (128, 16), (1024, 128))
     return Experiment(
         data=_data(dim, samples=10, snr=logspace(0.2, 8.0, at(scale, 3, 8, 16))),
         network=_changed(network(hidden, reading["w_O"]), attend=["learned", "uniform"]),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 30, 500, 5000)),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 30, 400, 5000)),
         evaluation=Evaluation(samples=at(scale, 10, 200, 1000)),
         pairing="common",
         seeds=at(scale, 2, 5, 10),
@@ -93,7 +93,7 @@ def _sparse(scale: str, reading: Reading) -> Experiment:
 
 def _output_scales(scale: str, reading: Reading) -> Experiment:
     """w_O as drawn and divided by 16. Clean below the paper's scale: 5000 attacked steps take minutes."""
-    dim, hidden = at(scale, (32, 4), (128, 16), (1024, 128))
+    dim, hidden = at(scale, (32, 4), (64, 8), (1024, 128))
     return Experiment(
         data=_data(dim, samples=6, snr=at(scale, [1.0, 8.0], [1.0, 4.0, 8.0], [1.0, 4.0, 8.0, 16.0])),
         network=[network(hidden, "undivided"), network(hidden, "divided")],
