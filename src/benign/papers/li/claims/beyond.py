@@ -17,7 +17,7 @@ def _robust_features_learned(evidence: Evidence, place: int) -> Measured:
     alone = result["robust_feature_accuracy"] >= GOOD
     found = share("seeds with accuracy >= 0.99 and max A > max B", alone & (robust > others))
     told = f"max A {float(robust.mean()):.3g}, max B {float(others.mean()):.3g}"
-    judged = f"accuracy under the strong attack {float(result['robust_accuracy'].mean()):.3g}"
+    judged = f"accuracy under the l_inf judge {float(result['robust_accuracy'].mean()):.3g}"
     return found.noting(f"{told}, {judged}")
 
 

@@ -19,8 +19,8 @@ from benign.training.descent import Batch
 CLAIMS = Claims("li")
 
 FIG3 = "li/fig3"
-TRANSITION = 150
-"""epoch of the phase transition, as the text has it"""
+TRANSITION, LAST = 150, 1000
+"""epochs of the phase transition, as the text has it, and of the end"""
 RISEN = 0.05
 """robust accuracy above that of Phase I: what Phase I itself may have"""
 BESIDE = ("margin", "own loss", "one step")
@@ -61,7 +61,7 @@ def _turn(evidence: Evidence) -> int:
 @CLAIMS.add("fig3.std.dominance", "Figure 3, first panel", at_least(5.0), FIG3)
 def standard_training_learns_non_robust_features(evidence: Evidence) -> Measured:
     """In standard training the non-robust features dominate."""
-    return mean("min_i max_r B / max_i max_r A", dominance(trained(evidence, clip=0.0)))
+    return dominance(trained(evidence, clip=0.0))
 
 
 @CLAIMS.add("fig3.adv.phase150", "Figure 3, second panel", between(100, 200), FIG3)
@@ -96,6 +96,8 @@ def robust_accuracy_is_zero_at_first(evidence: Evidence) -> dict[str, Measured]:
 def robust_accuracy_rises_then(evidence: Evidence) -> dict[str, Measured]:
     """In Phase II of adversarial training robust accuracy increases."""
     turn, end = _turn(evidence), _snapshots(evidence)[-1]
+    if end < LAST:
+        raise Undecided(f"training ends at step {end}, the figure's Phase II lasts until {LAST}")
     return {
         name: mean(
             f"accuracy at step {end} less that at {turn}",

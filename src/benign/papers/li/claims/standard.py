@@ -1,5 +1,6 @@
 """Standard training: Theorem 4.3, what Lemma B.2 leaves of the robust feature, noise, transfer."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +26,7 @@ from benign.papers.li.claims.studies import EPS, NOISE, STANDARD, linf
 from benign.papers.li.claims.trained import Trained, fresh, predicted, trained
 from benign.papers.li.theory import Numbers, conditions, density_room, robust_feature_bound
 from benign.theory.conditions import Conditions
+from benign.theory.intervals import Estimate
 from benign.training.setup import Setup
 
 CLAIMS = Claims("li")
@@ -68,9 +70,11 @@ def non_robust_features_suffice(evidence: Evidence) -> Measured:
     return _good(evidence, "non_robust_feature_accuracy", "accuracy from non-robust features alone")
 
 
-def dominance(found: Trained) -> torch.Tensor:
-    """min_i max_r B / max_i max_r A at the end, by seed."""
-    return found.non_robust[-1].amin(1) / found.robust[-1].amax(1)
+def dominance(found: Trained) -> Measured:
+    """min_i max_r B / max_i max_r A at the end: the geometric mean over seeds, for ratios scatter by factors."""
+    ratios = found.non_robust[-1].amin(1) / found.robust[-1].amax(1)
+    measured = mean("min_i max_r B / max_i max_r A", ratios.log())
+    return replace(measured, estimate=Estimate(*map(math.exp, measured.estimate)))
 
 
 @CLAIMS.add(
@@ -79,10 +83,10 @@ def dominance(found: Trained) -> torch.Tensor:
 def non_robust_features_dominate(evidence: Evidence) -> Measured:
     """After standard training the non-robust features are learned many times as strongly as the robust ones."""
     sizes = range(evidence.result.sizes["size"])
-    means = [float(dominance(_at(evidence, place)).mean()) for place in sizes]
+    means = [dominance(_at(evidence, place)).estimate.value for place in sizes]
     dims = evidence.result["dim"].values
     told = ", ".join(f"{ratio:.3g} at d = {dim}" for dim, ratio in zip(dims, means, strict=True))
-    return mean("min_i max_r B / max_i max_r A", dominance(trained(evidence))).noting(told)
+    return dominance(trained(evidence)).noting(told)
 
 
 def _at(evidence: Evidence, place: int) -> Trained:

@@ -147,7 +147,15 @@ def _inner(scale: str, reading: Reading) -> Experiment:
     seeds, steps = {"smoke": (2, 64), "quick": (14, 600), "paper": (29, 1600)}[scale]
     sizes = {"dim": 100, "noise_std": 0.1}
     return _experiment(
-        scale, SEPARATED, sizes, FIG3_START, 0.1, steps, seeds, attack=inner_attacks()
+        scale,
+        SEPARATED,
+        sizes,
+        FIG3_START,
+        0.1,
+        steps,
+        seeds,
+        attack=inner_attacks(),
+        judge=judge(5),
     )
 
 
