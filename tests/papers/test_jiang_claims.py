@@ -104,6 +104,7 @@ def test_identities_hold_to_rounding(each):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_every_claim_is_judged_at_smoke_scale(tmp_path: Path):
     def runner(experiment: Experiment, place: Path, title: str) -> xr.Dataset:
         return experiment.run(place)

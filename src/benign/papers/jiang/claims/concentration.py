@@ -1,7 +1,6 @@
 """What is drawn before training: Lemmas C.1 to C.4, as shares of draws in which a bound is broken."""
 
 import math
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -22,7 +21,6 @@ DELTA = 0.05
 BROKEN = at_most(DELTA)
 
 
-@cache
 def drawn(experiment: Experiment) -> tuple[Numbers, State]:
     """The numbers of the one cell, and the start of all its runs: inner products of tokens, queries, keys, values."""
     runs = list(runs_of(experiment))

@@ -1,6 +1,7 @@
 """Stage III of both proofs, and what the trained networks make of fresh points."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -112,7 +113,7 @@ def signal_row_sparse(evidence: Evidence) -> Measured:
 )
 def all_rows_sparse(evidence: Evidence) -> Measured:
     """At the end of benign training every row attends to the signal alone, those of weak noise tokens too."""
-    rows = list(range(evidence.experiments[0].data.tokens.values[0]))
+    rows = list(range(walks(evidence.experiment)[0].numbers.tokens))
     return _sparse(evidence, SIGNAL, rows, "noise")
 
 
@@ -163,7 +164,7 @@ def fresh_attention(evidence: Evidence) -> Measured:
 def fresh_values(evidence: Evidence) -> Measured:
     """The noise tokens of a fresh point have values of at most 1."""
     return _fresh(
-        evidence, [(np.abs(w.fresh.values[:, 1:]) <= 1).all(1) for w in walks(evidence.experiment)]
+        evidence, [np.abs(w.fresh.values[:, 1:]).max(1) <= 1 for w in walks(evidence.experiment)]
     )
 
 
@@ -176,17 +177,17 @@ def fresh_margins(evidence: Evidence) -> Measured:
     if bound <= 0:
         raise Undecided(f"vacuous: the bound is {bound:.3g}, so that it allows errors")
     smallest = min(float(walk.fresh.margins.min()) for walk in found)
-    told = _fresh(evidence, [walk.fresh.margins >= bound for walk in found])
+    told = _fresh(evidence, [np.asarray(walk.fresh.margins >= bound) for walk in found])
     return told.noting(f"bound {bound:.3g}, smallest margin {smallest:.3g}")
 
 
-def _fresh(evidence: Evidence, held: list[np.ndarray]) -> Measured:
+def _fresh(evidence: Evidence, held: Sequence[np.ndarray]) -> Measured:
     ended = [walk.converged for walk in walks(evidence.experiment)]
     if not all(ended):
         raise Undecided(f"only {sum(ended)} of {len(ended)} runs reached their loss")
     return share(
         f"share of seeds in which {1 - DELTA:.0%} of fresh points hold it",
-        [each.mean() >= 1 - DELTA for each in held],
+        [np.mean(each) >= 1 - DELTA for each in held],
     )
 
 

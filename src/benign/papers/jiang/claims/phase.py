@@ -59,10 +59,15 @@ def _monotone(losses: xr.DataArray) -> dict[str, Measured]:
         kept = [line for line in lines if np.isfinite(line).all() and np.ptp(line) > 3 * noise]
         if len(kept) < 2:
             raise Undecided(f"only {len(kept)} lines along {name} vary by more than the noise")
-        taus = [float(stats.kendalltau(map_[name].values, line)[0]) for line in kept]
+        taus = [_tau(map_[name].values, line) for line in kept]
         told = mean(f"tau-b of test loss with {name}", taus)
         found[f"along {name}"] = replace(told, basis=f"{len(kept)} lines of the map")
     return found
+
+
+def _tau(x: np.ndarray, y: np.ndarray) -> float:
+    tau, _ = map(float, stats.kendalltau(x, y))
+    return tau
 
 
 @CLAIMS.add(

@@ -254,7 +254,10 @@ def formula_of_test_loss(evidence: Evidence) -> dict[str, Measured]:
     )
     eps = xr.DataArray([n.loss for n in numbers], dims="cell")
     limit = xr.apply_ufunc(
-        test_loss_limit, eps, numbers[0].tokens, result.attention_on_signal, vectorize=True
+        lambda e, a: test_loss_limit(e, numbers[0].tokens, a),
+        eps,
+        result.attention_on_signal,
+        vectorize=True,
     )
     return {
         "measured attention": _apart(result, measured),
