@@ -39,7 +39,7 @@ ORDER += [
     "targets",
     "console",
 ]
-ORDER += ["perform", "verdicts", "verify", "advising", "cli"]
+ORDER += ["perform", "verdicts", "verify", "advising", "options", "cli_claims", "cli"]
 ENDS = ["__init__", "__main__"]
 """below all: the root, with every name it exports, and the module that starts the command line"""
 
@@ -47,6 +47,7 @@ ROOMS_MAY_USE = {
     "zhang": {"jiang"},  # Zhang's Theorems 1 and 2 are stated beside those of Jiang
     "inside.py": {"jiang", "wang", "zhang"},  # the solver knows the conditions of every theorem
     "advice.py": {"jiang", "wang", "zhang", "li"},  # and so does advice
+    "numbers.py": {"jiang", "zhang"},  # initial weights in the middle of what conditions allow
 }
 """which rooms of `papers` a room, or a module beside the rooms, imports"""
 
@@ -56,9 +57,9 @@ OUTSIDE = {
     "scipy": {"coordinates", "theory", "claims", "papers"},
     "xarray": {"sweep", "replay", "experiment", "theory", "plot", "claims", "papers", "describe"}
     | {"audits", "targets", "perform", "verify"},
-    "yaml": {"files", "describe"},
+    "yaml": {"files"},
     "rich": {"progress"},
-    "typer": {"cli"},
+    "typer": {"cli", "cli_claims", "options"},
 }
 """where a package of others may be imported"""
 

@@ -28,6 +28,7 @@ from benign.axes import PerRun, replace, walk
 from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
 from benign.data.model import DataModel, Sample
+from benign.data.noisy_copies import NoisyCopies
 from benign.data.signal_noise import SignalNoise
 from benign.losses import margin
 from benign.networks.attention import Attention
@@ -67,6 +68,22 @@ DATA = [
     Row(
         SignalNoise(**SIZES, snr=1.0, noise_std=1.0, balanced=True, flip=0.3, directions="random"),
         {"samples": (5, "must be even"), "flip": (0.5, "less than 0.5")},
+    ),
+    Row(
+        NoisyCopies(
+            **SIZES,
+            snr=2.0,
+            noise_std=0.5,
+            strong_noise_std=1.0,
+            flip=0.1,
+            copies=2,
+            injected_std=0.3,
+        ),
+        {"samples": (5, "a multiple of copies=2"), "copies": (0, "greater than or equal to 1")},
+    ),
+    Row(
+        NoisyCopies(**SIZES, signal=2.0, noise_std=0.5, copies=3, injected_std=0.3, projected=True),
+        {"injected_std": (-1, "greater than or equal to 0")},
     ),
     Row(
         Mixture(**POINT, signal=2.0, flip=0.3, balanced=True, direction="random"),

@@ -41,6 +41,19 @@ AFTERWARDS = {
     "coordinates": """
 assert abs(ambient.train_loss - projected.train_loss).max() < 1e-10
 """,
+    "own-lemma": """
+assert (found.runs, found.grid_runs) == (84, 396)
+assert found.exponent_is(4) and not found.exponent_is(2)
+first, second = (
+    bo.constant(times, "steps", f"1 / (rate * stop_loss * {part})", kind="O")
+    for part in ("signal**2", "(signal**2 + dim / samples)")
+)
+assert first.along["signal"].bounded is False and second.bounded is not False
+assert 1 < second.low.value < second.high.value < 1.5
+counter = search.counterexample
+assert counter.where["samples"] == 8 and counter.where["dim"] > 20
+assert bo.Experiment.from_file("runs/lemma/counterexample.yaml") == counter.experiment
+""",
     "tutorial": """
 from pathlib import Path
 

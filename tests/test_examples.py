@@ -36,6 +36,17 @@ def test_it_runs_from_the_command_line(tmp_path: Path, monkeypatch, capsys):
     assert "Reading" not in drawn, "the recipe asks nothing"
 
 
+def test_its_claims_are_judged(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with forgetting():
+        words = ["--with", str(FOLDER), "verify", "kou", "--scale", "smoke", "--out", "verdicts"]
+        assert cli.main(words) == 0
+    told = capsys.readouterr().out
+    assert "kou/thm3.2.exponent" in told
+    assert "kou/thm3.2.benign" in told
+    assert "3 of 3 runs" in told, "one seed of each dimension, with the largest signal"
+
+
 def test_nothing_else_mentions_it():
     word = re.compile(r"\bkou\b|two_?patches|relu_?cnn", re.IGNORECASE)
     own = ("examples/kou/", "tests/test_examples.py", "docs/")

@@ -1,6 +1,9 @@
-"""The phase diagram that Theorem 3.2 of Kou et al. predicts, as a recipe; its sizes are ours."""
+"""The phase diagram that Theorem 3.2 of Kou et al. predicts, as a recipe and as two claims; its sizes are ours."""
+
+import numpy as np
 
 import benign as bo
+from benign.claims import Claims, at_least, contains, share, slope
 from benign.parts import Panel, Recipe, phase_figure
 
 from .relu_cnn import ReluCNN
@@ -13,13 +16,6 @@ SIZES = {  # signals, dimensions, seeds, test points; the theorem asks for d wel
 }
 LEVEL = 0.75
 """test accuracy halfway between chance and none wrong"""
-
-
-@bo.snapshot(
-    "largest |<w, mu>| / |mu| of a filter", applies=lambda setup: setup.network.kind == "relu_cnn"
-)
-def signal_learned(step):
-    return step.batch.params["filters"][..., 0].abs().amax(1)
 
 
 def build(scale, reading):
@@ -38,14 +34,8 @@ def edge(result):
 
 
 def draw(result, folder, caption):
-    panel = Panel(
-        result.test_accuracy,
-        "dim",
-        "signal",
-        "test accuracy",
-        limits=(0.5, 1),
-        boundary=edge(result),
-    )
+    accuracy, boundary = result.test_accuracy, edge(result)
+    panel = Panel(accuracy, "dim", "signal", "test accuracy", limits=(0.5, 1), boundary=boundary)
     told = f"{caption} n = 20, sigma_p = 1, one training label in ten flipped. The theorem: p = -4."
     figure = phase_figure(
         [panel], title="Benign and harmful overfitting of a ReLU CNN", caption=told
@@ -67,3 +57,20 @@ RECIPES = [
         summarise=summarise,
     )
 ]
+
+CLAIMS = Claims("kou")
+
+
+@CLAIMS.add("thm3.2.exponent", "Theorem 3.2", contains(0.25, but_not=(0, 0.5)), "kou/fig1")
+def critical_signal(evidence):
+    """The signal that overfitting needs to be benign grows as d^(1/4): n |mu|^4 / (sigma_p^4 d) decides."""
+    found = edge(evidence.result).critical
+    return slope("slope of log |mu|* on log d", np.log(found["dim"]), np.log(found))
+
+
+@CLAIMS.add("thm3.2.benign", "Theorem 3.2", at_least(0.8), "kou/fig1")
+def flipped_labels_do_no_harm(evidence):
+    """Where the signal is strong, training fits every flipped label and test accuracy is near 1 nevertheless."""
+    runs = evidence.result.isel(signal=-1)
+    both = (runs.flipped_fitted == 1) & (runs.test_accuracy >= 0.95)
+    return share("runs with both", both.values[runs.flipped_fitted.notnull()], "run")

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from benign.plot.style import save as save
     from benign.spec import SpecError as SpecError
     from benign.theory.boundary import boundary as boundary
+    from benign.theory.constant import constant as constant
+    from benign.theory.falsify import falsify as falsify
+    from benign.theory.locate import locate_boundary as locate_boundary
     from benign.training.probes import snapshot as snapshot
     from benign.training.probes import tally as tally
     from benign.training.setup import Evaluation as Evaluation
@@ -82,10 +85,13 @@ _HOME = {
     "TorchDefault": "networks.initial",
     "TwoLayer": "networks.two_layer",
     "boundary": "theory.boundary",
+    "constant": "theory.constant",
     "curves": "plot.picture",
+    "falsify": "theory.falsify",
     "inside_theorem": "papers.inside",
     "linspace": "axes",
     "load": "outside",
+    "locate_boundary": "theory.locate",
     "logspace": "axes",
     "merge": "experiment",
     "open_experiment": "experiment",

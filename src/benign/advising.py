@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Mapping
 
 from benign.describe import yaml_text
-from benign.experiment import Experiment
-from benign.papers.advice import advise, experiment_for
+from benign.papers.advice import advise
+from benign.papers.numbers import experiment_for
 from benign.targets import Choices, plans
 
 
@@ -16,17 +16,16 @@ def advice_text(
     if target and given:
         raise ValueError(f"give {target} or numbers (--{next(iter(given))}), not both")
     if target:
-        experiment: Experiment = plans(target, Choices())[0].experiment
-        test = f"benign run {shlex.quote(target)}"
+        experiment = plans(target, Choices())[0].experiment
+        found, test = advise(experiment), f"benign run {shlex.quote(target)}"
     else:
-        experiment = experiment_for(
-            network, {name: _number(name, text) for name, text in given.items()}
-        )
+        numbers = {name: _number(name, text) for name, text in given.items()}
+        experiment, found = experiment_for(network, numbers), advise(network=network, **numbers)
         words = " ".join(f"--{name} {shlex.quote(text)}" for name, text in given.items())
         test = f"benign advise --network {network} {words} --yaml > my.yaml && benign run my.yaml"
     if alone:
         return yaml_text(experiment)
-    return f"{advise(experiment).text(whole)}\n\nto test it: {test}"
+    return f"{found.text(whole)}\n\nto test it: {test}"
 
 
 def _number(name: str, text: str) -> float | int:

@@ -15,13 +15,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benign import __version__, outside
+from benign import __version__, cli_claims, outside
 from benign.console import complain, say
+from benign.options import (
+    BAD_INPUT,
+    FAILED,
+    INTERRUPTED,
+    OK,
+    Answers,
+    Changes,
+    Device,
+    Out,
+    Readings,
+    Scale,
+    Seeds,
+    Target,
+    Verbose,
+    Workers,
+    examples,
+)
 
 if TYPE_CHECKING:
     from benign.targets import Plan
-
-OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 # typer carries a click of its own, older versions use the package: this finds the class of either.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -36,70 +51,6 @@ app = typer.Typer(
 )
 
 
-def _examples(*lines: str) -> str:
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"must be a whole number, got {text!r}") from None
-
-
-Number = Annotated[str | None, typer.Option(metavar="X")]
-Target = Annotated[
-    str,
-    typer.Argument(
-        help="A recipe such as jiang/fig1 (see `benign papers`), a YAML file, or a folder of results."
-    ),
-]
-Seeds = Annotated[
-    int | None,
-    typer.Option(parser=_whole, metavar="N", help="Repetitions of every cell, instead of its own."),
-]
-Scale = Annotated[
-    str | None, typer.Option(help="Size of a recipe: smoke, quick or paper.  [default: quick]")
-]
-Answers = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--reading", metavar="QUESTION=ANSWER", help="Answer an open question. Repeatable."
-    ),
-]
-Readings = Annotated[
-    str | None,
-    typer.Option(help="default, all (each other answer alone as well) or product (every mix)."),
-]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:0, ...")]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        parser=_whole,
-        metavar="N",
-        help="Processes on the CPU.  [default: one a core, if the work is long]",
-    ),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder of the results; with --readings the folder around them.  "
-        "[default: runs/RECIPE/SCALE/READING or runs/FILE]"
-    ),
-]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="FIELD=VALUE",
-        help="Change a field. Repeatable. More values of an axis join the folder; for another value use --out.",
-    ),
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Also the whole specification, and tracebacks.")
-]
-
-
 def _print_version(wanted: bool) -> bool:
     if wanted:
         say(f"benign {__version__}")
@@ -108,7 +59,7 @@ def _print_version(wanted: bool) -> bool:
 
 
 @app.callback(
-    epilog=_examples(
+    epilog=examples(
         "benign papers                     what there is",
         "benign show jiang/fig1            what it would do, and for how long",
         "benign run jiang/fig1             the figure and its data, in about a minute",
@@ -130,7 +81,7 @@ def benign(
     outside.load_all([*outside.named(), *(sources or [])])
 
 
-@app.command(epilog=_examples("benign papers", "benign papers jiang", "benign papers jiang/fig1"))
+@app.command(epilog=examples("benign papers", "benign papers jiang", "benign papers jiang/fig1"))
 def papers(
     name: Annotated[
         str | None, typer.Argument(help="A paper or a recipe, for the details.")
@@ -143,7 +94,7 @@ def papers(
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "benign run jiang/fig1",
         "benign run jiang/fig1 --scale paper --seeds 10 --device cuda",
         "benign run zhang/fig1 --reading noise=std --reading labels=fair",
@@ -194,7 +145,7 @@ def run(
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "benign show jiang/fig1 --scale paper",
         "benign show my.yaml --set data.dim=4096",
         "benign show runs/jiang/fig1/quick/default",
@@ -234,7 +185,7 @@ def show(
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "benign audit runs/zhang/fig1/quick/default      are its attacks strong enough?",
         "benign audit jiang/fig1 --scale smoke           does its step size decide the picture?",
     )
@@ -274,102 +225,10 @@ def audit(
             )
 
 
-@app.command(
-    epilog=_examples(
-        "benign verify                             every claim, at quick scale",
-        "benign verify jiang --scale paper         the claims of one paper, larger",
-        "benign verify 'zhang/lem*' --list         what there is",
-        "benign verify --only 'li/thm*' --only 'wang/thm*' --readings all",
-    )
-)
-def verify(
-    pattern: Annotated[
-        str | None,
-        typer.Argument(help="A paper, a claim or a glob such as 'zhang/lem*'.  [default: all]"),
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="GLOB", help="Further patterns. Repeatable."),
-    ] = None,
-    listed: Annotated[
-        bool, typer.Option("--list", help="Show the claims, and judge none.")
-    ] = False,
-    scale: Scale = None,
-    readings: Readings = None,
-    device: Device = "cpu",
-    workers: Workers = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder of the runs; verdicts go to OUT/verdicts.")
-    ] = Path("runs"),
-    verbose: Verbose = False,
-) -> None:
-    """Judge what the papers claim, on runs: what is missing is run first.
-
-    A verdict has two parts: whether the statement holds on these runs, and whether these are inside the theorem's
-    conditions. Exit code 0: everything could be decided, or is explained.
-    """
-    from benign.papers.claims import matching
-    from benign.verify import claims_text
-    from benign.verify import verify as judged
-
-    chosen = matching([each for each in [pattern, *(only or [])] if each])
-    if listed:
-        say(claims_text(chosen))
-        return
-    try:
-        fine = judged(
-            chosen, scale or "quick", readings or "default", device, workers, out, verbose
-        )
-    except KeyboardInterrupt:
-        complain("interrupted: finished runs are kept, the same command resumes")
-        raise typer.Exit(INTERRUPTED) from None
-    raise typer.Exit(OK if fine else FAILED)
+cli_claims.add_to(app)
 
 
-@app.command(
-    epilog=_examples(
-        "benign advise --samples 20 --snr 2 --tokens 4 --dim 4096 --hidden 128 --radius 0.05",
-        "benign advise --network two_layer --samples 100 --signal 8 --dim 5000 --flip 0.1",
-        "benign advise my.yaml                       about an experiment of your own",
-        "benign advise --samples 20 --snr 2 --yaml > my.yaml && benign run my.yaml",
-    )
-)
-def advise(
-    target: Annotated[
-        str | None, typer.Argument(help="A YAML file or a recipe of one cell, instead of numbers.")
-    ] = None,
-    network: Annotated[str, typer.Option(help="attention or two_layer.")] = "attention",
-    samples: Number = None,
-    tokens: Number = None,
-    dim: Number = None,
-    hidden: Number = None,
-    width: Number = None,
-    snr: Number = None,
-    signal: Number = None,
-    noise: Number = None,
-    radius: Annotated[str | None, typer.Option(metavar="X", help="As a share of |mu|.")] = None,
-    flip: Number = None,
-    loss: Annotated[str | None, typer.Option(metavar="X", help="Training loss to reach.")] = None,
-    rate: Number = None,
-    alone: Annotated[
-        bool, typer.Option("--yaml", help="The experiment that tests it, and nothing else.")
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Every condition as a table.")
-    ] = False,
-) -> None:
-    """Say what the theorems predict for numbers of your own, and how to test it."""
-    from benign.advising import advice_text
-
-    given = {
-        "samples": samples, "tokens": tokens, "dim": dim, "hidden": hidden, "width": width, "snr": snr,
-        "signal": signal, "noise": noise, "radius": radius, "flip": flip, "loss": loss, "rate": rate,
-    }  # fmt: skip
-    numbers = {name: value for name, value in given.items() if value is not None}
-    say(advice_text(target, network, numbers, alone, verbose))
-
-
-@app.command(epilog=_examples("benign pack runs/jiang/fig1/paper/default fig1.pack"))
+@app.command(epilog=examples("benign pack runs/jiang/fig1/paper/default fig1.pack"))
 def pack(
     folder: Annotated[Path, typer.Argument(help="A folder of results.")],
     file: Annotated[Path, typer.Argument(help="The file to write.")],
@@ -380,7 +239,7 @@ def pack(
     say(f"{pack(folder, file)} records of {folder} packed into {file}")
 
 
-@app.command(epilog=_examples("benign merge fig1.pack runs/jiang/fig1/paper/default"))
+@app.command(epilog=examples("benign merge fig1.pack runs/jiang/fig1/paper/default"))
 def merge(
     source: Annotated[Path, typer.Argument(help="A packed file, or another folder of results.")],
     folder: Annotated[Path, typer.Argument(help="The folder to add to; made if it is not there.")],

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-import yaml
 
+from benign import files
 from benign.axes import dimensions
 from benign.claims.study import SCALES
 from benign.experiment import SPECIFICATION, Experiment, open_experiment
@@ -213,8 +213,7 @@ def _errors(found: Iterable[RunAt], whole: bool = False) -> list[str]:
 
 def yaml_text(experiment: Experiment) -> str:
     """The experiment as a file that `benign run` takes."""
-    fields = {"benign": SPECIFICATION, **experiment.as_dict()}
-    return yaml.safe_dump(fields, sort_keys=False, default_flow_style=None, width=WIDTH)
+    return files.yaml_text({"benign": SPECIFICATION, **experiment.as_dict()})
 
 
 def _state(experiment: Experiment, folder: Path) -> tuple[list[Unit], list[Unit], str]:

@@ -12,6 +12,8 @@ from yaml.constructor import ConstructorError
 LARGEST_FILE = 2**16
 """bytes; PyYAML takes about 2 s for this many"""
 DEEPEST = 20
+WIDTH = 100
+"""of a line that is written"""
 
 
 class FileError(ValueError):
@@ -90,6 +92,11 @@ def parse_yaml(text: str) -> Any:
         return loader.get_single_data()
     finally:
         loader.dispose()
+
+
+def yaml_text(fields: dict[str, Any]) -> str:
+    """Fields and values as a file that `read_yaml` reads."""
+    return yaml.safe_dump(fields, sort_keys=False, default_flow_style=None, width=WIDTH)
 
 
 def with_overrides(fields: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

@@ -95,12 +95,14 @@ def verify(
             warnings.simplefilter("ignore", RunsFailed)  # a statistic counts what it has
             return experiment.run(place, device, at_once, watcher)
 
-    verifier, judged = Verifier(scale, folder, runner), []
+    verifier, judged, files = Verifier(scale, folder, runner), [], []
     for number, claim in enumerate(claims, 1):
         for each in verifier.judge(claim, which):
             judged.append(each)
+            files = write(
+                judged, scale, folder / "verdicts"
+            )  # at once: the next claim may take an hour
             say(f"{number:{len(str(len(claims)))}}/{len(claims)} {verdict_text(each)}")
-    files = write(judged, scale, folder / "verdicts")
     say(", ".join(f"{count} {word}" for word, count in counts(judged).items()))
     say(f"verdicts: {', '.join(shown(file) for file in files)}")
     return not any(each.verdict.error for each in judged)

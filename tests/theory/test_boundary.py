@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from benign.theory import Law, boundary, mean_interval
+from benign.theory import Law, boundary, clopper_pearson, mean_interval, wilson
 from benign.theory.intervals import number
 
 SAMPLES = np.array([2.0, 4.0, 6.0, 10.0, 16.0, 24.0, 40.0])
@@ -314,3 +314,72 @@ def test_a_single_seed_selected_by_hand_is_accepted():
 )
 def test_numbers_are_written_short(value, text):
     assert number(value) == text
+
+
+def test_a_test_of_an_exponent_agrees_with_its_interval():
+    found = boundary(ramp(100.0, 2.0, seeds=6, noise=0.1, rng=np.random.default_rng(2)), 0.5)
+    fit = found.fit
+    assert fit is not None
+    assert fit.errors.source == "seeds"
+    low, high = fit.exponent_interval
+    for exponent, inside in [(low * 1.001, True), (high * 0.999, True), (low * 0.999, False), (4, False)]:  # fmt: skip
+        tested = found.exponent_is(exponent)
+        assert bool(tested) == tested.inside == inside
+        assert (tested.p_value >= 0.05) == inside
+    assert found.exponent_is(low).p_value == pytest.approx(0.05, rel=1e-6)
+    assert found.exponent_is(fit.exponent).p_value == pytest.approx(1, abs=1e-6)
+    assert str(found.exponent_is(4.0)).startswith("exponent 4 is outside [1.")
+    with pytest.raises(ValueError, match="must not be 0"):
+        found.exponent_is(0)
+    with pytest.raises(ValueError, match="no fit to test: 0 of 7 rows"):
+        boundary(ramp(100.0, 2.0), 50.0).exponent_is(2)
+
+
+def test_seeds_that_share_their_luck_widen_the_constant():
+    """All rows of a seed move together: the rows' scatter is none, the seeds' is 0.3 a seed."""
+    rng = np.random.default_rng(4)
+    values = ramp(100.0, 2.0, seeds=9)
+    moved = values - 0.1 * 0.3 * rng.standard_normal(9)
+    found = boundary(moved, 0.5)
+    per_seed = np.log(SAMPLES[:, None] * found.critical_per_seed.values**2).mean(0)
+    expected = stats.ttest_1samp(per_seed, 0).confidence_interval(0.95)
+    value, low, high = found.constant_for(2.0)
+    assert math.log(value) == pytest.approx(per_seed.mean(), rel=1e-9)
+    # the standard error of 999 resamples is known to 2 %
+    assert math.log(high / low) == pytest.approx(expected.high - expected.low, rel=0.07)
+    assert boundary(moved, 0.5).constant_for(2.0) == (value, low, high)
+
+
+@pytest.mark.parametrize("width", [0.05, 0.2, 0.5])
+@pytest.mark.parametrize(("exponent", "constant"), [(2.0, 1000.0), (4.0, 3000.0)])
+def test_a_grid_without_noise_covers_the_truth(exponent, constant, width):
+    """A loss that falls from 0.69 to 0, cut at 0.2, on ten even columns: the grid's error is all there is."""
+    rows, columns = np.arange(2.0, 21, 2), np.linspace(1.6, 16, 10)
+    depth = np.log(columns)[None] - np.log(constant / rows)[:, None] / exponent
+    loss = 0.69 / (1 + np.exp(depth / width + math.log(0.49 / 0.2)))
+    coords = {"samples": rows, "snr": columns, "seed": range(5)}
+    map = xr.DataArray(np.repeat(loss[..., None], 5, -1), coords, tuple(coords))
+    found = boundary(map, 0.2)
+    truth = (constant / rows) ** (1 / exponent)
+    known = found.critical.notnull()
+    assert ((found.open.sel(end="low") <= truth) | ~known).all()
+    assert ((found.open.sel(end="high") >= truth) | ~known).all()
+    assert found.exponent_is(exponent)
+    at, fit = found.constant_for(exponent), found.fit
+    assert at.low < constant < at.high
+    assert fit is not None
+    assert fit.constant_interval[0] < constant < fit.constant_interval[1]
+
+
+@pytest.mark.parametrize(("interval", "method"), [(wilson, "wilson"), (clopper_pearson, "exact")])
+def test_intervals_of_shares_cover(interval, method):
+    for hits, trials in [(0, 10), (7, 10), (990, 1000)]:
+        expected: Any = stats.binomtest(hits, trials).proportion_ci(0.9, method)
+        assert interval(hits, trials, 0.9) == (hits / trials, expected.low, expected.high)
+    # The coverage of a share of 0.9 in 50 trials, summed over what may be drawn.
+    counts = np.arange(51)
+    covered = [low <= 0.9 <= high for _, low, high in (interval(int(k), 50) for k in counts)]
+    rate = stats.binom.pmf(counts, 50, 0.9)[covered].sum()
+    assert rate >= (0.95 if method == "exact" else 0.93)
+    with pytest.raises(ValueError, match="`hits` must be at most `trials`"):
+        interval(3, 2)

@@ -84,7 +84,7 @@ class SignalNoise(DataModel):
         if self.tokens > 1:
             x[:, :, 1:] = self._noise(streams, split, count, dtype)
         if self.projected:
-            _project_off(x[:, :, 1:], pair)
+            project_off(x[:, :, 1:], pair)
         y = clean * self._flips(streams, split, count, dtype) if training else clean
         return Sample(x, y, clean, {"signal": signal})
 
@@ -115,7 +115,7 @@ class SignalNoise(DataModel):
         changes = {"dim": dim, "snr": None, "signal": self.signal_norm(), "directions": "axes"}
         return replace(self, {(name,): value for name, value in changes.items()})
 
-    def why_not_gaussian(self) -> None:
+    def why_not_gaussian(self) -> str | None:
         return None
 
     def _directions(self, streams: Streams, dtype: torch.dtype) -> Float[Tensor, "runs 2 dim"]:
@@ -147,8 +147,8 @@ class SignalNoise(DataModel):
         return torch.where(draw < rate.reshape(-1, 1), -1.0, 1.0).to(dtype)
 
 
-def _project_off(noise: Tensor, pair: Float[Tensor, "runs 2 dim"]) -> None:
-    """Remove the two signals' directions from the noise, in place."""
+def project_off(noise: Tensor, pair: Float[Tensor, "runs 2 dim"]) -> None:
+    """Remove the two signals' directions, of length 1, from the noise, in place."""
     along = torch.einsum("rnmd,rsd->rnms", noise, pair)
     noise -= torch.einsum("rnms,rsd->rnmd", along, pair)
 

@@ -5,31 +5,28 @@ specification; the claims that decide between them are named).
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benign.attacks.balls import Ball
-from benign.attacks.pgd import PGD
 from benign.axes import cells
-from benign.data.mixture import Mixture
-from benign.data.signal_noise import SignalNoise
-from benign.experiment import Experiment
 from benign.networks.attention import Attention
-from benign.networks.initial import GaussianInit
+from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
 from benign.papers.jiang import theory as jiang
+from benign.papers.li import theory as li
+from benign.papers.numbers import experiment_for
 from benign.papers.wang import theory as wang
+from benign.papers.wang.bounds import robust_error_floor
+from benign.papers.wang.predictor import averaged_alignment, linear_rule_errors
 from benign.papers.zhang import theory as zhang
+from benign.papers.zhang.bounds import augmented_race
 from benign.papers.zhang.linear_mode import convergence_steps, expected_stall_radius
-from benign.spec import Count, FlipRate, NonNegative, Positive, Spec
 from benign.theory.conditions import Conditions
 from benign.theory.intervals import number
-from benign.training.setup import Evaluation, GradientDescent, Setup
+from benign.training.setup import Setup
 
 PRINTED, CORRECTED = "printed", "corrected"
-WIDE = 20_000
-"""dimensions from which on a run is computed in the span it stays in"""
 
 
 @dataclass(frozen=True)
@@ -54,120 +51,29 @@ class Advice:
     regime: tuple[str, ...]
     """what the theorems predict, in sentences"""
     radii: tuple[Limit, ...]
-    """in shares of |mu|"""
+    """in shares of the signal"""
     steps: tuple[Limit, ...]
     """of gradient descent until the target loss"""
     radius: float
-    """of the training attack, a share of |mu|"""
+    """of the training attack, likewise"""
+    unit: str = "|mu|"
+    """what radii are shares of"""
 
     def text(self, whole: bool = False) -> str:
         """All of it for a terminal; `whole` with every condition as a table."""
         lines = [line for each in self.theorems for line in _theorem(each, whole)]
-        lines += ["", *self.regime, "", f"radii, as shares of |mu| (yours: {number(self.radius)})"]
+        lines += [
+            "",
+            *self.regime,
+            "",
+            f"radii, as shares of {self.unit} (yours: {number(self.radius)})",
+        ]
         lines += _limits(self.radii)
-        lines += ["", "steps until the target loss", *_limits(self.steps)]
+        if self.steps:
+            lines += ["", "steps until the target loss", *_limits(self.steps)]
         return "\n".join(lines)
 
     __str__ = text
-
-
-class AttentionNumbers(Spec):
-    """A transformer's attention layer on signal and noise tokens (Jiang, Zhang)."""
-
-    samples: Count
-    """N"""
-    tokens: Count = 4
-    """M"""
-    dim: Count = 1024
-    """d"""
-    hidden: Count = 128
-    """d_h"""
-    snr: Positive
-    """|mu| / (sigma_p sqrt d)"""
-    noise: Positive = 1.0
-    """length of a noise token, sigma_p sqrt d"""
-    radius: NonNegative = 0.0
-    """tau / |mu| of every token; 0 is clean training"""
-    loss: Positive = 0.01
-    """eps"""
-    rate: Positive | None = None
-    """eta; the largest that the conditions allow if not given"""
-
-    def experiment(self) -> Experiment:
-        """Theory's experiment with these numbers: initial weights in the middle of what the conditions allow."""
-        scale = max(1.0, self.snr**2) * self.noise**2
-        window = jiang.score_variances(scale, self.hidden, self.samples, self.tokens, jiang.ALL_ONE)
-        start = zhang.largest_start(self.dim, scale, self.hidden, 1.0, jiang.ALL_ONE)
-        return Experiment(
-            data=SignalNoise(
-                samples=self.samples,
-                tokens=self.tokens,
-                dim=self.dim,
-                snr=self.snr,
-                noise_std=self.noise / math.sqrt(self.dim),
-                projected=True,
-                balanced=True,
-            ),
-            network=Attention(
-                hidden=self.hidden,
-                value_dim=1,
-                init=GaussianInit(score_std=math.prod(window) ** 0.25, value_std=start),
-                output_norm=1.0,
-            ),
-            attack=_pgd(self.radius, "token"),
-            training=GradientDescent(
-                rate=self.rate or jiang.largest_rate(scale, self.hidden, jiang.ALL_ONE),
-                stop_loss=self.loss,
-            ),
-            **_computed(self.dim),
-        )
-
-
-class TwoLayerNumbers(Spec):
-    """A two-layer network on two clusters with flipped labels (Wang)."""
-
-    samples: Count
-    """n"""
-    dim: Count = 1000
-    """d"""
-    signal: Positive
-    """r = |mu|, in standard deviations of the noise"""
-    radius: NonNegative = 0.1
-    """alpha / |mu|"""
-    flip: FlipRate = 0.0
-    """beta"""
-    width: Count = 200
-    """m"""
-    loss: Positive = 0.01
-    """training loss to reach"""
-    rate: Positive | None = None
-    """eta; n / d if not given, which trains in tens of steps"""
-
-    def experiment(self) -> Experiment:
-        return Experiment(
-            data=Mixture(samples=self.samples, dim=self.dim, signal=self.signal, flip=self.flip),
-            network=TwoLayer(width=self.width, activation="relu", preset="vanishing"),
-            attack=_pgd(self.radius, "sample"),
-            training=GradientDescent(
-                rate=self.rate or self.samples / self.dim,
-                stop_loss=self.loss,
-                first_attacked_step=1,
-            ),
-            **_computed(self.dim),
-        )
-
-
-NUMBERS: dict[str, type[AttentionNumbers] | type[TwoLayerNumbers]] = {
-    "attention": AttentionNumbers,
-    "two_layer": TwoLayerNumbers,
-}
-
-
-def experiment_for(network: str, numbers: Mapping[str, Any]) -> Experiment:
-    """The experiment that theory has in mind for plain numbers."""
-    if network not in NUMBERS:
-        raise ValueError(f"`network` must be one of {', '.join(NUMBERS)}, got {network!r}")
-    return NUMBERS[network].from_dict(numbers).experiment()
 
 
 def advise(
@@ -180,19 +86,21 @@ def advise(
     >>> [(limit.name, round(limit.value, 3)) for limit in advice.radii if limit.form == "corrected"][0]
     ('no classifier is robust', 0.707)
     """
-    if experiment is None:
-        experiment = experiment_for(network, numbers)
-    elif numbers:
+    if experiment is not None and numbers:
         raise ValueError(f"give an experiment or numbers, not both: got {', '.join(numbers)}")
-    if isinstance(experiment, Experiment):
-        (_, experiment), *others = cells(experiment)
-        if others:
-            raise ValueError(f"the experiment has {len(others) + 1} cells: advice is for one")
+    copies = int(numbers.get("copies", 1))
+    (_, cell), *others = cells(experiment or experiment_for(network, numbers))
+    if others:
+        raise ValueError(f"the experiment has {len(others) + 1} cells: advice is for one of them")
     for kind, make in _ADVISERS.items():
-        if isinstance(experiment.network, kind):
-            return make(experiment)
+        if isinstance(cell.network, kind):
+            advice = make(cell)
+            if copies == 1:
+                return advice
+            told = _copied(jiang.Numbers.of(cell), copies)
+            return replace(advice, regime=(*advice.regime, told))
     known = ", ".join(kind.__name__ for kind in _ADVISERS)
-    raise ValueError(f"`network` ({experiment.network.kind}): there are theorems for {known}")
+    raise ValueError(f"`network` ({cell.network.kind}): there are theorems for {known}")
 
 
 def _attention(setup: Setup) -> Advice:
@@ -229,6 +137,17 @@ def _race(n: jiang.Numbers, case: zhang.Case) -> list[str]:
         name = "focuses on the signal" if case == 1 else "stays uniform"
         lines.append(f"radius in case {case} of Zhang's Theorem 2: attention {name}")
     return lines
+
+
+def _copied(n: jiang.Numbers, copies: int, injected: float = 1.0) -> str:
+    """Guideline 2 of Zhang et al.: N, SNR and N SNR^2 with K noise-injected copies of every point."""
+    printed, corrected = augmented_race(n.race, copies, injected)
+    return (
+        f"{copies} copies of every point with as much noise again: N {n.samples} -> {copies * n.samples}, SNR "
+        f"{number(n.snr)} -> {number(n.snr / math.sqrt(1 + injected**2))}, N SNR^2 {number(n.race)} -> "
+        f"{number(printed)} as printed, {number(corrected)} corrected, since copies share the noise they were made "
+        "from (zhang/guide.augmentation; `benign run zhang/augment` measures it)"
+    )
 
 
 def _attention_radii(n: jiang.Numbers, edge: float) -> list[Limit]:
@@ -291,20 +210,23 @@ def _attention_steps(n: jiang.Numbers, case: zhang.Case) -> list[Limit]:
 
 def _two_layer(setup: Setup) -> Advice:
     n = wang.Numbers.of(setup)
-    noise = n.signal**2 * math.sqrt(n.samples / n.dim)
-    margin = wang.linear_margin(n)
+    level = n.signal**2 * math.sqrt(n.samples / n.dim)
+    margin = float(averaged_alignment(n.signal, n.dim, n.samples, n.flip))
+    errors = [linear_rule_errors(margin, r * n.signal, n.flip).robust for r in (0.0, n.radius)]
+    clean, robust = (number(float(error)) for error in errors)
+    floor = number(float(robust_error_floor(n.signal, n.radius * n.signal, n.flip)))
     return Advice(
         experiment=setup,
         theorems=(wang.conditions(setup),),
         regime=(
-            f"n r^4 / d = {number(noise**2)}: the theorem's clean error falls exponentially in it",
-            f"the linear predictor errs on {number(wang.predicted_error(n, 0.0))} of clean points and on "
-            f"{number(wang.predicted_error(n, n.radius))} of attacked ones",
+            f"n r^4 / d = {number(level**2)}: by Theorem 3.1 the clean error falls exponentially in it",
+            f"the linear rule that training comes close to errs on {clean} of clean points, {robust} of attacked ones",
+            f"Theorem 3.2: no classifier errs on less than {floor} of attacked points (labels flipped as in training)",
         ),
         radii=(
             Limit("no classifier is robust", 1.0, PRINTED, "Wang Theorem 3.2, alpha >= |mu|"),
             Limit(
-                "robust error is bounded", noise / n.signal, PRINTED, "Theorem 3.1 item 3, C = 1"
+                "robust error is bounded", level / n.signal, PRINTED, "Theorem 3.1 item 3, C = 1"
             ),
             Limit(
                 "half the points are robust",
@@ -315,8 +237,8 @@ def _two_layer(setup: Setup) -> Advice:
         ),
         steps=(
             Limit(
-                "until margins grow",
-                4 * n.samples / (n.rate * n.dim * setup.training.stop_loss),
+                "loss falls as 1 / t",
+                _two_layer_steps(n, setup.training.stop_loss),
                 CORRECTED,
                 "wang.md 5",
             ),
@@ -325,7 +247,39 @@ def _two_layer(setup: Setup) -> Advice:
     )
 
 
-_ADVISERS: dict[type, Callable[[Setup], Advice]] = {Attention: _attention, TwoLayer: _two_layer}
+def _two_layer_steps(n: wang.Numbers, loss: float) -> float:
+    """A margin grows by about eta d / (4 n) a step at first, then as log t (papers/wang.md 5)."""
+    return 4 * n.samples / (n.rate * n.dim * loss)
+
+
+def _patch_cnn(setup: Setup) -> Advice:
+    n = li.Numbers.of(setup)
+    counts = n.robust_patches, n.other_patches
+    regime = [
+        f"standard training prefers non-robust features: n_N beta^q / (n_R alpha^q) = "
+        f"{number(li.density_room(*counts, n.alpha, n.beta, n.q))}, asked: more than 1"
+    ]
+    if n.eps:
+        room = li.robust_network_room(*counts, n.alpha, n.eps, n.q)
+        regime.append(
+            f"a network of robust features can be robust in all classes: {number(room)}, asked: more than 1"
+        )
+    return Advice(
+        experiment=setup,
+        theorems=(li.conditions(setup, "4.4" if n.eps else "4.3"),),
+        regime=tuple(regime),
+        radii=(Limit("no classifier is robust", 0.5, CORRECTED, "li/asm.separation"),),
+        steps=(),
+        radius=n.eps / n.alpha,
+        unit="alpha",
+    )
+
+
+_ADVISERS: dict[type, Callable[[Setup], Advice]] = {
+    Attention: _attention,
+    TwoLayer: _two_layer,
+    PatchCNN: _patch_cnn,
+}
 
 
 def _theorem(conditions: Conditions, whole: bool) -> list[str]:
@@ -342,20 +296,3 @@ def _limits(limits: tuple[Limit, ...]) -> list[str]:
         f"  {limit.name:{width}}  {number(limit.value):>8}  {limit.form}: {limit.source}"
         for limit in limits
     ]
-
-
-def _pgd(radius: float, per: Any) -> PGD | None:
-    """The attack of the papers' experiments."""
-    if not radius:
-        return None
-    return PGD(ball=Ball(radius=radius, relative_to="signal", per=per), steps=20, step=0.2)
-
-
-def _computed(dim: int) -> dict[str, Any]:
-    """What is the same for all: five seeds, in float64, in small coordinates where d is large."""
-    return {
-        "evaluation": Evaluation(samples=1000),
-        "precision": "float64",
-        "coordinates": "sampled" if dim > WIDE else "ambient",
-        "seeds": 5,
-    }

@@ -28,8 +28,9 @@ from benign.plot.style import (
     VERMILLION,
     style,
 )
-from benign.theory.boundary import Boundary, Law
+from benign.theory.boundary import Boundary
 from benign.theory.intervals import interval_text, number
+from benign.theory.law import Law
 
 # A light rim keeps a line readable on dark and on bright cells.
 _RIM = [patheffects.withStroke(linewidth=2.8, foreground="white")]

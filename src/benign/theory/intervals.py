@@ -1,9 +1,9 @@
-"""Numbers with intervals: Student's t for means, and how such numbers are written."""
+"""Numbers with intervals: Student's t for means, exact and score ones for shares, and how they are written."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,6 +29,39 @@ def check_confidence(confidence: float) -> None:
 def t_quantile(confidence: float, degrees: int) -> float:
     """Half-width of a two-sided Student's t interval, in standard errors."""
     return float(stats.t.ppf((1 + confidence) / 2, degrees))
+
+
+def normal_quantile(confidence: float) -> float:
+    """Half-width of a two-sided normal interval, in standard deviations."""
+    return float(stats.norm.ppf((1 + confidence) / 2))
+
+
+def wilson(hits: int, trials: int, confidence: float = 0.95) -> Estimate:
+    """A share (an accuracy) with Wilson's score interval: covers at the nominal rate on average over shares.
+
+    >>> print(wilson(hits=990, trials=1000))
+    0.990 [0.982, 0.995]
+    """
+    return _share(hits, trials, confidence, "wilson")
+
+
+def clopper_pearson(hits: int, trials: int, confidence: float = 0.95) -> Estimate:
+    """A share with the exact interval of Clopper and Pearson: covers at least at the nominal rate, whatever the share.
+
+    >>> print(clopper_pearson(hits=1000, trials=1000))
+    1.00 [0.996, 1.00]
+    """
+    return _share(hits, trials, confidence, "exact")
+
+
+def _share(
+    hits: int, trials: int, confidence: float, method: Literal["wilson", "exact"]
+) -> Estimate:
+    check_confidence(confidence)
+    if not 0 <= hits <= trials or trials < 1:
+        raise ValueError(f"`hits` must be at most `trials`, both counts, got {hits} of {trials}")
+    ends = stats.binomtest(hits, trials).proportion_ci(confidence, method)
+    return Estimate(hits / trials, float(ends.low), float(ends.high))
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Estimate:

@@ -52,7 +52,7 @@ class _Size:
 
 _SIZES = {
     "smoke": _Size(20, 10, 1, 50, 40),
-    "quick": _Size(50, 30, 2, 250, 400),
+    "quick": _Size(50, 30, 5, 200, 1000),
     "paper": _Size(100, 100, 5, 500, 1000),
 }
 

@@ -19,6 +19,7 @@ from benign.papers.attention_questions import (
     network,
 )
 from benign.papers.recipes import Recipe
+from benign.papers.zhang.augment import AUGMENT
 from benign.papers.zhang.inside import INSIDE
 from benign.plot.phase import Panel, phase_figure
 from benign.plot.style import save
@@ -143,4 +144,5 @@ RECIPES = [
         questions=(NOISE, OUTPUT, LABELS, PROJECTION, STOP, SNR_GRID),
     ),
     INSIDE,
+    AUGMENT,
 ]

@@ -7,6 +7,7 @@ explained there. The attack moves every token by up to tau = r |mu|.
 import math
 from typing import Literal, TypeAlias
 
+from benign.data.noisy_copies import NoisyCopies
 from benign.papers.jiang.theory import (
     ALL_ONE,
     Constants,
@@ -127,6 +128,8 @@ def _departures(setup: Setup) -> list[str]:
     threat = setup.attack.threat() if setup.attack else None
     if data.strong_noise_std not in (None, data.noise_std):
         found.append("a strong noise token")
+    if isinstance(data, NoisyCopies):
+        found.append("copies of points")
     if threat is not None and threat.per == "sample":
         found.append("one ball for all tokens")
     return found

@@ -1,5 +1,21 @@
 """The claims of Zhang et al., by what they need: nothing but draws, or runs."""
 
-from benign.papers.zhang.claims import bounds
+from itertools import chain
 
-CLAIMS = [*bounds.CLAIMS]
+from benign.papers.zhang.claims import (
+    bounds,
+    cases,
+    dynamics,
+    figures,
+    guide,
+    identities,
+    impossible,
+    starts,
+    texts,
+    weak,
+)
+
+CLAIMS = [
+    *chain(identities.CLAIMS, starts.CLAIMS, bounds.CLAIMS, impossible.CLAIMS, weak.CLAIMS),
+    *chain(dynamics.CLAIMS, cases.CLAIMS, figures.CLAIMS, texts.CLAIMS, guide.CLAIMS),
+]

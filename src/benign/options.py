@@ -1,0 +1,74 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+"""exit codes"""
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"must be a whole number, got {text!r}") from None
+
+
+Number = Annotated[str | None, typer.Option(metavar="X")]
+Target = Annotated[
+    str,
+    typer.Argument(
+        help="A recipe such as jiang/fig1 (see `benign papers`), a YAML file, or a folder of results."
+    ),
+]
+Seeds = Annotated[
+    int | None,
+    typer.Option(parser=_whole, metavar="N", help="Repetitions of every cell, instead of its own."),
+]
+Scale = Annotated[
+    str | None, typer.Option(help="Size of a recipe: smoke, quick or paper.  [default: quick]")
+]
+Answers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reading", metavar="QUESTION=ANSWER", help="Answer an open question. Repeatable."
+    ),
+]
+Readings = Annotated[
+    str | None,
+    typer.Option(help="default, all (each other answer alone as well) or product (every mix)."),
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:0, ...")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        parser=_whole,
+        metavar="N",
+        help="Processes on the CPU.  [default: one a core, if the work is long]",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the results; with --readings the folder around them.  "
+        "[default: runs/RECIPE/SCALE/READING or runs/FILE]"
+    ),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Change a field. Repeatable. More values of an axis join the folder; for another value use --out.",
+    ),
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Also the whole specification, and tracebacks.")
+]
+
+
+def examples(*lines: str) -> str:
+    """Lines under a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,237 @@
+"""Figures and boundaries: where overfitting turns from harmful to benign."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import xarray as xr
+from scipy import stats
+
+from benign.axes import cells
+from benign.claims import (
+    Claims,
+    Evidence,
+    Measured,
+    Undecided,
+    at_least,
+    at_most,
+    between,
+    exact,
+    mean,
+    share,
+    slope_by_seed,
+)
+from benign.papers.jiang.claims.maps import BOUNDARY, CNN, FIG3, FIG4, ROWS, Row
+from benign.papers.jiang.claims.stages import MOST, SIGNAL, STRONG
+from benign.papers.jiang.claims.studies import either
+from benign.papers.jiang.claims.walk import Walk, walks
+from benign.papers.jiang.figures import CUT
+from benign.papers.jiang.theory import Numbers
+from benign.theory.boundary import Boundary, boundary
+from benign.theory.intervals import Estimate
+
+CLAIMS = Claims("jiang")
+LOW_ERROR = 0.05
+
+
+# Figures 1 and 2.
+
+
+@CLAIMS.add("fig1.monotone", "Figure 1", at_most(-0.8), "jiang/fig1")
+def figure_1_monotone(evidence: Evidence) -> dict[str, Measured]:
+    """The test loss falls when there are more samples, and when the signal is stronger."""
+    return _monotone(evidence.result.test_loss)
+
+
+@CLAIMS.add("fig2.mnist", "Figure 2", at_most(-0.8), "jiang/fig2")
+def figure_2_monotone(evidence: Evidence) -> dict[str, Measured]:
+    """On MNIST with a noisy frame too, more samples and a stronger signal lower the test loss."""
+    return _monotone(evidence.result.test_loss)
+
+
+def _monotone(losses: xr.DataArray) -> dict[str, Measured]:
+    """Kendall's tau-b along every row and column whose range is above the noise between seeds, pooled."""
+    map_ = losses.mean("seed")
+    noise = float(losses.std("seed", ddof=1).mean()) if losses.sizes["seed"] > 1 else 0.0
+    found = {}
+    for name in ("samples", "snr"):
+        lines = map_.transpose(name, ...).values.reshape(map_.sizes[name], -1).T
+        kept = [line for line in lines if np.isfinite(line).all() and np.ptp(line) > 3 * noise]
+        if len(kept) < 2:
+            raise Undecided(f"only {len(kept)} lines along {name} vary by more than the noise")
+        taus = [_tau(map_[name].values, line) for line in kept]
+        told = mean(f"tau-b of test loss with {name}", taus)
+        found[f"along {name}"] = replace(told, basis=f"{len(kept)} lines of the map")
+    return found
+
+
+def _tau(x: np.ndarray, y: np.ndarray) -> float:
+    tau, _ = map(float, stats.kendalltau(x, y))
+    return tau
+
+
+@CLAIMS.add(
+    "fig1.boundary_1000",
+    "Figure 1, red curve",
+    {"smallest": at_least(500.0), "largest": at_most(2000.0)},
+    "jiang/fig1",
+)
+def figure_1_curve(evidence: Evidence) -> dict[str, Measured]:
+    """The test loss passes .2 along N SNR^2 = 1000, for every N of 4 or more within a factor of 2."""
+    critical = boundary(evidence.result.test_loss, CUT).critical
+    races = (critical.samples * critical**2).where(critical.samples >= 4, drop=True)
+    crossed = races.dropna("samples")
+    if crossed.size < 0.5 * races.size or not crossed.size:
+        raise Undecided(f"the loss passes {CUT} in {crossed.size} of {races.size} rows only")
+    note = f"{crossed.size} of {races.size} rows cross"
+    return {
+        "smallest": exact("smallest N SNR^2 at the cut", float(crossed.min()), note),
+        "largest": exact("largest N SNR^2 at the cut", float(crossed.max()), note),
+    }
+
+
+@CLAIMS.add("fig1.boundary_exponent", "Figure 1", between(-0.6, -0.4), "jiang/fig1")
+def figure_1_exponent(evidence: Evidence) -> Measured:
+    """The boundary at a test loss of .2 is N SNR^2 = const: log SNR falls with slope -1/2 in log N."""
+    return _slope(boundary(evidence.result.test_loss, CUT))
+
+
+@CLAIMS.add(
+    "fig1.boundary_exponent_error", "Figure 1, for errors", between(-0.6, -0.4), "jiang/fig1"
+)
+def figure_1_exponent_of_errors(evidence: Evidence) -> Measured:
+    """The boundary of the test error at 5 % is N SNR^2 = const as well."""
+    return _slope(boundary((1 - evidence.result.test_accuracy).rename("test error"), LOW_ERROR))
+
+
+def _slope(edge: Boundary) -> Measured:
+    if edge.fit is None:
+        raise Undecided(edge.reason)
+    estimate = Estimate(edge.fit.slope, *edge.fit.slope_interval)
+    return Measured("slope of log SNR* on log N", estimate, f"{edge.fit.rows} rows")
+
+
+# Boundaries.
+
+
+def _row(evidence: Evidence, row: Row, variable: xr.DataArray) -> tuple[np.ndarray, np.ndarray]:
+    """N SNR^2 / C_p^2 along a row of the boundary map, and a variable there, [seeds, races]."""
+    chosen, races = [], []
+    for place, (_, cell) in enumerate(cells(evidence.experiment)):
+        n = Numbers.of(cell)
+        strong = n.strong_noise_std / n.noise_std
+        if (n.samples, n.dim) == (row.samples, row.dim) and np.isclose(strong, row.strong):
+            chosen.append(place)
+            races.append(n.race / strong**2)
+    return np.array(races), variable.isel(cell=chosen).transpose("seed", "cell").values
+
+
+def _crossing(x: np.ndarray, y: np.ndarray, level: float) -> float:
+    """Where a curve first passes a level, interpolated in log x; NaN where it does not."""
+    beyond = (y >= level) == (y[-1] >= y[0])
+    if beyond[0] or not beyond.any():
+        return np.nan
+    after = int(beyond.argmax())
+    part = (level - y[after - 1]) / (y[after] - y[after - 1])
+    return float(x[after - 1] * (x[after] / x[after - 1]) ** part)
+
+
+def _lead(result: xr.Dataset) -> xr.DataArray:
+    """Attention on the signal less that on the strong token."""
+    return result.attention_on_signal - result.attention_on_strong_noise
+
+
+@CLAIMS.add("derived.boundary_Cp", "derived", between(2.0, 3.0), BOUNDARY)
+def boundary_in_strong_noise(evidence: Evidence) -> dict[str, Measured]:
+    """Attention flips from the strong noise token to the signal at N SNR^2 = 2 to 3 times C_p^2, whatever C_p."""
+    rows = [row for row in ROWS[evidence.scale] if (row.samples, row.dim) == (16, 1024)]
+    return {
+        f"C_p = {row.strong:g}": mean(
+            "N SNR^2 / C_p^2 at the flip", _critical(evidence, row, _lead(evidence.result), 0.0)
+        )
+        for row in rows
+    }
+
+
+def _critical(evidence: Evidence, row: Row, variable: xr.DataArray, level: float) -> list[float]:
+    """Of every seed."""
+    races, curves = _row(evidence, row, variable)
+    return [_crossing(races, curve, level) for curve in curves]
+
+
+@CLAIMS.add("thm.sharp_1overN", "Theorems 4.1 and 4.2", at_most(2.0), BOUNDARY, conditions=either)
+def boundary_in_samples(evidence: Evidence) -> Measured:
+    """The boundary between benign and harmful overfitting is N SNR^2 = const: where the test loss passes .2, this
+    product differs by no more than a factor of 2 over N."""
+    rows = [row for row in ROWS[evidence.scale] if (row.strong, row.dim) == (20.0, 1024)]
+    found = np.array([_critical(evidence, row, evidence.result.test_loss, CUT) for row in rows])
+    return mean("largest / smallest N SNR^2 over N", found.max(0) / found.min(0)).noting(
+        f"N = {', '.join(str(row.samples) for row in rows)}"
+    )
+
+
+@CLAIMS.add("thm.width", "Theorems 4.1 and 4.2", at_most(0.0), BOUNDARY, conditions=either)
+def width_of_the_transition(evidence: Evidence) -> Measured:
+    """The transition is sharp: the width in log N SNR^2 over which attention moves from 10 to 90 % of the way between
+    the strong token and the signal falls with d."""
+    rows = [row for row in ROWS[evidence.scale] if (row.strong, row.samples) == (20.0, 16)]
+    rows = sorted(rows, key=lambda row: row.dim)
+    widths = np.array([_widths(evidence, row) for row in rows]).T
+    found = slope_by_seed("slope of the width on log d", np.log([row.dim for row in rows]), widths)
+    return found.noting(
+        ", ".join(
+            f"{width:.3f} at d = {row.dim}"
+            for width, row in zip(np.nanmean(widths, 0), rows, strict=True)
+        )
+    )
+
+
+def _widths(evidence: Evidence, row: Row) -> list[float]:
+    races, curves = _row(evidence, row, _lead(evidence.result))
+    found = []
+    for curve in curves:
+        low, high = curve.min(), curve.max()
+        ends = [_crossing(races, curve, low + part * (high - low)) for part in (0.1, 0.9)]
+        found.append(float(np.log(ends[1] / ends[0])))
+    return found
+
+
+@CLAIMS.add("text.vs_cnn", "Section 4, remarks", at_least(1.0, fails_below=1.0), CNN)
+def fewer_samples_than_a_cnn(evidence: Evidence) -> Measured:
+    """At an SNR below 1 attention needs fewer samples than a CNN with a power of the ReLU to generalise on the same
+    data: here to reach a test error of 10 %."""
+    errors = (1 - evidence.result.test_accuracy).transpose("model", "seed", "samples")
+    counts = evidence.result.samples.values
+    needed = np.array([[_fewest(counts, line) for line in model] for model in errors.values])
+    return mean("samples of the CNN / of attention", needed[1] / needed[0])
+
+
+def _fewest(counts: np.ndarray, errors: np.ndarray) -> float:
+    """The smallest of the counts from which on the error is at most 10 %; twice the largest where it is not yet."""
+    above = np.flatnonzero(errors > 0.1)
+    place = 0 if above.size == 0 else above[-1] + 1
+    return float(counts[place]) if place < len(counts) else 2.0 * float(counts[-1])
+
+
+# Figures 3 and 4.
+
+
+@CLAIMS.add("fig3.benign", "Figure 3", MOST, FIG3)
+def figure_3(evidence: Evidence) -> Measured:
+    """In benign training scores, attention and values of the signal end above those of the strong noise token."""
+    return _orderings(walks(evidence.experiment), SIGNAL, STRONG)
+
+
+@CLAIMS.add("fig4.harmful", "Figure 4", MOST, FIG4)
+def figure_4(evidence: Evidence) -> Measured:
+    """In harmful training scores, attention and values of the strong noise token end above those of the signal."""
+    return _orderings(walks(evidence.experiment), STRONG, SIGNAL)
+
+
+def _orderings(found: Sequence[Walk], above: int, below: int) -> Measured:
+    """Means over points and rows at the end; all three must hold."""
+    held = []
+    for walk in found:
+        parts = walk.scores[-1], walk.attention[-1], walk.signed[-1]
+        held.append(all(part[..., above].mean() > part[..., below].mean() for part in parts))
+    return share("share of seeds with all three orderings", held)

@@ -1,0 +1,167 @@
+"""The runs that claims of Li and Li are judged on.
+
+Inside the theorems sigma_0 = sigma_n = 1/sqrt(d). Standard training has alpha = 2 and 31 patches against one, so that
+the power method (Lemma B.2) is decided; adversarial training has separated classes, alpha = 2.5 > 2 eps, with just
+enough patches for Assumption 2.3 (19 beta^3 > alpha^3). Where Figure 3's smaller start is needed, a study says so.
+"""
+
+import math
+from typing import Any
+
+from benign.attacks.attack import Attack
+from benign.attacks.balls import Ball
+from benign.attacks.model_free import AllPatch
+from benign.attacks.one_step import OneStep
+from benign.attacks.pgd import PGD
+from benign.attacks.strong import Strong
+from benign.axes import Axis, zipped
+from benign.claims import Reading, Study
+from benign.data.feature_patches import FeaturePatches
+from benign.experiment import Experiment
+from benign.networks.patch_cnn import PatchCNN
+from benign.training.setup import Evaluation, GradientDescent
+
+EPS = 1.2
+"""radius of Figure 3"""
+FIG3_START = 0.01
+"""sigma_0 of Figure 3"""
+FIGURE: dict[str, Any] = {"tokens": 16, "alpha": 2.0, "beta": 1.0}
+"""patches of Figure 3: 2 eps > alpha"""
+DENSE: dict[str, Any] = {"tokens": 32, "alpha": 2.0, "beta": 1.0}
+"""patches with room in the density condition: 31 against 8"""
+SEPARATED: dict[str, Any] = {"tokens": 20, "alpha": 2.5, "beta": 1.0}
+"""patches of separated classes inside Assumption 2.3"""
+
+
+SIZES = {"smoke": (10, 5, 20), "quick": (10, 10, 100), "paper": (100, 40, 500)}
+"""training points, filters of a class, test points"""
+
+
+def linf(radius: float = EPS) -> Ball:
+    return Ball(p="inf", radius=radius, per="sample")
+
+
+def judge(steps: int) -> Strong:
+    """The worst of two ascents and the closed form against robust features."""
+    return Strong(ball=linf(), steps=steps, restarts=2, also=AllPatch(clip=EPS))
+
+
+def _experiment(
+    scale: str, law: dict[str, Any], sizes: dict[str, Any], start: Any, rate: Any, steps: int, seeds: int, **more: Any
+) -> Experiment:  # fmt: skip
+    """`sizes` are dim and noise_std; width and number of points go with the scale."""
+    samples, width, tests = SIZES[scale]
+    attack = more.pop("judge", None)
+    return Experiment(
+        data=FeaturePatches(samples=samples, **law, **sizes),
+        network=PatchCNN(width=width, threshold=1.0, init_std=start),
+        training=GradientDescent(rate=rate, stop_loss=0.0, max_steps=steps),
+        evaluation=Evaluation(samples=tests, attack=attack),
+        seeds=seeds,
+        **more,
+    )
+
+
+def _along(dims: tuple[int, ...]) -> tuple[dict[str, Any], Axis, Axis]:
+    """Dimensions with noise of size 1, weights of size 1 and step sizes 1/sqrt(d)."""
+    roots = zipped("size", [1 / math.sqrt(dim) for dim in dims])
+    return {"dim": zipped("size", list(dims)), "noise_std": roots}, roots, roots
+
+
+def _standard(scale: str, reading: Reading) -> Experiment:
+    dims, seeds, steps = {
+        "smoke": ((100, 144), 2, 128),
+        "quick": ((100, 400, 900), 14, 512),
+        "paper": ((100, 400, 1600), 29, 2048),
+    }[scale]
+    return _experiment(scale, DENSE, *_along(dims), steps, seeds)
+
+
+def _adversarial(scale: str, reading: Reading) -> Experiment:
+    dims, seeds, steps = {
+        "smoke": ((100, 144), 2, 64),
+        "quick": ((100, 200), 14, 1000),
+        "paper": ((100, 400, 1600), 29, 10_000),
+    }[scale]
+    rates = zipped("size", [math.sqrt(dim) for dim in dims])  # c0 = 1/2
+    attack = OneStep(rate=rates, clip=EPS)
+    sizes, start, _ = _along(dims)
+    # A larger step than 1/sqrt(d): with that, d = 400 had not fitted its attacked points after 600 steps.
+    return _experiment(
+        scale, SEPARATED, sizes, start, 0.1, steps, seeds, attack=attack, judge=judge(20)
+    )
+
+
+def _small_start(scale: str, reading: Reading) -> Experiment:
+    seeds, steps = {"smoke": (2, 64), "quick": (14, 600), "paper": (29, 1600)}[scale]
+    sizes = {"dim": 100, "noise_std": 0.1}
+    attack = OneStep(rate=10.0, clip=EPS)
+    return _experiment(
+        scale, SEPARATED, sizes, FIG3_START, 0.1, steps, seeds, attack=attack, judge=judge(20)
+    )
+
+
+def _noise(scale: str, reading: Reading) -> Experiment:
+    dims, seeds, steps = {
+        "smoke": ((100, 200, 400), 2, 32),
+        "quick": ((100, 400, 1600, 6400), 5, 200),
+        "paper": ((100, 400, 1600, 6400), 10, 1000),
+    }[scale]
+    sizes, start, _ = _along(dims)
+    attack = OneStep(rate=10.0, clip=[0.0, EPS])
+    # Few points and filters: d is what matters here.
+    return _experiment(
+        "smoke",
+        SEPARATED,
+        sizes,
+        start,
+        0.1,
+        steps,
+        seeds,
+        attack=attack,
+        judge=OneStep(rate=10.0, clip=EPS),
+    )
+
+
+def _attack_rates(scale: str, reading: Reading) -> Experiment:
+    seeds, steps = {"smoke": (2, 64), "quick": (5, 1000), "paper": (10, 1000)}[scale]
+    rates = [1.0, 10.0] if scale == "smoke" else [1.0, 3.0, 10.0, 30.0, 100.0]
+    sizes = {"dim": 100, "noise_std": 0.1}
+    attack = OneStep(rate=rates, clip=EPS)
+    return _experiment(
+        scale, FIGURE, sizes, FIG3_START, 0.1, steps, seeds, attack=attack, judge=judge(5)
+    )
+
+
+def inner_attacks() -> list[Attack]:
+    """The paper's step; full ascent of the margin in the same ball; the step in l2 balls, one for each patch."""
+    patch = Ball(p=2, radius=EPS, per="token")
+    return [
+        OneStep(rate=10.0, clip=EPS),
+        PGD(ball=linf(), steps=10, step=0.25),
+        OneStep(rate=10.0, ball=patch),
+    ]
+
+
+def _inner(scale: str, reading: Reading) -> Experiment:
+    seeds, steps = {"smoke": (2, 64), "quick": (14, 600), "paper": (29, 1600)}[scale]
+    sizes = {"dim": 100, "noise_std": 0.1}
+    return _experiment(
+        scale,
+        SEPARATED,
+        sizes,
+        FIG3_START,
+        0.1,
+        steps,
+        seeds,
+        attack=inner_attacks(),
+        judge=judge(5),
+    )
+
+
+STANDARD = Study(name="li/standard", build=_standard)
+ADVERSARIAL = Study(name="li/adversarial", build=_adversarial)
+SMALL_START = Study(name="li/small_start", build=_small_start)
+NOISE = Study(name="li/noise", build=_noise)
+ATTACK_RATES = Study(name="li/attack_rates", build=_attack_rates)
+INNER = Study(name="li/inner", build=_inner)

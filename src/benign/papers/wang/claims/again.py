@@ -1,0 +1,129 @@
+"""The runs of a study once more, all together and with every step in sight, for what no variable of a result holds."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from benign.axes import cells
+from benign.experiment import Experiment
+from benign.losses import logistic_slope
+from benign.networks.network import Params
+from benign.networks.two_layer import TwoLayer
+from benign.plan.runs import Run
+from benign.streams import Streams
+from benign.training.descent import Batch, Step, descend, look, update
+from benign.training.setup import Setup, stack
+
+PerRun = Float[Tensor, " runs"]
+
+
+def batch_of(cell: Setup, seeds: int) -> Batch:
+    """The first seeds of one cell, as they start."""
+    runs = [Run(cell, seed, {}) for seed in range(seeds)]
+    return Batch.start(stack([cell] * seeds, "cpu"), Streams([run.id for run in runs], "cpu"))
+
+
+def cells_of(experiment: Experiment) -> list[Setup]:
+    """Its cells, in the order of its axis."""
+    return [cell for _, cell in cells(experiment)]
+
+
+def walked(cell: Setup, seeds: int) -> Iterator[Step]:
+    """Every step of these runs before its update; weights change in place."""
+    for step, _ in descend(batch_of(cell, seeds)):
+        yield step
+
+
+def first_look(cell: Setup, seeds: int) -> Step:
+    """The first step, whose weights stay."""
+    return next(walked(cell, seeds))
+
+
+@torch.no_grad()
+def walked_after(batch: Batch, first: Tensor) -> Iterator[Step]:
+    """The same where step 0 trains on the points given."""
+    step = Step(0, batch, first, batch.setup.network.run(batch.params, first))
+    while True:
+        yield step
+        if step.number >= batch.setup.training.max_steps:
+            return
+        update(batch, step.gradient(), step.number)
+        step = look(batch, step.number + 1)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What the lemmas are stated in, for runs of one cell."""
+
+    samples: int
+    width: int
+    dim: float
+    signal: float
+    radius: float
+    """alpha"""
+    rate: float
+    slope: float
+    """gamma: 1 for ReLU, of whose class it is the slope above 0"""
+
+    @staticmethod
+    def of(cell: Setup) -> "Numbers":
+        data: Any = cell.data
+        layer = two_layer(cell)
+        ball: Any = cell.attack.threat() if cell.attack else None
+        radius = 0.0 if ball is None else float(ball.size(data))
+        slope = layer.slope if layer.activation == "smoothed_leaky_relu" else 1.0
+        return Numbers(
+            data.samples, layer.width, data.dim, data.signal, radius, cell.training.rate, slope or 1.0
+        )  # fmt: skip
+
+
+def two_layer(setup: Setup) -> TwoLayer:
+    assert isinstance(setup.network, TwoLayer)
+    return setup.network
+
+
+def signal_of(step: Step) -> Float[Tensor, "runs dim"]:
+    """mu, in the coordinates of the runs."""
+    return step.batch.sample.latent["signal"][:, 0]
+
+
+def signal_direction(step: Step) -> Float[Tensor, "runs dim"]:
+    signal = signal_of(step)
+    return signal / torch.linalg.vector_norm(signal, dim=1, keepdim=True)
+
+
+def is_smooth(setup: Setup) -> bool:
+    return two_layer(setup).activation == "smoothed_leaky_relu"
+
+
+def copied(params: Params) -> Params:
+    return {name: value.clone() for name, value in params.items()}
+
+
+def outputs(step: Step, params: Params, points: Tensor) -> Float[Tensor, "runs samples"]:
+    """y f at some points with some weights."""
+    return step.batch.sample.y * step.batch.setup.network.run(params, points).outputs
+
+
+def slopes(step: Step) -> Float[Tensor, "runs samples"]:
+    """g = -l'(y f) of the points trained on."""
+    return -logistic_slope(step.margins)
+
+
+def along_signal(step: Step) -> PerRun:
+    """<-grad, V> with rows a_s mu / (|mu| sqrt m) of V, where a_s is a sign (Lemma B.15)."""
+    gradient, outer = step.gradient()["inner"], step.batch.params["outer"]
+    return -torch.einsum("rmd,rm,rd->r", gradient, outer, signal_direction(step))
+
+
+def pairs(steps: Iterator[Step]) -> Iterator[tuple[Step, Params, Step]]:
+    """Each step with its weights, and the next step. What a step saw stays; `params` of both are those of the next."""
+    before = next(steps)
+    weights = copied(before.batch.params)
+    for step in steps:
+        yield before, weights, step
+        before, weights = step, copied(step.batch.params)

@@ -1,0 +1,328 @@
+"""Test errors of Theorems 3.1 and 3.2: bounds above and below, rates, closed forms."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+import xarray as xr
+from scipy import special
+
+from benign.claims import (
+    Claims,
+    Evidence,
+    Measured,
+    Undecided,
+    at_least,
+    at_most,
+    between,
+    mean,
+    share,
+    worst,
+)
+from benign.papers.wang.bounds import margin_error_bound, robust_error_floor
+from benign.papers.wang.claims import again
+from benign.papers.wang.claims.lemmas import GOOD_RUN, power_laws
+from benign.papers.wang.claims.studies import (
+    BY_PACE,
+    BY_RADIUS,
+    FLIP,
+    FLOOR,
+    FLOOR_RADII,
+    INSIDE,
+    LEVELS,
+    MODES,
+    ONE_STEP,
+    PACES,
+    RADII,
+    SCALING,
+    assumption,
+    for_robust_error,
+)
+from benign.papers.wang.claims.training import OFTEN
+from benign.papers.wang.predictor import alignment, linear_rule_errors
+
+CLAIMS = Claims("wang")
+
+
+def _radii(evidence: Evidence) -> xr.DataArray:
+    """alpha of every cell."""
+    cells = again.cells_of(evidence.experiment)
+    return xr.DataArray([again.Numbers.of(cell).radius for cell in cells], dims="cell")
+
+
+def _in_errors(error: xr.DataArray, bound: xr.DataArray, count: int) -> np.ndarray:
+    """By how many standard errors an error exceeds a bound, where there is one."""
+    spread = np.sqrt(np.maximum(bound * (1 - bound), 1 / count) / count)
+    found = ((error - bound) / spread).values.ravel()
+    return found[np.isfinite(found)]
+
+
+@CLAIMS.add(
+    "lem4.2.margin-bound",
+    "Lemma 4.2 (= B.2)",
+    {"clean": at_most(3.0), "robust": at_most(3.0)},
+    LEVELS,
+    robust=True,
+)
+def margin_bound(evidence: Evidence) -> dict[str, Measured]:
+    """Where the mean margin M_y of both classes is at least alpha ||W||_2, the robust error beyond the label noise is
+    at most the mean over y of exp(-(M_y / ||W||_2 - alpha)^2 / 2), on Gaussian clusters."""
+    result, count = evidence.result, evidence.experiment.evaluation.samples
+    radius = _radii(evidence)
+    pairs = {
+        "clean": (1 - result.test_accuracy, margin_error_bound(result)),
+        "robust": (1 - result.robust_accuracy, margin_error_bound(result, radius)),
+    }
+    found = {}
+    for name, (error, bound) in pairs.items():
+        excess = _in_errors(error, bound, count)
+        if not excess.size:
+            raise Undecided("the hypothesis M_y >= alpha ||W||_2 holds in no run")
+        found[name] = worst("excess over the bound, in standard errors", excess)
+    return found
+
+
+@CLAIMS.add(
+    "thm3.1.clean-exp-rate",
+    "Theorem 3.1, item 2",
+    {"signal": between(1.9, 2.1), "samples": between(0.4, 0.6), "dim": between(-0.6, -0.4)},
+    SCALING,
+    conditions=assumption,
+)
+def clean_rate(evidence: Evidence) -> dict[str, Measured]:
+    """The clean error beyond the label noise is exp(-c n r^4 / d): its normal quantile z grows as r^2 sqrt(n/d)."""
+    # z is mean over deviation of y f on fresh points: inside the theorem no error can be counted.
+    result = evidence.result
+    return power_laws(evidence, result.test_margin_mean / result.test_margin_std, "z")
+
+
+@CLAIMS.add(
+    "thm3.1.robust-exp-rate",
+    "Theorem 3.1, item 3",
+    {"strength": at_least(0.0), "radius": at_most(0.0)},
+    LEVELS,
+    conditions=for_robust_error,
+    robust=True,
+)
+def robust_rate(evidence: Evidence) -> dict[str, Measured]:
+    """The robust error beyond the label noise is exp(-c (r^2 sqrt(n/d) / C - alpha)^2): the root of minus its
+    logarithm rises with r^2 sqrt(n/d) and falls with alpha."""
+    result = evidence.result
+    strength = result.signal**2 * np.sqrt(result.samples / result.dim)
+    given = np.stack([np.ones(strength.size), strength.values, _radii(evidence).values], 1)
+    errors = (1 - result.robust_accuracy).transpose("cell", "seed").values
+    # Half an error more where none was counted, so that a logarithm exists.
+    counted = np.maximum(errors, 0.5 / evidence.experiment.evaluation.samples)
+    roots = np.sqrt(-np.log(np.minimum(counted, 1 - 1e-9)))
+    fits = np.linalg.lstsq(given, roots, rcond=None)[0]
+    return {
+        "strength": mean("coefficient of r^2 sqrt(n/d)", fits[1]),
+        "radius": mean("coefficient of alpha", fits[2]),
+    }
+
+
+@CLAIMS.add(
+    "thm3.1.clean-same-as-GD",
+    "Theorem 3.1 and section 3.4",
+    {"small": between(-0.01, 0.01), "up_to_signal": between(-0.01, 0.01)},
+    BY_RADIUS,
+    conditions=assumption,
+    beside=("up_to_signal",),
+)
+def clean_as_without_attack(evidence: Evidence) -> dict[str, Measured]:
+    """The clean error of adversarial training is that of clean training."""
+    errors = 1 - evidence.result.test_accuracy.transpose("cell", "seed").values
+    change = errors[1:] - errors[0]
+    small = [each for rho, each in zip(RADII[1:], change, strict=True) if rho <= 0.1]
+    told = "change of clean error by attacks, same draws"
+    return {
+        "small": mean(f"{told}, rho <= 0.1", np.mean(small, axis=0)),
+        "up_to_signal": mean(f"{told}, rho = {RADII[-1]:g}", change[-1]),
+    }
+
+
+@CLAIMS.add(
+    "thm3.1.benign",
+    "Theorem 3.1",
+    at_least(GOOD_RUN),
+    INSIDE,
+    conditions=for_robust_error,
+    robust=True,
+)
+def benign(evidence: Evidence) -> Measured:
+    """Overfitting is benign: with flipped labels fitted robustly, the robust error stays at the label noise."""
+    result = evidence.result
+    flipped = result.flipped_fitted.notnull()  # NaN where no label was flipped
+    fitted = (result.train_robust_accuracy_judged == 1) & (result.flipped_fitted == 1)
+    good = fitted & (result.robust_noisy_error <= FLIP + 0.01)
+    found = share("fitted, with robust error <= beta + 0.01", good.values[flipped.values], "run")
+    return found.noting(f"largest robust error {float(result.robust_noisy_error.max()):.4g}")
+
+
+def _above(evidence: Evidence, version: Literal["printed", "sharp"]) -> Measured:
+    """By how many standard errors the floor exceeds the mean robust error of a cell, at alpha < |mu|."""
+    result, count = evidence.result, evidence.experiment.evaluation.samples
+    below = [place for place, rho in enumerate(FLOOR_RADII) if rho < 1]
+    found = []
+    for place in below:
+        numbers = again.Numbers.of(again.cells_of(evidence.experiment)[place])
+        floor = float(
+            robust_error_floor(numbers.signal, numbers.radius, FLIP, 1.0, version=version)
+        )
+        errors = result.robust_noisy_error.isel(cell=place).values
+        spread = math.sqrt(floor * (1 - floor) / count / errors.size)
+        found.append((floor - errors.mean()) / spread)
+    closest = max(range(len(below)), key=lambda place: found[place])
+    return worst("floor less robust error, in standard errors", found).noting(
+        f"closest at rho = {FLOOR_RADII[below[closest]]:g}"
+    )
+
+
+@CLAIMS.add("thm3.2.lower-bound", "Theorem 3.2", at_most(3.0), FLOOR, robust=True)
+def lower_bound(evidence: Evidence) -> Measured:
+    """No classifier has a robust error below beta + (1 - 2 beta)/2 Phi(-(r - alpha)) on Gaussian clusters."""
+    return _above(evidence, "printed")
+
+
+@CLAIMS.add("derived.lower-bound-sharp", "derived", at_most(3.0), FLOOR, robust=True)
+def lower_bound_sharp(evidence: Evidence) -> Measured:
+    """The bound of Theorem 3.2 is twice as far from beta: beta + (1 - 2 beta) Phi(-(r - alpha))."""
+    return _above(evidence, "sharp")
+
+
+@CLAIMS.add("thm3.2.alpha-ge-mu", "Theorem 3.2", at_most(3.0), FLOOR, robust=True)
+def attack_beyond_signal(evidence: Evidence) -> Measured:
+    """For alpha >= |mu| every classifier has a robust error of at least 1/2."""
+    places = [place for place, rho in enumerate(FLOOR_RADII) if rho >= 1]
+    errors = evidence.result.robust_noisy_error.isel(cell=places)
+    spread = 0.5 / math.sqrt(evidence.experiment.evaluation.samples)
+    return worst(
+        "1/2 less robust error, in standard errors", ((0.5 - errors) / spread).values.ravel()
+    )
+
+
+def _alignments(evidence: Evidence) -> np.ndarray:
+    """s = <u, mu> / |u| of the training points of every run, [cells, seeds]."""
+    found = []
+    for cell in again.cells_of(evidence.experiment):
+        sample = again.batch_of(cell, evidence.experiment.seeds).sample
+        found.append(alignment(sample.x[:, :, 0], sample.y, sample.latent["signal"][:, 0]))
+    return torch.stack(found).numpy()
+
+
+@CLAIMS.add("derived.one-step-closed-form", "derived", at_most(4.0), ONE_STEP, robust=True)
+def one_step_closed_form(evidence: Evidence) -> Measured:
+    """After one step from a vanishing start a smooth network is the linear rule sum_i y_i x_i, whose clean and robust
+    errors are known."""
+    result, count = evidence.result, evidence.experiment.evaluation.samples
+    found = []
+    for name, radius in (("test_noisy_error", 0.0), ("robust_noisy_error", _radii(evidence))):
+        exactly, spread = _linear_rule(_alignments(evidence), np.asarray(radius).reshape(-1, 1))
+        measured = result[name].transpose("cell", "seed").values
+        found.append(np.abs(measured - exactly) / (spread / math.sqrt(count)))
+    return worst("deviation, in standard errors", np.ravel(found))
+
+
+def _linear_rule(s: np.ndarray, radius: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Robust error of a linear rule, and the deviation of what one point adds to it.
+
+    A point adds 1 - beta where the attack can make it wrong, and beta where it can make it right; the first is a part
+    of the second.
+    """
+    wrong, right = special.ndtr(radius - s), special.ndtr(radius + s)
+    kept = 1 - FLIP
+    variance = (
+        kept**2 * wrong * (1 - wrong)
+        + FLIP**2 * right * (1 - right)
+        + 2 * FLIP * kept * wrong * (1 - right)
+    )
+    return kept * wrong + FLIP * right, np.sqrt(variance)
+
+
+@CLAIMS.add("derived.linear-predictor", "derived", at_most(0.03), LEVELS, robust=True)
+def linear_predictor(evidence: Evidence) -> Measured:
+    """A trained network errs as the linear rule sum_i y_i x_i does, for d >= 40 n, a vanishing start and
+    alpha <= 1."""
+    s, radius = map(torch.from_numpy, (_alignments(evidence), _radii(evidence).values[:, None]))
+    expected = linear_rule_errors(s, radius).robust.numpy()
+    errors = 1 - evidence.result.robust_accuracy.transpose("cell", "seed").values
+    gaps = np.abs((errors - expected).mean(1))
+    width = again.Numbers.of(again.cells_of(evidence.experiment)[0]).width
+    found = worst("gap of robust errors, mean over seeds of a cell", gaps)
+    return found.noting(f"{width} neurons: the gap falls with their number")
+
+
+@CLAIMS.add(
+    "lem.noise-modes",
+    "Definition 2.1",
+    {"interpolation": at_least(OFTEN), "error": between(-0.01, 0.01)},
+    MODES,
+    conditions=assumption,
+    robust=True,
+)
+def noise_modes(evidence: Evidence) -> dict[str, Measured]:
+    """Flips that depend on the point (those of a half space) change nothing: training interpolates robustly, and the
+    robust error is that of independent flips."""
+    result = evidence.result.isel(cell=0)
+    by_half_space = result.sel(flip_mode="half_space")
+    fitted = by_half_space.train_robust_accuracy_judged == 1
+    right = result.robust_accuracy  # against clean labels, so that no luck of test labels is in it
+    change = right.sel(flip_mode="independent") - right.sel(flip_mode="half_space")
+    return {
+        "interpolation": share("robustly fitted, half-space flips", fitted),
+        "error": mean("change of robust error by half-space flips", change),
+    }
+
+
+def _at_equal_time(evidence: Evidence, name: str) -> np.ndarray:
+    """A curve where eta T is what it is at the end of the slowest run, [paces, seeds]."""
+    curve = evidence.result[name]
+    last = int(curve.step[-1])
+    rows = [
+        curve.isel(cell=place).sel(step=round(last * PACES[-1] / pace)).values
+        for place, pace in enumerate(PACES)
+    ]
+    return np.array(rows)
+
+
+@CLAIMS.add(
+    "derived.eta-invariance",
+    "derived",
+    {"clean": at_most(2.0), "robust": at_most(2.0)},
+    BY_PACE,
+    robust=True,
+)
+def eta_invariance(evidence: Evidence) -> dict[str, Measured]:
+    """Test errors depend on eta T alone: a larger step size may stand for the tiny one of condition (4)."""
+    found = {}
+    for name, curve in (("clean", "test_noisy_error"), ("robust", "robust_noisy_error")):
+        rows = _at_equal_time(evidence, f"{curve}_curve")
+        # Seeds share their draws, but an error of two step sizes differs by points near the boundary: their count
+        # decides, as if the points of each were drawn anew.
+        count = evidence.experiment.evaluation.samples * rows.shape[1]
+        spread = np.sqrt(2 * rows.mean() * (1 - rows.mean()) / count)
+        gaps = np.abs(rows.mean(1)[:-1] - rows.mean(1)[-1]) / spread
+        found[name] = worst("gap between step sizes at equal eta T, in standard errors", gaps)
+    return found
+
+
+@CLAIMS.add(
+    "sec3.4.ub-lb-exponent",
+    "Section 3.4",
+    between(0.85, 1.15),
+    SCALING,
+    conditions=assumption,
+)
+def exponent_of_the_floor(evidence: Evidence) -> Measured:
+    """The error beyond the label noise is that of the lower bound to a power proportional to n r^2 / d."""
+    # Judged at alpha = 0, where both are functions of margins that runs give; 1 is the exponent of "proportional".
+    result = evidence.result
+    z = result.test_margin_mean / result.test_margin_std
+    upper = special.log_ndtr(-z)  # no label is flipped
+    lower = math.log(1 / 2) + special.log_ndtr(-result.signal)
+    powers = np.log(upper / lower).transpose("cell", "seed").values
+    given = np.log(result.samples * result.signal**2 / result.dim).values
+    slopes: Sequence[float] = np.polyfit(given, powers, 1)[0]
+    return mean("slope of log(power) on log(n r^2 / d)", slopes)

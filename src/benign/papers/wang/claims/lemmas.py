@@ -1,0 +1,295 @@
+"""The lemmas of Wang's sections 4 and B along training: attacked points, margins, activations, weights, gradients."""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benign.claims import (
+    Claims,
+    Evidence,
+    Measured,
+    at_least,
+    at_most,
+    between,
+    mean,
+    share,
+    slope_by_seed,
+    worst,
+)
+from benign.papers.wang import rates
+from benign.papers.wang.claims import again
+from benign.papers.wang.claims.studies import (
+    ACTIVE,
+    FIRST,
+    INSIDE,
+    SCALING,
+    STARTS,
+    assumption,
+    relu_only,
+    smooth_only,
+)
+from benign.papers.wang.claims.trail import aligned_share, trail
+
+CLAIMS = Claims("wang")
+GOOD_RUN = 0.8
+"""1 - 2 delta with the delta = 0.1 of the conditions: how often a run is good"""
+LEAST_ACTIVE = 0.05
+
+
+def _trails(evidence: Evidence, name: str) -> list[Tensor]:
+    """An extreme of the runs of every cell: ReLU first, then smooth."""
+    experiment = evidence.experiments[0]
+    return [trail(cell, experiment.seeds)[name] for cell in again.cells_of(experiment)]
+
+
+@CLAIMS.add(
+    "lem4.1.span-distance",
+    "Lemma 4.1 (= B.10, B.27)",
+    {"bound": at_least(GOOD_RUN), "scaling": between(0.9, 1.1)},
+    FIRST,
+    conditions=assumption,
+)
+def span_distance(evidence: Evidence) -> dict[str, Measured]:
+    """Attacked points stay within min(omega sqrt(m d) / eta, alpha) of the span of the training points; the distance
+    is proportional to omega."""
+    cells = again.cells_of(evidence.experiment)
+    largest = evidence.result.span_distance_curve.max("step")
+    starts = np.resize(STARTS, len(cells))
+    radii = np.array([again.Numbers.of(cell).radius for cell in cells])
+    bounds = np.minimum(starts, radii)[:, None] * (1 + 1e-6)
+    rows = largest.values.reshape(-1, len(STARTS), largest.sizes["seed"]).swapaxes(1, 2)
+    found = share("runs within the bound", largest.values <= bounds, "run")
+    return {
+        "bound": found.noting(f"largest distance over bound {np.max(largest.values / bounds):.3g}"),
+        "scaling": slope_by_seed(
+            "slope of log distance on log omega",
+            np.log(STARTS),
+            np.log(rows.reshape(-1, len(STARTS))),
+        ),
+    }
+
+
+@CLAIMS.add(
+    "sec4.1.perturbation-angle",
+    "Section 4.1",
+    {"relu": at_least(GOOD_RUN), "smooth": at_least(GOOD_RUN)},
+    INSIDE,
+    conditions=assumption,
+)
+def perturbation_angle(evidence: Evidence) -> dict[str, Measured]:
+    """Every perturbation of a training point, times its label, has a small angle to -sum_k y_k x_k."""
+    found = {}
+    for name, cosines in zip(("relu", "smooth"), _trails(evidence, "cosine"), strict=True):
+        told = share("runs whose smallest cosine is at least 0.9", cosines >= 0.9)
+        found[name] = told.noting(f"smallest cosine {float(cosines.min()):.3g}")
+    return found
+
+
+@CLAIMS.add(
+    "lemB9.monotone-margin", "Lemma B.9", at_least(GOOD_RUN), INSIDE, conditions=smooth_only
+)
+def monotone_margin(evidence: Evidence) -> Measured:
+    """With a smooth activation y_i f grows in every step, at training points and in their balls."""
+    _, rises = _trails(evidence, "rise")
+    found = share("runs in which every margin grows", rises >= -1e-12)
+    return found.noting(f"smallest growth {float(rises.min()):.3g}")
+
+
+@CLAIMS.add(
+    "lem4.4.loss-ratio",
+    "Lemma 4.4 (= B.9)",
+    {"bound": at_most(1.0), "order_one": at_most(20.0)},
+    INSIDE,
+    conditions=smooth_only,
+    beside=("order_one",),
+)
+def loss_ratio(evidence: Evidence) -> dict[str, Measured]:
+    """The slopes of the loss at any two training points differ by a constant factor at most, at all times."""
+    ratios = evidence.result.isel(cell=1).loss_ratio_curve.max("step").values
+    slope = again.Numbers.of(again.cells_of(evidence.experiment)[1]).slope
+    return {
+        "bound": worst(
+            "largest ratio over the printed C_r", ratios / rates.loss_ratio_bound(slope)
+        ),
+        "order_one": worst("largest ratio", ratios),
+    }
+
+
+@CLAIMS.add(
+    "lemB11.signal-in-adv-examples",
+    "Lemmas B.11 and B.28",
+    at_least(GOOD_RUN),
+    INSIDE,
+    conditions=assumption,
+)
+def signal_in_attacked(evidence: Evidence) -> Measured:
+    """An attacked training point keeps its signal: y_c <mu, x> stays between r^2/3 and 3 r^2."""
+    low, high = (torch.cat(_trails(evidence, f"signal_{end}")) for end in ("low", "high"))
+    found = share("runs within [1/3, 3] r^2", (low >= 1 / 3) & (high <= 3), "run")
+    return found.noting(f"range {float(low.min()):.3g} to {float(high.max()):.3g}")
+
+
+@CLAIMS.add(
+    "lemB12.norm-growth",
+    "Lemma B.12, (5)",
+    {"bound": at_most(1.0), "spread": at_most(2.0)},
+    INSIDE,
+    SCALING,
+    conditions=assumption,
+)
+def norm_growth(evidence: Evidence) -> dict[str, Measured]:
+    """|W_t| grows by at most C2 eta sqrt(d/n) times the sum of G, with one C2 for all n, r and d."""
+    cells = [cell for each in evidence.experiments for cell in again.cells_of(each)]
+    seeds = min(each.seeds for each in evidence.experiments)
+    found = [trail(cell, seeds)["growth"] for cell in cells]
+    shares = [
+        float(each.max()) / rates.norm_growth_bound(again.Numbers.of(cell).slope)
+        for each, cell in zip(found, cells, strict=True)
+    ]
+    middles = [float(each.mean()) for each in found]
+    return {
+        "bound": worst("largest C2 over the proof's 594 / gamma", shares).noting(
+            f"C2 itself is up to {max(float(each.max()) for each in found):.3g}"
+        ),
+        "spread": worst("largest over smallest C2 of a cell", [max(middles) / min(middles)]),
+    }
+
+
+@CLAIMS.add(
+    "lemB15.gradient-lower-bound",
+    "Lemmas B.15 and B.29",
+    {"relu": at_least(GOOD_RUN), "smooth": at_least(GOOD_RUN)},
+    INSIDE,
+    conditions=assumption,
+)
+def gradient_lower_bound(evidence: Evidence) -> dict[str, Measured]:
+    """The gradient has at least gamma r G / 4 along the signal, for ReLU times the share c0 of active neurons."""
+    relu, smooth = again.cells_of(evidence.experiment)
+    pulls, active = _trails(evidence, "pull"), _trails(evidence, "active")[0]
+    bounds = [again.Numbers.of(relu).slope * active / 4, again.Numbers.of(smooth).slope / 4]
+    found = {}
+    for name, pulled, bound in zip(("relu", "smooth"), pulls, bounds, strict=True):
+        told = share("runs with <-grad, V> / (r G) above its bound", pulled >= bound)
+        found[name] = told.noting(f"smallest over its bound {float((pulled / bound).min()):.3g}")
+    return found
+
+
+@CLAIMS.add(
+    "lem4.5.active-neurons",
+    "Lemma 4.5 (= B.21)",
+    {"share": at_least(GOOD_RUN), "trend": at_least(0.0)},
+    ACTIVE,
+    conditions=relu_only,
+)
+def active_neurons(evidence: Evidence) -> dict[str, Measured]:
+    """Before and after the first step every neuron is active on a constant share of the points of its sign, and every
+    point has a constant share of neurons active on its ball."""
+    early = evidence.result.sel(step=[0, 1])
+    least = np.minimum(early.active_neurons_min_curve, early.active_points_min_curve).min("step")
+    largest = least.isel(cell=-1)
+    found = share(f"runs with both shares >= {LEAST_ACTIVE}", largest >= LEAST_ACTIVE)
+    rows = least.transpose("seed", "cell").values
+    return {
+        "share": found.noting(f"smallest share {float(largest.min()):.3g}, at the largest n = m"),
+        "trend": slope_by_seed(
+            "slope of the smallest share on log n, m = n", np.log(least.samples), rows
+        ),
+    }
+
+
+@CLAIMS.add(
+    "lemB26.nested-activation",
+    "Lemma B.26, (E1)",
+    at_least(GOOD_RUN),
+    INSIDE,
+    conditions=relu_only,
+)
+def nested_activation(evidence: Evidence) -> Measured:
+    """A neuron that is active on the ball of a point of its sign stays so in all later steps."""
+    lost = evidence.result.isel(cell=0).activation_lost
+    found = share("runs that lose no active pair", lost == 0)
+    return found.noting(f"largest share of pairs lost {float(lost.max()):.3g}")
+
+
+@CLAIMS.add(
+    "lemB26.margin-increment-band",
+    "Lemma B.26, (E2)",
+    at_least(GOOD_RUN),
+    INSIDE,
+    conditions=relu_only,
+)
+def increment_band(evidence: Evidence) -> Measured:
+    """With ReLU a margin y_i f grows in a step by an amount of order eta d g_i / n, within printed constants."""
+    low, high, active = (_trails(evidence, name)[0] for name in ("band_low", "band_high", "active"))
+    found = share("runs within the band", (low >= active) & (high <= 1))
+    return found.noting(
+        f"smallest over its lower end {float((low / active).min()):.3g}, "
+        f"largest over its upper end {float(high.max()):.3g}"
+    )
+
+
+@CLAIMS.add(
+    "corB31.all-neurons-align", "Corollary B.31", at_least(GOOD_RUN), INSIDE, conditions=relu_only
+)
+def all_neurons_align(evidence: Evidence) -> Measured:
+    """On a fresh point every neuron has the sign of a_s y, but for a chance of 4 (d/n)^(-11)."""
+    # Three standard errors are those of the printed chance: those of what is found would excuse any few misses.
+    experiment, count = evidence.experiment, evidence.size(100, 250, 250)
+    cell = again.cells_of(experiment)[0]
+    numbers = again.Numbers.of(cell)
+    aligned = aligned_share(cell, experiment.seeds, count).numpy()
+    chance = 4 * (numbers.dim / numbers.samples) ** -11
+    error = math.sqrt(max(chance * (1 - chance), 1 / count) / count)
+    found = share(
+        "runs that miss no more points than the chance", aligned >= 1 - chance - 3 * error
+    )
+    return found.noting(f"aligned on {aligned.mean():.5g} of {aligned.size * count} points")
+
+
+@CLAIMS.add(
+    "lemB14.margin-scaling",
+    "Lemma B.14",
+    {
+        "signal": between(1.9, 2.1),
+        "samples": between(0.4, 0.6),
+        "dim": between(-0.6, -0.4),
+        "constant": at_most(0.2),
+    },
+    SCALING,
+    conditions=assumption,
+)
+def margin_scaling(evidence: Evidence) -> dict[str, Measured]:
+    """E[y f] / ||W||_2 on fresh points is r^2 sqrt(n/d) up to a constant, from the first step on."""
+    from_runs = evidence.result
+    margin = np.minimum(from_runs.test_margin_positive, from_runs.test_margin_negative)
+    found = power_laws(evidence, margin / from_runs.spectral_norm, "E[y f] / ||W||")
+    early = trail_margins(evidence)
+    return found | {"constant": mean("change of the margin over steps, base cell", early)}
+
+
+def power_laws(evidence: Evidence, values, of: str) -> dict[str, Measured]:
+    """Exponents of r, n and d, one fit of all cells for each seed."""
+    result = evidence.result
+    names = ("signal", "samples", "dim")
+    logs = np.stack([np.ones(result.sizes["cell"]), *(np.log(result[name]) for name in names)], 1)
+    fits = np.linalg.lstsq(logs, np.log(values.transpose("cell", "seed").values), rcond=None)[0]
+    return {
+        name: mean(f"exponent of {name} in {of}", fit)
+        for name, fit in zip(names, fits[1:], strict=True)
+    }
+
+
+def trail_margins(evidence: Evidence) -> np.ndarray:
+    """Largest |kappa_t / kappa_T - 1| over t >= 1 of every seed, kappa the mean margin over ||W||_2; base cell."""
+    seeds = evidence.experiment.seeds
+    cell = again.cells_of(evidence.experiment)[0]
+    found = []
+    for step in again.walked(cell, seeds):
+        if step.number:
+            fresh = step.batch.fresh("test/0", 250)
+            margins = (fresh.clean_y * step.batch.see(fresh).outputs).mean(1)
+            found.append(margins / torch.linalg.matrix_norm(step.batch.params["inner"], 2))
+    curve = torch.stack(found)
+    return (curve / curve[-1] - 1).abs().amax(0).numpy()

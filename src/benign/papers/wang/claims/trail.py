@@ -1,0 +1,153 @@
+"""What the lemmas of Wang's appendix bound at every step, as the extremes over a run.
+
+One walk through the runs of a cell serves all lemmas: `trail` is kept.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from benign.networks.network import Params
+from benign.papers.wang.claims import again
+from benign.papers.wang.claims.again import Numbers, PerRun
+from benign.papers.wang.rates import CLUSTER_CONSTANT
+from benign.plan.runs import Run
+from benign.training.descent import Step
+from benign.training.probes.two_layer import active_neurons_min, active_points_min
+from benign.training.setup import Setup
+
+Move = tuple[Step, Params, Step]
+Extreme = tuple[Callable[[Numbers, Move], Tensor], Callable[[Tensor, Tensor], Tensor]]
+
+
+def rise(numbers: Numbers, move: Move) -> Float[Tensor, "runs points"]:
+    """Growth of y_i f in a step, at x_i and at its attacked versions before and after the step (Lemma B.9)."""
+    before, weights, after = move
+    points = (before.batch.sample.x, before.attacked, after.attacked)
+    grown = [
+        again.outputs(before, after.batch.params, x) - again.outputs(before, weights, x)
+        for x in points
+    ]
+    return torch.cat(grown, 1)
+
+
+def signal_share(numbers: Numbers, move: Move) -> Float[Tensor, "runs samples"]:
+    """<mu, y_i x_i> / |mu|^2 of attacked points, of flipped ones its negative (Lemma B.11)."""
+    step, signal = move[2], again.signal_of(move[2])
+    along = torch.einsum("rnd,rd->rn", step.attacked[:, :, 0], signal) / numbers.signal**2
+    return along * step.batch.sample.clean_y
+
+
+def pull(numbers: Numbers, move: Move) -> Float[Tensor, "runs 1"]:
+    """<-grad, V> / (|mu| G) (Lemma B.15)."""
+    step = move[0]
+    share = again.along_signal(step) / (numbers.signal * again.slopes(step).mean(1))
+    return share[:, None]
+
+
+def band(numbers: Numbers, move: Move, scale: float) -> Float[Tensor, "runs points"]:
+    """Growth of y_i f in a step over `scale` eta g_i / n (Lemma B.26, E2)."""
+    unit = scale * numbers.rate * again.slopes(move[0]) / numbers.samples
+    return rise(numbers, move) / unit.repeat(1, 3)
+
+
+def band_low(numbers: Numbers, move: Move) -> Tensor:
+    """Over its lower end without the share c0 of active neurons."""
+    near = (math.sqrt(numbers.dim / CLUSTER_CONSTANT) - numbers.radius) ** 2
+    return band(numbers, move, numbers.slope**2 * near / 2)
+
+
+def band_high(numbers: Numbers, move: Move) -> Tensor:
+    """Over its upper end."""
+    return band(numbers, move, 3 * (CLUSTER_CONSTANT * numbers.dim + numbers.radius**2))
+
+
+def cosine(numbers: Numbers, move: Move) -> Float[Tensor, "runs samples"]:
+    """Of y_i times the perturbation of x_i with -sum_k y_k x_k (section 4.1)."""
+    step, sample = move[2], move[2].batch.sample
+    moved = (step.attacked - sample.x)[:, :, 0] * sample.y[..., None]
+    pulled = -torch.einsum("rn,rnd->rd", sample.y, sample.x[:, :, 0])
+    return torch.nn.functional.cosine_similarity(moved, pulled[:, None], dim=2)
+
+
+EXTREMES: dict[str, Extreme] = {
+    "rise": (rise, torch.minimum),
+    "signal_low": (signal_share, torch.minimum),
+    "signal_high": (signal_share, torch.maximum),
+    "pull": (pull, torch.minimum),
+    "band_low": (band_low, torch.minimum),
+    "band_high": (band_high, torch.maximum),
+    "cosine": (cosine, torch.minimum),
+}
+
+
+_KNOWN: dict[tuple[str, int], dict[str, PerRun]] = {}
+
+
+def trail(cell: Setup, seeds: int) -> dict[str, PerRun]:
+    """Every extreme of the first seeds of a cell; `growth` is the effective C2 of Lemma B.12, `active` is c0."""
+    key = Run(cell, 0, {}).key, seeds
+    if key not in _KNOWN:
+        _KNOWN[key] = _walked(cell, seeds)
+    return _KNOWN[key]
+
+
+def _walked(cell: Setup, seeds: int) -> dict[str, PerRun]:
+    numbers, found = Numbers.of(cell), {}
+    steepness = norm = torch.zeros(seeds, dtype=torch.float64)
+    for move in again.pairs(again.walked(cell, seeds)):
+        before, weights, after = move
+        if before.number == 0:
+            norm = torch.linalg.vector_norm(weights["inner"], dim=(1, 2))
+            found["active"] = _active(again.first_look(cell, seeds))
+        steepness = steepness + again.slopes(before).mean(1)
+        now = torch.linalg.vector_norm(after.batch.params["inner"], dim=(1, 2))
+        unit = numbers.rate * math.sqrt(numbers.dim / numbers.samples) * steepness
+        _keep(found, "growth", (now - norm) / unit, torch.maximum)
+        for name, (measure, choose) in EXTREMES.items():
+            each = measure(numbers, move)
+            _keep(found, name, each.amin(1) if choose is torch.minimum else each.amax(1), choose)
+        if after.number == 1:
+            found["active"] = torch.minimum(found["active"], _active(after))
+    return found
+
+
+def _keep(found: dict[str, Tensor], name: str, now: Tensor, choose: Callable) -> None:
+    found[name] = choose(found[name], now) if name in found else now
+
+
+def _active(step: Step) -> PerRun:
+    """c0 of Lemma 4.5: the smallest share of points of a neuron, and of neurons of a point."""
+    return torch.minimum(active_neurons_min(step), active_points_min(step))
+
+
+def aligned_share(cell: Setup, seeds: int, count: int) -> Float[Tensor, " runs"]:
+    """Share of fresh points on which every neuron has the sign of a_s y (Corollary B.31), at the end of a run."""
+    *_, last = again.walked(cell, seeds)
+    fresh = last.batch.fresh("test/0", count)
+    weights = last.batch.params
+    signs = (fresh.x[:, :, 0] @ weights["inner"].mT).sign()
+    wanted = fresh.clean_y[..., None] * weights["outer"][:, None].sign()
+    return (signs == wanted).all(2).double().mean(1)
+
+
+def first_move(cell: Setup, seeds: int) -> PerRun:
+    """|W_1 - W_0| / |W_0| (Proposition B.34)."""
+    _, weights, after = next(again.pairs(again.walked(cell, seeds)))
+    start = weights["inner"]
+    moved = after.batch.params["inner"] - start
+    return torch.linalg.vector_norm(moved, dim=(1, 2)) / torch.linalg.vector_norm(start, dim=(1, 2))
+
+
+def distance_between(cell: Setup, other: Setup, seeds: int) -> PerRun:
+    """Largest |W - W'| / |W'| over all steps from the first on, of runs that share their draws."""
+    furthest = torch.zeros(seeds, dtype=torch.float64)
+    for one, two in zip(again.walked(cell, seeds), again.walked(other, seeds), strict=True):
+        if one.number:
+            weights, base = one.batch.params["inner"], two.batch.params["inner"]
+            apart = torch.linalg.vector_norm(weights - base, dim=(1, 2))
+            furthest = torch.maximum(furthest, apart / torch.linalg.vector_norm(base, dim=(1, 2)))
+    return furthest

@@ -1,0 +1,256 @@
+"""The runs on which Zhang's lemmas and theorems are judged, where possible inside Condition 1."""
+
+import math
+
+from benign.attacks.balls import Ball
+from benign.attacks.pgd import PGD
+from benign.axes import logspace, replace, zipped
+from benign.claims.study import Reading, Study
+from benign.data.signal_noise import SignalNoise
+from benign.experiment import Experiment
+from benign.networks.attention import Attention
+from benign.networks.initial import GaussianInit
+from benign.papers.inside import attention_along, descent_along
+from benign.papers.zhang.claims.cells import Cell, at, pgd
+from benign.training.setup import Evaluation, GradientDescent
+
+
+def _start(scale: str, reading: Reading) -> Experiment:
+    """N SNR^2 = 120 M^2 and loud initial values: Stage I takes its time (claim rules)."""
+    faster = at(scale, 50.0, 10.0, 1.0)
+    cell = Cell(samples=8, snr=math.sqrt(60), loss=0.5, faster=faster, loud=True)
+    return cell.experiment(steps=at(scale, 200, 1500, 15_000), seeds=at(scale, 3, 29, 29), test=2)
+
+
+def _start_attacked(scale: str, reading: Reading) -> Experiment:
+    """The same under attack: exact coordinates need 2 d_h dimensions, so d_h is far too small."""
+    cell = Cell(samples=8, snr=math.sqrt(60), loss=0.5, hidden=16, faster=0.2, loud=True)
+    return cell.experiment(
+        steps=at(scale, 10, 100, 400), seeds=at(scale, 1, 14, 29), test=2, radii=[0.001, 0.005]
+    )
+
+
+def _stages(scale: str, reading: Reading) -> Experiment:
+    """Clean training with N SNR^2 = 60 M^2, as in the proof; inside Condition 1 but for the rate at small scales."""
+    faster = at(scale, 300.0, 100.0, 1.0)
+    cell = Cell(samples=8, snr=math.sqrt(30), loss=at(scale, 0.2, 0.05, 0.05), faster=faster)
+    return cell.experiment(steps=at(scale, 300, 6000, 600_000), seeds=at(scale, 2, 6, 6))
+
+
+def _stages_attacked(scale: str, reading: Reading) -> Experiment:
+    cell = Cell(samples=8, snr=math.sqrt(30), loss=0.05, hidden=16, faster=1.2)
+    return cell.experiment(
+        steps=at(scale, 20, 1000, 4000), seeds=at(scale, 1, 5, 5), test=10, radii=[0.005, 0.02]
+    )
+
+
+def _convergence(scale: str, reading: Reading) -> Experiment:
+    """Cells that differ in eps, in the rate and in |mu|, one at a time from the first; d_h is enough for all."""
+    f = at(scale, 800.0, 100.0, 1.0)
+    numbers = [
+        (0.04, f, 2.0),
+        (0.02, f, 2.0),
+        (0.01, f, 2.0),
+        (0.04, f / 2, 2.0),
+        (0.04, f / 4, 2.0),
+    ]
+    numbers += [(0.04, f, 1.0), (0.04, f, 4.0)]
+    cells = [
+        Cell(samples=8, loss=loss, faster=faster, snr=snr, hidden=3200**2)
+        for loss, faster, snr in numbers
+    ]
+    built = [cell.experiment(steps=1, seeds=1) for cell in cells]
+    return Experiment(
+        data=_zipped_data("cell", cells),
+        network=attention_along("cell", built),
+        training=descent_along("cell", built, at(scale, 400, 15_000, 1_500_000)),
+        evaluation=Evaluation(samples=at(scale, 10, 100, 250)),
+        precision="float64",
+        coordinates="sampled",
+        seeds=at(scale, 2, 5, 8),
+    )
+
+
+RADII = [0.05, 0.1, 0.2, 0.25, 0.3, 0.5, 0.9]
+
+
+def _cases(scale: str, reading: Reading) -> Experiment:
+    """Attacked training inside Condition 1: eps = 0.5 is what d_h = 64 reaches."""
+    cell = at(
+        scale,
+        Cell(samples=2, snr=1.0, loss=0.5, hidden=32, faster=4.0),
+        Cell(samples=4, snr=1.0, loss=0.5),
+        Cell(samples=10, tokens=2, snr=1.0, loss=0.4),
+    )
+    radii = at(scale, [0.1, 0.5], RADII, RADII)
+    steps, seeds = at(scale, 15, 300, 1500), at(scale, 1, 5, 14)
+    return cell.experiment(steps=steps, seeds=seeds, test=at(scale, 4, 40, 100), radii=radii)
+
+
+def _slowdown(scale: str, reading: Reading) -> Experiment:
+    """Uniform attention and attention on the signal alone, clean, almost without noise."""
+    return Experiment(
+        data=SignalNoise(
+            samples=4,
+            tokens=at(scale, [2, 4], [2, 4, 6], [2, 4, 8, 16]),
+            dim=10_000,
+            snr=16.0,
+            noise_std=0.01,
+            projected=True,
+            balanced=True,
+        ),
+        network=Attention(
+            hidden=1,
+            value_dim=1,
+            init=GaussianInit(score_std=0.0, value_std=1e-6),
+            output_norm=1.0,
+            attend=["uniform", "signal"],
+        ),
+        training=GradientDescent(
+            rate=2 / 256, stop_loss=at(scale, 0.05, 0.02, 0.002), max_steps=at(scale, 2000, 10_000, 300_000)
+        ),
+        evaluation=Evaluation(samples=2),
+        precision="float64",
+        coordinates="sampled",
+        seeds=at(scale, 2, 5, 8),
+    )  # fmt: skip
+
+
+def _needed_ratio(scale: str, reading: Reading) -> Experiment:
+    """Uniform attention under attack; one full step along the gradient is then the exact maximum (S5)."""
+    return Experiment(
+        data=SignalNoise(
+            samples=10,
+            tokens=2,
+            dim=1000,
+            snr=logspace(0.03, 1.0, at(scale, 4, 8, 16)),
+            noise_std=1 / math.sqrt(1000),
+            projected=True,
+            balanced=True,
+        ),
+        network=Attention(
+            hidden=1,
+            value_dim=1,
+            init=GaussianInit(score_std=0.0, value_std=1e-6),
+            output_norm=1.0,
+            attend="uniform",
+        ),
+        attack=PGD(ball=Ball(radius=0.2, relative_to="signal"), steps=1, step=1.0),
+        training=GradientDescent(
+            rate=8.0, stop_loss=[0.2, 0.05, 0.0125], max_steps=at(scale, 300, 4000, 40_000)
+        ),
+        evaluation=Evaluation(samples=at(scale, 20, 200, 1000), attack=pgd(0.2, 1, 1.0)),
+        precision="float64",
+        coordinates="sampled",
+        seeds=at(scale, 2, 5, 10),
+    )
+
+
+def _threshold(scale: str, reading: Reading) -> Experiment:
+    """Radii and widths, sigma_h and the rate rescaled with the width as Condition 1 has them."""
+    widths = at(scale, [4, 8], [16, 32, 64], [16, 64, 256, 1024, 4096])
+    faster = at(scale, 4.0, 3.0, 1.0)
+    cells = [Cell(samples=4, snr=2.0, loss=0.1, hidden=width, faster=faster) for width in widths]
+    built = [cell.experiment(steps=1, seeds=1) for cell in cells]
+    radii = at(scale, [0.0, 0.2], [0.0, 0.1, 0.15, 0.2, 0.3, 0.4], [0.0, *logspace(0.02, 0.7, 9)])
+    return Experiment(
+        data=_zipped_data("width", cells),
+        network=attention_along("width", built),
+        attack=pgd(radii),
+        training=descent_along("width", built, at(scale, 10, 250, 5000)),
+        evaluation=Evaluation(samples=2, attack=pgd(0.1, 1)),
+        precision="float64",
+        coordinates="sampled",
+        pairing="common",
+        seeds=at(scale, 1, 4, 5),
+    )  # fmt: skip
+
+
+def _error_law(scale: str, reading: Reading) -> Experiment:
+    """d and SNR on a grid, inside Condition 1 for the largest SNR and every d (but for the rate at small scales)."""
+    cell = Cell(samples=8, snr=2.0, loss=0.1, faster=at(scale, 100.0, 40.0, 1.0))
+    factors = at(scale, [1, 16], [1, 8, 64], [1, 4, 16, 64, 256])
+    dims = [cell.dim * factor for factor in factors]
+    whole = cell.experiment(
+        steps=at(scale, 200, 6000, 150_000), seeds=at(scale, 2, 5, 8), test=at(scale, 20, 250, 1000)
+    )  # fmt: skip
+    data = SignalNoise(
+        samples=8,
+        tokens=2,
+        dim=zipped("d", dims),
+        noise_std=zipped("d", [1 / math.sqrt(dim) for dim in dims]),
+        snr=[1.0, math.sqrt(2.0), 2.0],
+        projected=True,
+        balanced=True,
+    )
+    init = GaussianInit(
+        score_std=cell.score_std, value_std=cell.value_std / math.sqrt(max(factors))
+    )
+    return replace(whole, {("data",): data, ("network", "init"): init})
+
+
+def _output_norms(scale: str, reading: Reading) -> Experiment:
+    cell = Cell(samples=8, snr=2.0, loss=0.1, faster=at(scale, 100.0, 20.0, 1.0))
+    norms = [0.5, 1.0, 2.0, 4.0]
+    whole = cell.experiment(steps=at(scale, 300, 8000, 200_000), seeds=at(scale, 2, 5, 8))
+    changes = {
+        ("network", "output_norm"): zipped("w_O", norms),
+        ("network", "init", "value_std"): zipped("w_O", [cell.value_std / norm for norm in norms]),
+    }
+    return Experiment.from_dict(replace(whole, changes).as_dict())
+
+
+def _many_tokens(scale: str, reading: Reading) -> Experiment:
+    """N SNR^2 = 64 and ever more tokens."""
+    tokens = at(scale, [2, 3], [2, 4, 8], [2, 4, 8, 16, 32, 64])
+    cell = Cell(samples=4, snr=4.0, loss=0.2, faster=at(scale, 60.0, 60.0, 1.0))
+    whole = cell.experiment(
+        steps=at(scale, 300, 6000, 2_000_000), seeds=at(scale, 2, 5, 5), test=at(scale, 5, 50, 200)
+    )
+    data = replace(cell.data(), {("tokens",): tokens})
+    return Experiment.from_dict(replace(whole, {("data",): data}).as_dict())
+
+
+def _widths(scale: str, reading: Reading) -> Experiment:
+    """Clean training with ever wider queries and keys."""
+    widths = at(scale, [10**4], [10**4, 10**5, 10**6], [10**4, 10**6, 10**8, 10**10])
+    faster = at(scale, 100.0, 10.0, 10.0)
+    cells = [Cell(samples=4, snr=1.0, loss=0.05, hidden=w, faster=faster) for w in widths]
+    built = [cell.experiment(steps=1, seeds=1) for cell in cells]
+    return Experiment(
+        data=_zipped_data("width", cells),
+        network=attention_along("width", built),
+        training=descent_along("width", built, at(scale, 200, 10_000, 2_000_000)),
+        evaluation=Evaluation(samples=2),
+        precision="float64",
+        coordinates="sampled",
+        seeds=at(scale, 2, 5, 5),
+    )
+
+
+def _zipped_data(axis: str, cells: list[Cell]) -> SignalNoise:
+    """The data of cells with the same number of points and tokens, along an axis."""
+    return SignalNoise(
+        samples=cells[0].samples,
+        tokens=cells[0].tokens,
+        dim=zipped(axis, [cell.dim for cell in cells]),
+        snr=zipped(axis, [cell.snr for cell in cells]),
+        noise_std=zipped(axis, [1 / math.sqrt(cell.dim) for cell in cells]),
+        projected=True,
+        balanced=True,
+    )
+
+
+START = Study(name="zhang/start", build=_start)
+START_ATTACKED = Study(name="zhang/start_attacked", build=_start_attacked)
+STAGES = Study(name="zhang/stages", build=_stages)
+STAGES_ATTACKED = Study(name="zhang/stages_attacked", build=_stages_attacked)
+CONVERGENCE = Study(name="zhang/convergence", build=_convergence)
+CASES = Study(name="zhang/cases", build=_cases)
+SLOWDOWN = Study(name="zhang/slowdown", build=_slowdown)
+NEEDED_RATIO = Study(name="zhang/needed_ratio", build=_needed_ratio)
+THRESHOLD = Study(name="zhang/threshold", build=_threshold)
+ERROR_LAW = Study(name="zhang/error_law", build=_error_law)
+OUTPUT_NORMS = Study(name="zhang/output_norms", build=_output_norms)
+MANY_TOKENS = Study(name="zhang/many_tokens", build=_many_tokens)
+WIDTHS = Study(name="zhang/widths", build=_widths)

@@ -1,0 +1,240 @@
+"""What a weak attack does to attention and to margins, inside the theorem: Lemmas 4 and 6 of Zhang et al.
+
+One study: Case 1 of Theorem 2 with r = c / log d_h, and d from the smallest that Condition 1 allows to 1e6. Its runs
+are trained once more here, since the statistics ask for the weights at the end.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benign.attacks.balls import Ball
+from benign.attacks.pgd import PGD
+from benign.axes import zipped
+from benign.claims import (
+    Claims,
+    Evidence,
+    Measured,
+    Reading,
+    Study,
+    Undecided,
+    at_least,
+    at_most,
+    exact,
+    share,
+    slope_by_seed,
+    worst,
+)
+from benign.data.signal_noise import SignalNoise
+from benign.experiment import Experiment
+from benign.losses import margin
+from benign.networks.attention import Attention
+from benign.papers.inside import attention_along, descent_along, inside_theorem
+from benign.papers.jiang.theory import parts
+from benign.papers.zhang.bounds import LARGEST_ATTENTION_RATIO
+from benign.papers.zhang.theory import conditions
+from benign.plan.runs import Run
+from benign.streams import Streams
+from benign.theory.conditions import Conditions
+from benign.training.descent import Batch, Status, descend
+from benign.training.setup import Evaluation, Setup, stack
+
+CLAIMS = Claims("zhang")
+SHARES = (0.1, 0.3, 1.0)
+"""c of r = c / log d_h"""
+
+
+@dataclass(frozen=True)
+class _Size:
+    loss: float
+    """eps, which decides d_h and the smallest d"""
+    dims: int
+    """how many dimensions, up to 1e6"""
+    seeds: int
+
+
+_SIZES = {"smoke": _Size(0.65, 2, 2), "quick": _Size(0.5, 3, 7), "paper": _Size(0.3, 6, 20)}
+"""63 runs are the fewest of which all must agree to show a share of 0.95"""
+
+
+def _build(scale: str, reading: Reading) -> Experiment:
+    size = _SIZES[scale]
+    choice = {"samples": 4, "tokens": 2, "loss": size.loss, "snr": 1.0}
+    least = parts(inside_theorem("zhang", **choice).experiment)
+    dims = np.geomspace(least[0].dim, 1e6, size.dims).round().astype(int).tolist()
+    cells = [inside_theorem("zhang", **choice, dim=dim).experiment for dim in dims]
+    radii = [c / math.log(least[1].hidden) for c in SHARES]
+    return Experiment(
+        data=SignalNoise(
+            samples=4,
+            tokens=2,
+            dim=zipped("size", dims),
+            snr=1.0,
+            noise_std=zipped("size", [dim**-0.5 for dim in dims]),
+            projected=True,
+            balanced=True,
+        ),
+        network=attention_along("size", cells),
+        attack=PGD(ball=Ball(radius=radii, relative_to="signal"), steps=20, step=0.2),
+        training=descent_along("size", cells, max_steps=400),
+        evaluation=Evaluation(samples=4),  # for the audit alone
+        precision="float64",
+        coordinates="sampled",
+        seeds=size.seeds,
+    )
+
+
+WEAK = Study(name="zhang/weak_attack", build=_build)
+
+
+def _case_1(cell: Setup) -> Conditions:
+    return conditions(cell, 1)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What an attack does to a trained run."""
+
+    seed: int
+    dim: int
+    radius: float
+    """tau / |mu|"""
+    log_ratio: float
+    """of the largest to the smallest attention of a signal token on a noise token, over the balls"""
+    gap: float
+    """largest fall of a training margin, in units of |u| tau"""
+
+
+@cache
+def _endings(scale: str) -> list[Ending]:
+    """Every run of the study that converged; three claims ask for them."""
+    experiment = WEAK.experiment(scale)
+    return [each for runs, batch in _ended(experiment) for each in _looked_at(runs, batch)]
+
+
+def _ended(experiment: Experiment) -> Iterator[tuple[list[Run], Batch]]:
+    """The runs again, with their weights at the end."""
+    for unit in experiment.units():
+        setup = stack([run.cell for run in unit.runs], "cpu")
+        for step, status in descend(Batch.start(setup, Streams([run.id for run in unit.runs]))):
+            over = status == Status.CONVERGED
+            if over.any():
+                batch = step.batch.select(over)
+                yield [unit.runs[place] for place in batch.index.tolist()], batch
+
+
+def _looked_at(runs: list[Run], batch: Batch) -> Iterator[Ending]:
+    ratios = (_log_attention(batch, 1.0) + _log_attention(batch, -1.0)).amax(1)
+    gaps = _gaps(batch).amax(1)
+    for run, ratio, gap in zip(runs, ratios.tolist(), gaps.tolist(), strict=True):
+        assert isinstance(run.cell.attack, PGD)
+        yield Ending(run.seed, run.cell.data.dim, run.cell.attack.ball.radius, ratio, gap)
+
+
+def _attention(batch: Batch) -> Attention:
+    assert isinstance(batch.setup.network, Attention)
+    return batch.setup.network
+
+
+def _log_attention(batch: Batch, sign: float, steps: int = 30) -> Tensor:
+    """The largest sign log A_12 in the balls of every training point, by ascent from the clean point."""
+    network, x, params = _attention(batch), batch.sample.x, batch.params
+    attack = batch.setup.attack
+    assert isinstance(attack, PGD)
+    ball, radius = attack.ball, attack.ball.radii(batch.setup.data, x)
+    query, key = network.queries(params), network.keys(params)
+
+    def log_attention(points: Tensor) -> Tensor:
+        scores = torch.einsum("rnd,rdh,reh,rnje->rnj", points[:, :, 0], query, key, points)
+        return scores.log_softmax(2)[..., 1]
+
+    delta = torch.zeros_like(x)
+    for _ in range(steps):
+        delta.requires_grad_()
+        with torch.enable_grad():
+            rise = torch.autograd.grad(sign * log_attention(x + delta).sum(), delta)[0]
+        moved = delta.detach() + 0.2 * radius * ball.steepest(rise)
+        delta = ball.project(moved, radius, x)
+    return sign * log_attention(x + delta)
+
+
+def _gaps(batch: Batch) -> Tensor:
+    """(y f - min y f) / (|u| tau) of every training point, the minimum by the judging attack."""
+    attack, network = batch.setup.final_attack, _attention(batch)
+    assert attack is not None
+    assert batch.setup.attack is not None
+    target = batch.as_seen_by(attack, batch.target(batch.sample, "claim"))
+    clean, fallen = (
+        margin(target.run(points).outputs, target.y)
+        for points in (target.x, attack.perturb(target))
+    )
+    threat = batch.setup.attack.threat()
+    assert isinstance(threat, Ball)
+    tau = threat.radii(batch.setup.data, batch.sample.x)[:, :, 0, 0]
+    length = network.values(batch.params).norm(dim=(1, 2))
+    return (clean - fallen) / (length[:, None] * tau)
+
+
+def _found(evidence: Evidence) -> list[Ending]:
+    endings = _endings(evidence.scale)
+    if not endings:
+        raise Undecided("no run converged")
+    return endings
+
+
+@CLAIMS.add(
+    "lem4.attn_ratio",
+    "Lemmas 4 and 20",
+    {**{f"c={c:g}": at_most(0.0) for c in SHARES}, "largest": at_most(LARGEST_ATTENTION_RATIO)},
+    WEAK,
+    conditions=_case_1,
+    beside=("largest",),
+)
+def attention_ratio(evidence: Evidence) -> dict[str, Measured]:
+    """An attack of radius c |mu| / log d_h changes an entry of trained attention by a factor of at most e/2, whatever
+    the dimension: its logarithm does not grow with d."""
+    endings = _found(evidence)
+    told: dict[str, Measured] = {}
+    for c, radius in zip(SHARES, sorted({each.radius for each in endings}), strict=True):
+        table = _table([each for each in endings if each.radius == radius])
+        dims = sorted(table)
+        seeds = range(evidence.experiment.seeds)
+        rows = [[table[dim].get(seed, math.nan) for dim in dims] for seed in seeds]
+        told[f"c={c:g}"] = slope_by_seed("slope of log ratio on log d", np.log(dims), rows)
+    largest = max(endings, key=lambda each: each.log_ratio)
+    note = f"at d = {largest.dim}, r = {largest.radius:.3g}"
+    return {**told, "largest": exact("largest ratio", math.exp(largest.log_ratio), note)}
+
+
+def _table(endings: list[Ending]) -> dict[int, dict[int, float]]:
+    """log ratio by dimension and seed."""
+    table: dict[int, dict[int, float]] = {}
+    for each in endings:
+        table.setdefault(each.dim, {})[each.seed] = each.log_ratio
+    return table
+
+
+@CLAIMS.add("lem6.margin_gap", "Lemma 6", at_most(1.0), WEAK, conditions=_case_1, robust=True)
+def margin_gap(evidence: Evidence) -> Measured:
+    """An attack of radius at most |mu| / log d_h lowers a margin by at most M |u| tau."""
+    tokens = evidence.experiment.data.tokens
+    return worst("gap / (M |u| tau)", [each.gap / tokens for each in _found(evidence)])
+
+
+@CLAIMS.add(
+    "derived.frozen_gap",
+    "derived (Lemma 6 with attention that the attack does not move)",
+    at_least(0.95),
+    WEAK,
+    conditions=_case_1,
+    robust=True,
+)
+def frozen_gap(evidence: Evidence) -> Measured:
+    """The attack moves values and not attention: it lowers no margin by more than 1.1 |u| tau."""
+    hits = [each.gap <= 1.1 for each in _found(evidence)]
+    return share("runs with no larger gap", hits, "run")

@@ -1,0 +1,288 @@
+"""The claims of Li and Li: every one is there and judged, planted truths are found, formulas are right."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benign.axes import cells
+from benign.claims import Evidence, Outcome, Verdict, judge
+from benign.papers.claims import matching
+from benign.papers.li import theory
+from benign.papers.li.claims import CLAIMS, studies
+from benign.papers.li.claims.adversarial import settled
+from benign.papers.li.recursion import tensor_power
+from benign.papers.recipes import recipe
+from benign.verify import Verifier
+
+WITHOUT_RUNS = [claim for claim in CLAIMS if not claim.needs]
+DATASETS = ("mnist", "cifar", "svhn")
+NAMES = {
+    "asm": ["consistency", "separation"],
+    "derived": ["init-residual"],
+    "fig3": [
+        "adv.phase1-robust-zero",
+        "adv.phase150",
+        "adv.phase2-immediate",
+        "adv.phase2-robust-up",
+        "std.dominance",
+    ],
+    "label-leak": [""],
+    "lem5": ["1.exact", "2.B-scaling", "2.phase-order", "2.plateau"],
+    "lemB2": ["A-stays", "closed-form"],
+    "lemD2": ["perp-frozen"],
+    "lemD21": ["offdiag-adv"],
+    "lemD7": ["offdiag"],
+    "lemE3": ["noise"],
+    "prop3": ["1.v-net-nonrobust", "2.u-net-robust"],
+    "rem2": ["5.pgd-training"],
+    "sec2": ["5.lp"],
+    "tab2": ["adv-both-low", "adv-reverses", "nrf-drops", "std-nrf-dominates"],
+    "text": ["tab2-mislabel", "transfer"],
+    "thm4": [
+        "3.clean-good",
+        "3.delta-breaks",
+        "3.log-growth",
+        "3.nonrobust-dominates",
+        "3.nonrobust-learned",
+        "3.train-perfect",
+        "4.delta-survives",
+        "4.robust-good.any-attack",
+        "4.robust-good.own-attack",
+        "4.robust-learned",
+    ],
+}
+"""the list of claims, by statement and aspect"""
+ASPECTS = ("adv-order", "nr-suppressed", "r-enhanced", "rob", "std-order")
+
+
+def verdict(name: str, *results: xr.Dataset) -> Verdict:
+    """Of a claim on planted results."""
+    (claim,) = matching([f"li/{name}"])
+    return judge(replace(claim, conditions=None), Evidence("smoke", results=results))
+
+
+def test_every_statement_of_the_list_is_a_claim():
+    pairs = [(statement, aspect) for statement, found in NAMES.items() for aspect in found]
+    pairs += [(f"tab1.{dataset}", aspect) for dataset in DATASETS for aspect in ASPECTS]
+    names = [f"li/{'.'.join(filter(None, pair))}" for pair in pairs]
+    assert sorted(claim.id for claim in CLAIMS) == sorted(names)
+
+
+@pytest.mark.parametrize("claim", WITHOUT_RUNS, ids=lambda claim: claim.id)
+def test_claims_without_runs_are_judged(claim):
+    found = judge(claim, Evidence("smoke"))
+    assert not found.error
+    assert found.outcome is not Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("name", ["lem5.1.exact", "lemD2.perp-frozen", "lemD7.offdiag"])
+def test_identities_hold_to_rounding(name):
+    found = verdict(name)
+    (part,) = found.parts
+    assert found.word == "confirmed"
+    assert part.measured is not None
+    assert abs(part.measured.estimate.value) < 1e-10
+
+
+@pytest.mark.slow
+def test_every_claim_is_judged_at_smoke_scale(tmp_path: Path):
+    verifier = Verifier(
+        "smoke", tmp_path, lambda experiment, folder, _: experiment.run(folder, workers=1)
+    )
+    for claim in CLAIMS:
+        (each,) = verifier.judge(claim)
+        assert not each.verdict.error, (claim.id, each.verdict.error)
+        missing = any(isinstance(need, str) and "table" in need for need in claim.needs)
+        assert ("cannot run here" in each.verdict.reason) == missing
+
+
+@pytest.mark.parametrize(
+    "study",
+    [studies.STANDARD, studies.ADVERSARIAL, studies.NOISE],
+    ids=lambda study: study.name,
+)
+@pytest.mark.parametrize("scale", ["smoke", "quick", "paper"])
+def test_studies_of_the_theorems_are_inside_them(study, scale):
+    for _, cell in cells(study.experiment(scale)):
+        attacked = getattr(cell.attack, "clip", 0.0)
+        theory.conditions(cell, "4.4" if attacked else "4.3").demand()
+
+
+# Planted truths.
+
+
+def curves(steps: list[int], losses: np.ndarray) -> xr.Dataset:
+    found = xr.DataArray(losses[None], dims=("size", "seed", "step"), coords={"step": steps})
+    return xr.Dataset({"train_loss_curve": found}, {"dim": ("size", [2])})
+
+
+@pytest.mark.parametrize(
+    ("growth", "spread", "outcome"),
+    [
+        (1.0, 0.01, Outcome.HOLDS),
+        (3.0, 0.01, Outcome.FAILS),  # F_y grows as 3 log t
+        (0.0, 0.01, Outcome.FAILS),  # not at all
+        (1.0, 2.0, Outcome.INCONCLUSIVE),
+    ],
+)
+def test_growth_as_the_logarithm_is_told_from_others(growth, spread, outcome):
+    steps = [0, 100, 200]
+    generator = np.random.default_rng(0)
+    outputs = 2 + growth * np.log(np.maximum(steps, 1)) + spread * generator.normal(size=(14, 3))
+    found = verdict("thm4.3.log-growth", curves(steps, np.log1p(np.exp(-outputs))))
+    assert found.outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("exponent", "printed", "derived"),
+    [
+        (-1.0, Outcome.HOLDS, Outcome.FAILS),
+        (-1 / 3, Outcome.FAILS, Outcome.HOLDS),
+        (-0.6, Outcome.FAILS, Outcome.FAILS),
+    ],
+)
+def test_the_printed_exponent_is_told_from_the_derived_one(exponent, printed, derived):
+    rates = np.array([1.0, 3.0, 10.0, 30.0, 100.0])
+    noise = np.random.default_rng(0).normal(size=(5, 5))
+    learned = xr.DataArray(
+        rates**exponent * np.exp(0.01 * noise), dims=("seed", "rate"), coords={"rate": rates}
+    )
+    found = verdict("lem5.2.B-scaling", xr.Dataset({"non_robust_feature_learned": learned}))
+    assert {part.name: part.outcome for part in found.parts} == {
+        "printed": printed,
+        "derived": derived,
+    }
+    assert found.outcome is printed, "the derived law is told beside"
+
+
+def table_1(gap: float, spread: float, seeds: int = 5) -> xr.Dataset:
+    """Standard training learns non-robust features by `gap` more than robust ones."""
+    generator = np.random.default_rng(0)
+    shape = (3, 2, seeds)
+    robust = 0.5 + spread * generator.normal(size=shape)
+    dims = ("dataset", "training", "seed")
+    coords = {"dataset": list(DATASETS), "training": ["standard", "adversarial"]}
+    return xr.Dataset(
+        {
+            "robust_feature_accuracy": (dims, robust),
+            "non_robust_feature_accuracy": (dims, robust + gap + spread * generator.normal(size=shape)),
+            "robust_accuracy": (dims, robust + np.array([0.0, 0.3])[None, :, None]),
+        },
+        coords,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gap", "spread", "outcome"),
+    [
+        (0.2, 0.01, Outcome.HOLDS),
+        (-0.2, 0.01, Outcome.FAILS),
+        (0.02, 0.05, Outcome.INCONCLUSIVE),
+    ],
+)
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_orders_of_table_1_are_found(dataset, gap, spread, outcome):
+    assert verdict(f"tab1.{dataset}.std-order", table_1(gap, spread)).outcome is outcome
+
+
+def test_gains_of_table_1_are_found():
+    assert verdict("tab1.mnist.rob", table_1(0.1, 0.01)).outcome is Outcome.HOLDS
+    assert (
+        verdict("tab1.mnist.adv-order", table_1(0.1, 0.01, seeds=1)).outcome is Outcome.INCONCLUSIVE
+    )
+
+
+def table_2(scale: float = 1.0) -> xr.Dataset:
+    """The paper's own numbers, those of NRF-PGD on the standard-trained network times `scale`."""
+    rows = np.array(
+        [
+            [[71.41, 80.36, 54.08, 76.74], [11.30, 9.58, 1.24, 2.63]],
+            [[9.60, 15.16, 0.34, 0.40], [19.38, 26.00, 2.64, 1.96]],
+        ]
+    )
+    rows[0, 0] *= scale
+    noise = 0.001 * np.random.default_rng(0).normal(size=(*rows.shape, 5))
+    dims = ("training", "attack", "pair", "seed")
+    coords = {"training": ["standard", "adversarial"], "attack": ["nrf", "rf"]}
+    return xr.Dataset({"targeted_success": (dims, rows[..., None] / 100 + noise)}, coords)
+
+
+def test_table_2_as_printed_holds_and_altered_fails():
+    for name in ("std-nrf-dominates", "adv-both-low", "adv-reverses", "nrf-drops"):
+        assert verdict(f"tab2.{name}", table_2()).outcome is Outcome.HOLDS, name
+    assert verdict("tab2.std-nrf-dominates", table_2(0.1)).outcome is Outcome.FAILS
+    assert verdict("tab2.nrf-drops", table_2(0.1)).outcome is Outcome.FAILS
+
+
+def test_the_step_at_which_a_curve_settles():
+    curve = torch.tensor([0.0, 0.01, 0.1, 0.6, 0.9, 0.92, 0.93])
+    flat = torch.linspace(0, 1, 7)
+    assert settled(torch.stack((curve, flat), 1)) == [4, 6]
+
+
+# Formulas.
+
+
+def numbers(**changes) -> theory.Numbers:
+    """Figure 3's."""
+    fig3 = {
+        "classes": 2, "dim": 100, "samples": 100, "alpha": 2.0, "beta": 1.0, "robust_patches": 1,
+        "other_patches": 15, "noise_std": 0.1, "init_std": 0.1, "width": 100, "q": 3, "rho": 1.0,
+        "rate": 0.1, "eps": 1.2, "attack_rate": 10.0,
+    }  # fmt: skip
+    return theory.Numbers(**(fig3 | changes))
+
+
+def test_conditions_at_figure_3():
+    found = theory.conditions(numbers(), "4.4")
+    assert found.hold
+    assert found["2.3 (a)"].ratio == 2
+    assert found["2.3 (b)"].ratio == 15 / 8
+    assert found["separation"].ratio == pytest.approx(2 / 2.4)
+    assert (found["separation"].holds, found["separation"].asked) == (False, False)
+    assert not theory.conditions(numbers(init_std=0.01), "4.3").hold
+    strict = theory.Constants(log_power=1.0)
+    assert [row.name for row in theory.conditions(numbers(), "4.3", strict).failing] == ["B.3 rho"]
+    (_, cell), _ = cells(recipe("li/fig3").experiment("paper"))
+    assert theory.conditions(cell, "4.3")["B.3 sigma_0"].ratio == pytest.approx(0.1)
+
+
+@given(
+    robust=st.integers(1, 50),
+    others=st.integers(1, 10_000),
+    alpha=st.floats(1.001, 50),
+    eps=st.floats(1.0, 50),
+    q=st.integers(3, 6),
+)
+def test_density_and_robustness_exclude_one_another(robust, others, alpha, eps, q):
+    """Papers/li.md 2.9: with beta = 1 <= eps < alpha both rooms are never 1."""
+    if eps < alpha:
+        dense = theory.density_room(robust, others, alpha, 1.0, q)
+        assert min(dense, theory.robust_network_room(robust, others, alpha, eps, q)) < 1
+
+
+def test_what_no_classifier_can_exceed():
+    ones, others = np.zeros((3, 2)), np.array([[1.0, 0.0], [0.0, 5.0], [0.5, 1.0]])
+    assert theory.robust_accuracy_limit(ones, others, 0.5) == pytest.approx(1 - 2 / 6)
+    assert theory.robust_accuracy_limit(ones, others, 0.4) == 1
+    assert theory.separation_room(2.0, 1.2) < 1 < theory.separation_room(2.5, 1.2)
+
+
+def test_printed_and_corrected_laws():
+    assert theory.linear_network_room_printed(1, 2.0, 1.2) == pytest.approx(0.8 / 1.2)
+    assert theory.linear_network_room_corrected(1, 15, 2.0, 1.2) == pytest.approx(0.8 / 19.2)
+    assert theory.held_back_printed(1000.0) == pytest.approx(1e-3)
+    assert theory.held_back_corrected(1000.0, 1.0, 1.0, 3) == pytest.approx(0.1)
+    assert theory.self_stopped(1000.0, 1.0, 1.0, 3, 0.1) == pytest.approx(0.1)
+    assert theory.largest_start_printed(100, 100) == pytest.approx(math.log(100) / 10)
+    assert theory.largest_start_corrected(100, 0.01) == pytest.approx(0.0303, abs=1e-4)
+    bound = theory.robust_feature_bound(0.02, 0.01, 0.5, 3)
+    assert bound == pytest.approx(float(tensor_power(0.02, 0.01, 0.5, 3, 1e12, 1.0).y))
+    assert theory.robust_feature_bound(0.01, 0.02, 0.6, 3) == math.inf

@@ -1,0 +1,294 @@
+"""Wang's claims: all of them are there, and planted truths and falsehoods are told apart."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+from benign.axes import cells, dimensions
+from benign.claims import Claim, Evidence, Outcome, judge
+from benign.experiment import Experiment
+from benign.papers.claims import claims
+from benign.papers.wang.bounds import robust_error_floor
+from benign.papers.wang.claims import again, identities, studies, windows
+from benign.papers.wang.claims.trail import distance_between, first_move, trail
+from benign.verify import Verifier
+
+IDS = [
+    "corB16.rate-slrelu",
+    "corB31.all-neurons-align",
+    "derived.eta-invariance",
+    "derived.linear-predictor",
+    "derived.lower-bound-sharp",
+    "derived.one-step-closed-form",
+    "fig1.clean-exponent-4",
+    "fig1.robust-below-clean",
+    "fig1.robust-exponent-2",
+    "fig1.robust-exponent-2-asymptotic",
+    "fig2.error-to-noise",
+    "fig2.loss-zero",
+    "fig2.monotone-alpha",
+    "fig2.monotone-d",
+    "fig2.monotone-mu",
+    "fig3.tradeoff",
+    "fig4.is-undertraining",
+    "fig4.mnist-transition",
+    "fig5.tradeoff-mnist",
+    "fig6.zero-zero",
+    "fn1.perturb-at-zero",
+    "identities",
+    "lem.noise-modes",
+    "lem4.1.span-distance",
+    "lem4.2.margin-bound",
+    "lem4.4.loss-ratio",
+    "lem4.5.active-neurons",
+    "lemB11.signal-in-adv-examples",
+    "lemB12.norm-growth",
+    "lemB14.margin-scaling",
+    "lemB15.gradient-lower-bound",
+    "lemB15.rate-smooth",
+    "lemB26.margin-increment-band",
+    "lemB26.nested-activation",
+    "lemB29.rate-relu",
+    "lemB9.monotone-margin",
+    "lit.radius-switch",
+    "propB34.leaves-lazy",
+    "sec3.4.no-robust-overfitting",
+    "sec3.4.one-step-interpolation",
+    "sec3.4.ub-lb-exponent",
+    "sec4.1.perturbation-angle",
+    "sec4.trajectory-close",
+    "thm3.1.benign",
+    "thm3.1.clean-exp-rate",
+    "thm3.1.clean-same-as-GD",
+    "thm3.1.loss-to-zero",
+    "thm3.1.robust-exp-rate",
+    "thm3.1.robust-interpolation",
+    "thm3.2.alpha-ge-mu",
+    "thm3.2.lower-bound",
+]
+
+
+def claim(name: str) -> Claim:
+    return claims()[f"wang/{name}"]
+
+
+def outcome(name: str, result: xr.Dataset, experiment: Experiment) -> Outcome:
+    """Of a claim on a made-up result of an experiment."""
+    verdict = judge(claim(name), Evidence("smoke", {}, (result,), (experiment,)))
+    assert not verdict.error
+    return verdict.outcome
+
+
+def in_process(experiment: Experiment, folder: Path, title: str) -> xr.Dataset:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return experiment.run(folder)
+
+
+def test_every_id_is_there():
+    assert {f"wang/{each}" for each in IDS} == {c for c in claims() if c.startswith("wang/")}
+
+
+@pytest.mark.parametrize("name", ["identities"])
+def test_a_claim_is_judged_without_error(name: str, tmp_path: Path):
+    for each in Verifier("smoke", tmp_path, in_process).judge(claim(name)):
+        assert not each.verdict.error
+
+
+@pytest.mark.slow
+def test_every_claim_is_judged_without_error(tmp_path: Path):
+    verifier = Verifier("smoke", tmp_path, in_process)
+    for name in IDS:
+        for each in verifier.judge(claim(name)):
+            assert not each.verdict.error, each.verdict.error
+
+
+@pytest.mark.parametrize("scale", ["smoke", "quick", "paper"])
+def test_studies_inside_the_theorem_are_inside(scale: str):
+    """All conditions, but for the rate where a study says so."""
+    for study, missed in (
+        (studies.FIRST, set()),
+        (studies.ACTIVE, set()),
+        (studies.INSIDE, {"(4)"}),
+    ):
+        for _, cell in cells(study.experiment(scale)):
+            found = studies.for_robust_error(cell)
+            assert found is not None
+            assert {row.name for row in found.failing} == missed
+
+
+def floor_result(experiment: Experiment, excess: float) -> xr.Dataset:
+    """Robust errors that exceed the sharp floor by a fixed amount."""
+    rows = []
+    for cell in again.cells_of(experiment):
+        n = again.Numbers.of(cell)
+        rows.append(float(robust_error_floor(n.signal, n.radius, studies.FLIP)) + excess)
+    errors = np.repeat(np.array(rows)[:, None], experiment.seeds, 1)
+    return xr.Dataset({"robust_noisy_error": (("cell", "seed"), errors)})
+
+
+@pytest.mark.parametrize("name", ["thm3.2.lower-bound", "derived.lower-bound-sharp"])
+def test_the_floor_of_any_classifier(name: str):
+    experiment = studies.FLOOR.experiment("smoke")
+    assert outcome(name, floor_result(experiment, 0.02), experiment) is Outcome.HOLDS
+    assert outcome(name, floor_result(experiment, -0.3), experiment) is Outcome.FAILS
+
+
+def test_only_the_sharp_floor_is_missed_between_the_two():
+    experiment = studies.FLOOR.experiment("paper")  # never run: sizes alone are read
+    between = floor_result(experiment, -0.01)
+    assert outcome("thm3.2.lower-bound", between, experiment) is Outcome.HOLDS
+    assert outcome("derived.lower-bound-sharp", between, experiment) is Outcome.FAILS
+
+
+def accuracies(power: float, noise: float, signals: list[float]) -> xr.Dataset:
+    """Maps whose accuracy is Phi(1) at d = 40 r^power."""
+    dims = np.geomspace(100, 60_000, 24)
+    generator = np.random.default_rng(0)
+    rows = np.array([[1.0 - 0.1587 * dim / (40 * r**power) for dim in dims] for r in signals])
+    noisy = np.clip(rows + noise * generator.standard_normal(rows.shape), 0.5, 1)[..., None]
+    coords = {"signal": signals, "dim": dims, "seed": [0]}
+    where = ("signal", "dim", "seed")
+    return xr.Dataset({k: (where, noisy) for k in ("test_accuracy", "robust_accuracy")}, coords)
+
+
+@pytest.mark.parametrize(
+    ("power", "clean", "robust"), [(4, Outcome.HOLDS, Outcome.FAILS), (2, Outcome.FAILS, Outcome.HOLDS)]
+)  # fmt: skip
+def test_exponents_of_figure_1(power: float, clean: Outcome, robust: Outcome):
+    experiment = windows.FIG1.experiment("smoke")
+    result = accuracies(power, 0.0, [2.5, 3.0, 3.5, 4.0, 5.0])
+    assert outcome("fig1.clean-exponent-4", result, experiment) is clean
+    assert outcome("fig1.robust-exponent-2", result, experiment) is robust
+
+
+def test_an_exponent_of_too_few_or_noisy_rows_is_not_decided():
+    experiment = windows.FIG1.experiment("smoke")
+    for result in (accuracies(4, 0.0, [3.0, 4.0]), accuracies(4, 0.1, [2.5, 3.0, 3.5])):
+        assert outcome("fig1.clean-exponent-4", result, experiment) is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("hits", "runs", "expected"),
+    [(60, 60, Outcome.HOLDS), (30, 60, Outcome.FAILS), (5, 5, Outcome.INCONCLUSIVE)],
+)
+def test_interpolation_after_one_step_is_a_share_of_runs(hits: int, runs: int, expected: Outcome):
+    fit = np.where(np.arange(runs) < hits, 1, 2)
+    result = xr.Dataset({"first_fit": ("seed", fit)})
+    found = outcome("sec3.4.one-step-interpolation", result, studies.FIRST.experiment("smoke"))
+    assert found is expected
+
+
+@pytest.mark.parametrize(("power", "expected"), [(0.5, Outcome.HOLDS), (0.25, Outcome.FAILS)])
+def test_the_rate_of_the_clean_error(power: float, expected: Outcome):
+    experiment = studies.SCALING.experiment("smoke")
+    (axis,) = dimensions(experiment)
+    sizes = {path[-1]: np.array(values) for path, values in axis.fields.items()}
+    z = sizes["signal"] ** 2 * (sizes["samples"] / sizes["dim"]) ** power
+    wobble = 1 + 0.01 * np.random.default_rng(0).standard_normal((z.size, 5))
+    coords = {name: ("cell", sizes[name]) for name in ("signal", "samples", "dim")}
+    result = xr.Dataset(
+        {
+            "test_margin_mean": (("cell", "seed"), z[:, None] * wobble),
+            "test_margin_std": (("cell", "seed"), np.ones((z.size, 5))),
+        },
+        coords,
+    )
+    assert outcome("thm3.1.clean-exp-rate", result, experiment) is expected
+
+
+@pytest.mark.parametrize("case", studies.CASES)
+def test_identities_hold_to_rounding(case: str):
+    assert max(identities.errors(case).values()) < 1e-10
+
+
+def test_an_identity_with_other_weights_does_not():
+    cell = again.cells_of(studies.INSIDE.experiment("smoke"))[0]
+    before, weights, after = next(again.pairs(again.walked(cell, 1)))
+    fresh = before.batch.fresh("test/0", 5).x
+    moved = after.batch.params
+    altered = {**moved, "inner": 1.01 * moved["inner"]}
+    assert float(identities.increment_error(before, weights, moved, fresh)) < 1e-10
+    assert float(identities.increment_error(before, weights, altered, fresh)) > 1e-3
+
+
+def test_a_trail_is_the_extreme_of_a_plain_replay():
+    experiment = studies.INSIDE.experiment("smoke")
+    cell = again.cells_of(experiment)[0]
+    n = again.Numbers.of(cell)
+    replayed = experiment.replay(cell=0, seed=1)
+    growth, total, start, weights = 0.0, 0.0, None, None
+    for step in replayed.steps():
+        weights = step.batch.params["inner"].norm()
+        if start is None:
+            start = weights
+        else:
+            unit = n.rate * (n.dim / n.samples) ** 0.5 * total
+            growth = max(growth, float(weights - start) / unit)
+        total += float(torch.sigmoid(-step.margins).mean())
+    assert trail(cell, 2)["growth"][1] == pytest.approx(growth, rel=1e-10)
+
+
+def test_the_first_move_is_the_first_gradient():
+    cell = again.cells_of(studies.FIRST.experiment("smoke"))[3]
+    step = again.first_look(cell, 2)
+    moved = cell.training.rate * step.gradient()["inner"].norm(dim=(1, 2))
+    expected = moved / step.batch.params["inner"].norm(dim=(1, 2))
+    torch.testing.assert_close(first_move(cell, 2), expected, rtol=1e-10, atol=0)
+
+
+def test_runs_without_an_attack_are_at_distance_0():
+    cell = again.cells_of(studies.BY_RADIUS.experiment("smoke"))[0]
+    assert distance_between(cell, cell, 2).tolist() == [0.0, 0.0]
+
+
+def losses(height: float) -> xr.Dataset:
+    """A loss that stays at a height, at the steps of the long study."""
+    steps = studies.LONG.experiment("quick").snapshot_steps()
+    curve = np.full((1, 1, len(steps)), height)
+    where = ("cell", "seed", "step")
+    return xr.Dataset({"train_loss_curve": (where, curve)}, {"step": steps})
+
+
+@pytest.mark.parametrize(("height", "expected"), [(0.01, Outcome.HOLDS), (0.69, Outcome.FAILS)])
+def test_printed_rates(height: float, expected: Outcome):
+    experiment = studies.LONG.experiment("quick")
+    for name in ("lemB15.rate-smooth", "corB16.rate-slrelu"):
+        assert outcome(name, losses(height), experiment) is expected
+
+
+def test_a_rate_is_vacuous_before_it_is_below_log_2():
+    early = losses(0.01).sel(step=slice(None, 100))
+    found = judge(
+        claim("lemB15.rate-smooth"),
+        Evidence("quick", {}, (early,), (studies.LONG.experiment("quick"),)),
+    )
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "vacuous" in found.reason
+
+
+def images(lost: float, error: float) -> xr.Dataset:
+    """A made-up result of the figures on images: accuracy falls by `lost` log d at the largest radius."""
+    dims, seeds = [25, 100, 400], 5
+    generator = np.random.default_rng(0)
+    rows = np.array([[0.99, 0.95 - lost * np.log(dim)] for dim in dims])[..., None]
+    noise = 0.002 * generator.standard_normal((3, 2, seeds))
+    where, coords = ("dim", "radius", "seed"), {"dim": dims, "radius": [0.05, 0.45]}
+    loss = np.full((3, 2, seeds), error)
+    return xr.Dataset(
+        {"robust_accuracy": (where, rows + noise), "train_loss": (where, loss)}, coords
+    )
+
+
+def test_figures_on_images_are_judged_by_numbers():
+    experiment = windows.FIG3.experiment("smoke")
+    assert outcome("fig5.tradeoff-mnist", images(0.05, 0.0), experiment) is Outcome.HOLDS
+    assert outcome("fig5.tradeoff-mnist", images(-0.05, 0.0), experiment) is Outcome.FAILS
+    assert outcome("fig6.zero-zero", images(0.05, 0.0), experiment) is Outcome.FAILS
+    perfect = images(0.0, 0.001)
+    perfect["robust_accuracy"] = xr.full_like(perfect.robust_accuracy, 0.99)
+    assert outcome("fig6.zero-zero", perfect, experiment) is Outcome.HOLDS
