@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from benign.axes import zipped as zipped
     from benign.data.feature_patches import FeaturePatches as FeaturePatches
     from benign.data.mixture import Mixture as Mixture
+    from benign.data.noisy_copies import NoisyCopies as NoisyCopies
     from benign.data.signal_noise import SignalNoise as SignalNoise
     from benign.experiment import Experiment as Experiment
     from benign.experiment import merge as merge
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from benign.networks.patch_cnn import PatchCNN as PatchCNN
     from benign.networks.two_layer import TwoLayer as TwoLayer
     from benign.outside import load as load
+    from benign.papers.advice import advise as advise
     from benign.papers.inside import inside_theorem as inside_theorem
     from benign.papers.recipes import recipe as recipe
     from benign.plot.picture import curves as curves
@@ -76,6 +78,7 @@ _HOME = {
     "Mixture": "data.mixture",
     "ModuleNetwork": "networks.module",
     "MultiNorm": "attacks.multi_norm",
+    "NoisyCopies": "data.noisy_copies",
     "OneStep": "attacks.one_step",
     "PGD": "attacks.pgd",
     "PatchCNN": "networks.patch_cnn",
@@ -84,6 +87,7 @@ _HOME = {
     "Strong": "attacks.strong",
     "TorchDefault": "networks.initial",
     "TwoLayer": "networks.two_layer",
+    "advise": "papers.advice",
     "boundary": "theory.boundary",
     "constant": "theory.constant",
     "curves": "plot.picture",

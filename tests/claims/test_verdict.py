@@ -1,5 +1,6 @@
 """Verdicts: both parts, planted truths, doubts about attacks."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -75,6 +76,37 @@ def test_a_verdict_has_two_parts(values, signal, word):
     assert verdict.word == word
     assert (verdict.reason != "") == (word == "inconclusive")
     assert verdict.setting.ratios == {"(1)": np.min(signal) / 3}
+
+
+@pytest.mark.parametrize(
+    ("scale", "words"),
+    [
+        ("quick", ["holds at a smaller size", "fails at a smaller size"]),
+        ("paper", ["confirmed", "refuted"]),
+    ],
+)
+def test_what_a_figure_shows_is_refuted_at_its_own_size_only(scale, words):
+    claims = Claims("me")
+
+    @claims.add("fig1", "Figure 1, left", at_least(0.9))
+    def accuracy(evidence):
+        """Accuracy is high."""
+        return mean("accuracy", evidence.result.accuracy)
+
+    (claim,) = claims
+    evidence = [dataclasses.replace(_evidence(values), scale=scale) for values in (GOOD, BAD)]
+    assert [judge(claim, each).word for each in evidence] == words
+
+
+def test_only_parts_that_decide_tell_why_nothing_is_decided():
+    def two(evidence):
+        """Both."""
+        return {"a": mean("x", GOOD), "b": mean("x", VAGUE)}
+
+    verdict = judge(
+        _claim({"a": at_least(0.9), "b": at_least(0.9)}, two, beside=("b",)), Evidence()
+    )
+    assert (verdict.word, verdict.reason) == ("confirmed", "")
 
 
 def test_cells_that_a_theorem_does_not_speak_about_do_not_count():

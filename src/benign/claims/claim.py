@@ -83,6 +83,11 @@ class Claim:
         }
         return tuple(found.values())
 
+    @property
+    def of_a_figure(self) -> bool:
+        """Whether it is about what a figure or a table shows, which has a size of its own."""
+        return any(word in self.source for word in ("Figure", "figure", "Table"))
+
     def rule_for(self, part: str) -> Rule:
         return self.rule[part] if isinstance(self.rule, Mapping) else self.rule
 

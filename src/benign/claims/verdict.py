@@ -92,10 +92,13 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """Both parts of the verdict in one: a theorem is refuted only by runs inside its conditions."""
+        """Both parts of the verdict in one: a theorem is refuted only by runs inside its conditions, what a figure
+        shows only by runs of its size."""
         if self.error:
             return "error"
         where = " outside its conditions" if self.setting.outside else ""
+        if self.claim.of_a_figure and self.evidence.scale != "paper":
+            where = " at a smaller size"
         if self.outcome is Outcome.HOLDS:
             return f"holds{where}" if where else "confirmed"
         if self.outcome is Outcome.FAILS:
@@ -105,8 +108,9 @@ class Verdict:
     @property
     def reason(self) -> str:
         """Why it is inconclusive."""
+        deciding = [part for part in self.parts if part.name not in self.claim.beside]
         return self.error or "; ".join(
-            dict.fromkeys(part.reason for part in self.parts if part.reason)
+            dict.fromkeys(part.reason for part in deciding if part.reason)
         )
 
     def as_dict(self) -> dict[str, Any]:

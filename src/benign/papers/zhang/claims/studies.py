@@ -1,6 +1,7 @@
 """The runs on which Zhang's lemmas and theorems are judged, where possible inside Condition 1."""
 
 import math
+from typing import Any
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
@@ -87,6 +88,12 @@ def _cases(scale: str, reading: Reading) -> Experiment:
     return cell.experiment(steps=steps, seeds=seeds, test=at(scale, 4, 40, 100), radii=radii)
 
 
+def _values_alone(attend: Any) -> Attention:
+    """Attention that does not learn where to look, from almost nothing."""
+    init = GaussianInit(score_std=0.0, value_std=1e-6)
+    return Attention(hidden=1, value_dim=1, init=init, output_norm=1.0, attend=attend)
+
+
 def _slowdown(scale: str, reading: Reading) -> Experiment:
     """Uniform attention and attention on the signal alone, clean, almost without noise."""
     return Experiment(
@@ -99,13 +106,7 @@ def _slowdown(scale: str, reading: Reading) -> Experiment:
             projected=True,
             balanced=True,
         ),
-        network=Attention(
-            hidden=1,
-            value_dim=1,
-            init=GaussianInit(score_std=0.0, value_std=1e-6),
-            output_norm=1.0,
-            attend=["uniform", "signal"],
-        ),
+        network=_values_alone(["uniform", "signal"]),
         training=GradientDescent(
             rate=2 / 256, stop_loss=at(scale, 0.05, 0.02, 0.002), max_steps=at(scale, 2000, 10_000, 300_000)
         ),
@@ -128,13 +129,7 @@ def _needed_ratio(scale: str, reading: Reading) -> Experiment:
             projected=True,
             balanced=True,
         ),
-        network=Attention(
-            hidden=1,
-            value_dim=1,
-            init=GaussianInit(score_std=0.0, value_std=1e-6),
-            output_norm=1.0,
-            attend="uniform",
-        ),
+        network=_values_alone("uniform"),
         attack=PGD(ball=Ball(radius=0.2, relative_to="signal"), steps=1, step=1.0),
         training=GradientDescent(
             rate=8.0, stop_loss=[0.2, 0.05, 0.0125], max_steps=at(scale, 300, 4000, 40_000)

@@ -1,0 +1,63 @@
+"""Every claim of the four papers is there, with a statement, a statistic and a rule; those of a stranger's list too."""
+
+from pathlib import Path
+
+import pytest
+
+from benign.claims import Study
+from benign.claims.study import SCALES
+from benign.experiment import Experiment
+from benign.papers.claims import claims, matching, study_of
+from benign.verify import cannot
+
+IDS = (Path(__file__).parent / "claim_ids.txt").read_text().split()
+IMAGES = {
+    "jiang/fig2", "li/table1", "li/table2", "wang/fig4", "wang/fig4_rescaled", "wang/fig5", "wang/fig6",
+    "zhang/fig4", "zhang/fig5", "zhang/fig6", "zhang/fig7", "zhang/fig8",
+}  # fmt: skip
+"""recipes on real images, which are not there yet"""
+
+
+def test_all_claims_are_there():
+    assert sorted(claims()) == sorted(IDS)
+
+
+def test_only_claims_on_images_cannot_run():
+    for claim in claims().values():
+        missing = {need for need in claim.needs if study_of(need) is None}
+        assert missing <= IMAGES
+        assert bool(missing) == bool(cannot(claim))
+
+
+def test_every_claim_says_what_and_where():
+    for claim in claims().values():
+        assert len(claim.statement.split()) >= 4, claim.id
+        assert claim.source, claim.id
+
+
+def test_two_studies_of_one_name_are_the_same():
+    found: dict[str, Study] = {}
+    for claim in claims().values():
+        for need in claim.needs:
+            study = study_of(need)
+            if study is not None:
+                assert found.setdefault(study.name, study) is study, study.name
+                assert study.name.partition("/")[0] == claim.id.partition("/")[0] or isinstance(
+                    need, str
+                )
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_study_can_be_built_at_every_scale(scale):
+    studies = {
+        s.name: s for claim in claims().values() for need in claim.needs if (s := study_of(need))
+    }
+    for study in studies.values():
+        assert isinstance(study.experiment(scale), Experiment), study.name
+
+
+def test_claims_are_found_by_paper_by_id_and_by_glob():
+    assert {claim.id.split("/")[0] for claim in matching(["wang"])} == {"wang"}
+    assert [claim.id for claim in matching(["li/label-leak"])] == ["li/label-leak"]
+    assert len(matching(["zhang/thm3*", "jiang/C*"])) == 10
+    assert len(matching([])) == len(IDS)
