@@ -219,7 +219,7 @@ class Component(Spec):
 
     families: ClassVar[dict[type, dict[str, type]]] = {}
     unfinished: ClassVar[dict[str, type]] = {}
-    """classes that lack methods, by what their kind would be: bases of others, or somebody forgot one"""
+    """classes of a user's own that lack methods, by what their kind would be"""
     kind: ClassVar[str] = ""
 
     @classmethod
@@ -228,7 +228,8 @@ class Component(Spec):
             Component.families[cls] = {}
             return
         if inspect.isabstract(cls):
-            Component.unfinished[snake_case(cls.__name__)] = cls
+            if not cls.__module__.startswith("benign."):  # the package's are bases for others
+                Component.unfinished[snake_case(cls.__name__)] = cls
             return
         cls.kind = snake_case(cls.__name__)
         if known := cls.choices().get(cls.kind):
