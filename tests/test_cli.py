@@ -545,7 +545,7 @@ BAD = {
     "too many runs": (["run", "tiny.yaml", "--seeds", "1000000"], "lower `seeds` (1,000,000)"),
     "too large": (
         ["run", "tiny.yaml", "--set", "data.dim=100000000000"],
-        "one run with `dim` 100000000000, `samples` 2 and `tokens` 3 needs about",
+        "one run with `dim` 100000000000, `samples` 4 and `tokens` 3 needs about",
     ),
     "beyond floats": (["run", "tiny.yaml", "--set", "data.dim=1" + "0" * 400], "data.dim: must be"),
     "no device": (["run", "tiny.yaml", "--device", "cuda:99"], "must be one of cpu"),

@@ -307,7 +307,7 @@ def test_what_cannot_work_is_refused_before_a_folder_is_made(tmp_path):
     folder = tmp_path / "run"
     with pytest.raises(ValueError, match=r"`device` must be one of cpu.*, got 'cuda:99'"):
         tiny().run(folder, device="cuda:99")
-    with pytest.raises(ValueError, match=r"`dim` 1000000000000, `samples` 2 .* GiB"):
+    with pytest.raises(ValueError, match=r"`dim` 1000000000000, `samples` 4 .* GiB"):
         tiny("data.dim=1000000000000").run(folder)
     with pytest.raises(ValueError, match="`workers` must be at least 1, got 0"):
         tiny().run(folder, workers=0)

@@ -90,11 +90,11 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
     if panel.along == "step":
         ax.set_xscale("symlog", linthresh=1)
         ax.set_xlim(left=0)
-    else:
-        ax.set_xscale("log")
     values = np.concatenate([each.values.ravel() for _, each in panel.curves])
-    if not np.isfinite(values).any():
+    if not np.isfinite(values).any():  # nor has the x axis a scale then
         ax.text(0.5, 0.5, "no run has a value", transform=ax.transAxes, ha="center", color=GREY)
+    elif panel.along != "step":
+        ax.set_xscale("log")
     if panel.log and (values > 0).any():
         ax.set_yscale("log")
     ax.set_xlabel(panel.along_label)
