@@ -383,3 +383,20 @@ def test_intervals_of_shares_cover(interval, method):
     assert rate >= (0.95 if method == "exact" else 0.93)
     with pytest.raises(ValueError, match="`hits` must be at most `trials`"):
         interval(3, 2)
+
+
+def test_rows_off_any_power_law_widen_the_interval_and_are_told():
+    """Two groups of rows at different heights, known precisely by every seed: no line goes through them."""
+    rows, columns = np.arange(2, 24, 2), np.geomspace(0.1, 20, 60)
+    critical = np.where(rows < 12, 10.0, 0.5)
+    noise = np.random.default_rng(0).normal(0, 0.02, (rows.size, 1, 5))
+    sharp = 8 * np.log(columns[None, :, None] / critical[:, None, None]) + noise
+    coords = {"samples": rows, "snr": columns, "seed": range(5)}
+    found = boundary(xr.DataArray(1 / (1 + np.exp(-sharp)), coords, list(coords)), 0.5)
+    assert found.fit is not None
+    assert "they scatter more than seeds and grid explain" in str(found)
+    low, high = found.fit.slope_interval
+    assert high - low > 0.5
+    straight = 8 * np.log(columns[None, :, None] * np.sqrt(rows)[:, None, None] / 10) + noise
+    fine = boundary(xr.DataArray(1 / (1 + np.exp(-straight)), coords, list(coords)), 0.5)
+    assert "95 % intervals by seeds and grid" in str(fine)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy import stats
 
 from benign.theory.crossing import Crossing, first_crossing, resampled_crossings
 from benign.theory.intervals import Estimate, check_confidence, interval_text, number
@@ -116,8 +117,25 @@ class Boundary:
             return None, f"{count} of {known.size} rows cross the level, {MIN_ROWS} are needed"
         rows = self.critical[self.law.row].values[known].astype(float)
         columns = self.critical.values[known]
-        errors = self._errors(line_weights(rows), scatter_of(rows, columns), count - 2)
+        scatter = scatter_of(rows, columns)
+        errors = self._errors(line_weights(rows), scatter, count - 2)
+        if errors.source == "seeds" and self._misfits(rows, columns):
+            told = "rows (they scatter more than seeds and grid explain: it may be no power law)"
+            errors = Errors(scatter, count - 2, errors.grid, told)
         return power_law(rows, columns, errors, self.confidence), ""
+
+    def _misfits(self, rows: np.ndarray, columns: np.ndarray) -> bool:
+        """Whether the line leaves more than seeds and grid explain, at a chance of 1 in 100 (approximately chi^2)."""
+        assert self.resampled is not None
+        design = np.column_stack([np.ones_like(rows), np.log(rows)])
+        off = np.eye(rows.size) - design @ np.linalg.pinv(design)
+        seeds, known = self.critical_per_seed.shape[1], self._known()
+        ends = np.log(self.open.values[known])
+        explained = np.atleast_2d(np.cov(self.resampled[:, known].T)) * seeds / (seeds - 1)
+        explained = explained + np.diag(np.ptp(ends, axis=1) ** 2)
+        left, degrees = float(np.sum((off @ np.log(columns)) ** 2)), rows.size - 2
+        expected = float(np.trace(off @ explained))
+        return bool(left * degrees > expected * stats.chi2.ppf(0.99, degrees))
 
     def __str__(self) -> str:
         found = int(self.critical.notnull().sum())
