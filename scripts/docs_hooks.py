@@ -11,7 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "gallery/*")
+OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "gallery/*.*", "gallery/verdicts/*.md")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
