@@ -92,16 +92,24 @@ class Boundary:
         """Which rows have a critical value."""
         return self.critical.notnull().values
 
-    def _errors(self, weights: np.ndarray, scatter: np.ndarray, degrees: int) -> Errors:
-        """What `weights @ log column*` may be wrong by, over the rows that cross.
+    def _grid(self) -> np.ndarray:
+        """Mean products of what the grid leaves open in the rows that cross.
 
-        `scatter` is its covariance by the rows alone. Where a crossing lies between its two ends is taken as uniform;
-        the grid may err alike in all rows (it does where its columns are spaced as the law's), and in each by itself.
+        Where a crossing lies between its two ends is taken as uniform; the grid may err alike in all rows (it does
+        where its columns are spaced as the law's), and in each by itself.
         """
         known = self._known()
         logs, ends = np.log(self.critical.values[known]), np.log(self.open.values[known])
         middle, half = ends.mean(1) - logs, np.ptp(ends, axis=1) / 2
-        grid = np.outer(middle, middle) + (np.outer(half, half) + np.diag(half**2)) / 3
+        return np.outer(middle, middle) + (np.outer(half, half) + np.diag(half**2)) / 3
+
+    def _errors(self, weights: np.ndarray, scatter: np.ndarray, degrees: int) -> Errors:
+        """What `weights @ log column*` may be wrong by, over the rows that cross.
+
+        `scatter` is its covariance by the rows alone.
+        """
+        known, grid = self._known(), self._grid()
+        logs = np.log(self.critical.values[known])
         source, seeds = "rows", self.critical_per_seed.shape[1]
         if self.resampled is not None and seeds > min(ENOUGH_SEEDS - 1, degrees):
             moved = (self.resampled[:, known] - logs) @ weights.T
@@ -130,9 +138,8 @@ class Boundary:
         design = np.column_stack([np.ones_like(rows), np.log(rows)])
         off = np.eye(rows.size) - design @ np.linalg.pinv(design)
         seeds, known = self.critical_per_seed.shape[1], self._known()
-        ends = np.log(self.open.values[known])
         explained = np.atleast_2d(np.cov(self.resampled[:, known].T)) * seeds / (seeds - 1)
-        explained = explained + np.diag(np.ptp(ends, axis=1) ** 2)
+        explained = explained + self._grid()
         left, degrees = float(np.sum((off @ np.log(columns)) ** 2)), rows.size - 2
         expected = float(np.trace(off @ explained))
         return bool(left * degrees > expected * stats.chi2.ppf(0.99, degrees))
