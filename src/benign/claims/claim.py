@@ -9,7 +9,7 @@ import xarray as xr
 
 from benign.claims.measure import Measured
 from benign.claims.rule import Rule
-from benign.claims.study import Question, Reading, Study
+from benign.claims.study import Question, Reading, Study, at
 from benign.experiment import Experiment
 from benign.theory.conditions import Conditions
 from benign.training.setup import Setup
@@ -44,7 +44,7 @@ class Evidence:
 
     def size(self, smoke: Any, quick: Any, paper: Any) -> Any:
         """The number that belongs to the scale."""
-        return {"smoke": smoke, "quick": quick, "paper": paper}[self.scale]
+        return at(self.scale, smoke, quick, paper)
 
     @staticmethod
     def generator(number: int = 0) -> torch.Generator:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from benign.theory.intervals import Estimate, mean_interval, t_quantile
+from benign.theory.intervals import Estimate, clopper_pearson, mean_interval, t_quantile
 
 MOST_MISSING = 0.2
 """share of seeds without a number (diverged, failed) above which the others do not speak for them"""
@@ -63,8 +63,7 @@ def share(of: str, hits: ArrayLike, unit: str = "seed") -> Measured:
     if found.size == 0:
         raise Undecided(f"{of}: there is nothing to count")
     count = int(found.sum())
-    ends = stats.binomtest(count, found.size).proportion_ci(ONE_SIDED, "exact")
-    estimate = Estimate(count / found.size, float(ends.low), float(ends.high))
+    estimate = clopper_pearson(count, found.size, ONE_SIDED)
     return Measured(of, estimate, f"{count} of {_count(found.size, unit)}")
 
 

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from benign.experiment import Experiment
 
@@ -11,6 +12,11 @@ SCALES = ("smoke", "quick", "paper")
 
 Reading = dict[str, str]
 """an answer for every question of a study"""
+
+
+def at(scale: str, smoke: Any, quick: Any, paper: Any) -> Any:
+    """The one that belongs to the scale."""
+    return {"smoke": smoke, "quick": quick, "paper": paper}[scale]
 
 
 class StudyError(ValueError):

@@ -150,7 +150,7 @@ def _zhang(choice: ZhangChoice) -> Inside:
         value_std=choice.value_std or start,
     )
     steps = zhang.theorem_steps(n, choice.case)
-    made = _attention_experiment(choice, n, steps, _pgd(n.radius, "token"))
+    made = _attention_experiment(choice, n, steps, pgd(n.radius, "token"))
     return _inside(choice, made, zhang.conditions(made, choice.case, choice), "(4)", steps)
 
 
@@ -169,7 +169,7 @@ def _wang(choice: WangChoice) -> Inside:
             slope=choice.slope if n.smooth else None,
             smoothness=choice.smoothness if n.smooth else None,
         ),
-        attack=_pgd(n.radius, "sample"),
+        attack=pgd(n.radius, "sample"),
         rate=n.rate,
         loss=choice.loss,
         first_attacked_step=1,
@@ -322,7 +322,7 @@ def _experiment(
     )
 
 
-def _pgd(radius: float, per: Literal["token", "sample"]) -> PGD | None:
+def pgd(radius: float, per: Literal["token", "sample"]) -> PGD | None:
     """The attack of the papers' experiments: 20 steps of a fifth of the radius."""
     if radius == 0:
         return None

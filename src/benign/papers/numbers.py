@@ -4,14 +4,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from benign.attacks.balls import Ball
-from benign.attacks.pgd import PGD
 from benign.data.mixture import Mixture
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.networks.two_layer import TwoLayer
+from benign.papers.inside import pgd
 from benign.papers.jiang import theory as jiang
 from benign.papers.zhang import theory as zhang
 from benign.spec import Count, FlipRate, NonNegative, Positive, Spec
@@ -66,7 +65,7 @@ class AttentionNumbers(Spec):
                 init=GaussianInit(score_std=math.prod(window) ** 0.25, value_std=start),
                 output_norm=1.0,
             ),
-            attack=_pgd(self.radius, "token"),
+            attack=pgd(self.radius, "token"),
             training=GradientDescent(
                 rate=self.rate or jiang.largest_rate(scale, self.hidden, jiang.ALL_ONE),
                 stop_loss=self.loss,
@@ -99,7 +98,7 @@ class TwoLayerNumbers(Spec):
         return Experiment(
             data=Mixture(samples=self.samples, dim=self.dim, signal=self.signal, flip=self.flip),
             network=TwoLayer(width=self.width, activation="relu", preset="vanishing"),
-            attack=_pgd(self.radius, "sample"),
+            attack=pgd(self.radius, "sample"),
             training=GradientDescent(
                 rate=self.rate or self.samples / self.dim,
                 stop_loss=self.loss,
@@ -120,13 +119,6 @@ def experiment_for(network: str, numbers: Mapping[str, Any]) -> Experiment:
     if network not in NUMBERS:
         raise ValueError(f"`network` must be one of {', '.join(NUMBERS)}, got {network!r}")
     return NUMBERS[network].from_dict(numbers).experiment()
-
-
-def _pgd(radius: float, per: Any) -> PGD | None:
-    """The attack of the papers' experiments."""
-    if not radius:
-        return None
-    return PGD(ball=Ball(radius=radius, relative_to="signal", per=per), steps=20, step=0.2)
 
 
 def _computed(dim: int) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
@@ -21,11 +20,6 @@ from benign.papers.jiang.theory import (
 from benign.papers.zhang import theory
 from benign.theory.conditions import Conditions, radius_share, smallest_whole
 from benign.training.setup import Evaluation, GradientDescent, Setup
-
-
-def at(scale: str, smoke: Any, quick: Any, paper: Any) -> Any:
-    """The number that belongs to the scale."""
-    return {"smoke": smoke, "quick": quick, "paper": paper}[scale]
 
 
 @dataclass(frozen=True, kw_only=True)

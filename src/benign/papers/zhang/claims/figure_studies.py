@@ -3,12 +3,12 @@
 import math
 
 from benign.axes import logspace, zipped
-from benign.claims.study import Reading, Study
+from benign.claims.study import Reading, Study, at
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.papers.attention_questions import OUTPUT, network
-from benign.papers.zhang.claims.cells import at, pgd
+from benign.papers.zhang.claims.cells import pgd
 from benign.training.setup import Evaluation, GradientDescent
 
 RADII_OF_FIGURE_3 = [0.02, 0.1, 0.5]

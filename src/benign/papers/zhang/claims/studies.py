@@ -6,13 +6,13 @@ from typing import Any
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
 from benign.axes import logspace, replace, zipped
-from benign.claims.study import Reading, Study
+from benign.claims.study import Reading, Study, at
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.papers.inside import attention_along, descent_along
-from benign.papers.zhang.claims.cells import Cell, at, pgd
+from benign.papers.zhang.claims.cells import Cell, pgd
 from benign.training.setup import Evaluation, GradientDescent
 
 
