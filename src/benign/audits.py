@@ -1,5 +1,6 @@
 """Two audits of a sweep: whether its attacks can be trusted, and whether its step size decides what it shows."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +8,15 @@ import numpy as np
 import xarray as xr
 
 from benign.axes import Axis
-from benign.experiment import Experiment
+from benign.experiment import Experiment, open_result
 from benign.sweep.local import Watcher
 from benign.training.audit import FLAGS, GAP
 from benign.training.descent import Status
 
 SLOWER = (1, 2, 4)
 """the rate is divided by these, and the steps multiplied"""
+AUDIT = "audit"
+"""the folder of a rate audit, inside that of the result"""
 COMPARED = ("train_loss", "test_loss", "test_accuracy", "robust_accuracy", "attention_on_signal")
 MASKED = (
     f"masked: the evaluation attack takes more than {GAP} of accuracy that the training attack leaves, so the network "
@@ -92,12 +95,41 @@ def rate_audit(
 
 
 def _compared(name: str, values: list[xr.DataArray]) -> str:
-    means = [value.mean("seed").values for value in values]
+    means = [value.mean("seed") for value in values]
     change = np.abs(means[-1] - means[0])
-    scale = np.abs(means[-1]) if name.endswith("loss") else 1.0
-    moved = int((change > MOVED * scale).sum())
-    told = ", ".join(f"{np.nanmean(mean):.3g}" for mean in means)
-    return f"{name}: {told}; {moved} of {means[0].size} cells moved, at most by {np.nanmax(change):.2g}"
+    moved = int(_moved(name, means[0], means[-1]).sum())
+    told = ", ".join(f"{float(mean.mean()):.3g}" for mean in means)
+    return f"{name}: {told}; {moved} of {means[0].size} cells moved, at most by {float(change.max()):.2g}"
+
+
+def _moved(name: str, fast: xr.DataArray, slow: xr.DataArray) -> xr.DataArray:
+    """1 where a mean over seeds moved, 0 where it did not, NaN where there is none."""
+    change = np.abs(slow - fast)
+    scale = np.abs(slow) if name.endswith("loss") else 1.0
+    return (change > MOVED * scale).astype(float).where(change.notnull())
+
+
+def with_rate_audit(result: xr.Dataset, folder: Path) -> xr.Dataset:
+    """The result with what an audit of its step size left in its folder, for pictures; as it is where there is none.
+
+    Every variable that the audit compared gets another, `test_loss_moved`, over the cells of the result.
+    """
+    places = [folder / AUDIT / f"rate_{factor}" for factor in (SLOWER[0], SLOWER[-1])]
+    if not all(place.is_dir() for place in places):
+        return result
+    with warnings.catch_warnings(action="ignore"):  # the audit has told of failed runs
+        fast, slow = (_sound(open_result(place)) for place in places)
+    told = []
+    for name in COMPARED:
+        if name in fast and name in result and set(fast[name].dims) == set(result[name].dims):
+            moved = _moved(name, fast[name].mean("seed"), slow[name].mean("seed"))
+            told.append(
+                f"{name.replace('_', ' ')} in {int(moved.sum())} of {int(moved.count())} cells"
+            )
+            here = {dim: result[dim] for dim in moved.dims}
+            result = result.assign({f"{name}_moved": moved.reindex(here)})
+    note = f"Step-size audit, {fast.sizes['seed']} seeds: a quarter of the rate moves {', '.join(told)}."
+    return result.assign_attrs(rate_audit=note)
 
 
 def _sound(result: xr.Dataset) -> xr.Dataset:

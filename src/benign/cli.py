@@ -205,7 +205,7 @@ def audit(
     Attacks: the training attack beside the evaluation attack and certificates, with the runs that
     are doubtful. Step size: runs at the rate, half and a quarter of it, at equal rate x steps.
     """
-    from benign.audits import attack_audit, rate_audit
+    from benign.audits import AUDIT, attack_audit, rate_audit
     from benign.experiment import open_result
     from benign.papers.recipes import recipes
     from benign.perform import processes
@@ -220,7 +220,7 @@ def audit(
         with watching(sys.stderr) as watcher:
             say(
                 "\n".join(
-                    rate_audit(plan.experiment, plan.folder / "audit", device, at_once, watcher)
+                    rate_audit(plan.experiment, plan.folder / AUDIT, device, at_once, watcher)
                 )
             )
 

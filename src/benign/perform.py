@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import xarray as xr
 
-from benign.audits import flagged
+from benign.audits import flagged, with_rate_audit
 from benign.console import complain, say, shown
 from benign.describe import errors, yaml_text
 from benign.experiment import Experiment, open_experiment
@@ -67,7 +67,7 @@ def _draw(plan: Plan, result: xr.Dataset, verbose: bool) -> bool:
     """Summarise and draw; an axis that was changed may make that impossible, the data is kept."""
     try:
         say(plan.summarise(result))
-        pictures = plan.draw(result)
+        pictures = plan.draw(with_rate_audit(result, plan.folder))
     except Exception as error:
         if verbose:
             traceback.print_exc()

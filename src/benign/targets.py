@@ -13,7 +13,7 @@ from benign.describe import result_text
 from benign.experiment import Experiment, open_experiment
 from benign.files import read_yaml, with_overrides
 from benign.papers.recipes import Recipe, recipes
-from benign.plot.caption import endings
+from benign.plot.caption import endings, origin
 from benign.plot.picture import pictures
 from benign.spec import SpecError
 from benign.sweep.store import Store
@@ -38,8 +38,8 @@ class Plan:
         """Draw the figure of the recipe; of a file, accuracies over its axes."""
         if self.recipe is None:
             return pictures(result, self.folder)
-        caption = f"{_caption(self.recipe, self.experiment, self.made)} {endings(result)}".strip()
-        return self.recipe.draw(result, self.folder, caption)
+        told = [_caption(self.recipe, self.experiment, self.made), endings(result), origin(result)]
+        return self.recipe.draw(result, self.folder, " ".join(filter(None, told)))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from matplotlib.collections import LineCollection, PolyCollection, QuadMesh
 from matplotlib.figure import Figure
 
 from benign.plot import Panel, heat_map, phase_figure, printed_curve, save
-from benign.plot.phase import cell_edges
+from benign.plot.axis import cell_edges
 from benign.theory import boundary
 from benign.theory.intervals import number
 
@@ -276,7 +276,7 @@ def test_legends_and_captions_cover_neither_cells_nor_each_other():
 
 def test_wrong_panels_are_refused():
     values = phase_map()
-    with pytest.raises(ValueError, match="1 to 4 panels, got 0"):
+    with pytest.raises(ValueError, match="1 to 8 panels, got 0"):
         phase_figure([], title="t", caption="c")
     with pytest.raises(ValueError, match="axis 'radius' is not among"):
         heat_map(Figure().subplots(), values, "radius", "samples", label="x")

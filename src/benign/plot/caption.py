@@ -49,6 +49,12 @@ def endings(result: xr.Dataset) -> str:
     return f"Of {status.size} runs {statuses(others)}." if any(others.values()) else ""
 
 
+def origin(result: xr.Dataset) -> str:
+    """Where a result was computed, and what the audit of its step size found, if there was one."""
+    told = f"Computed on {result.attrs['devices']}." if result.attrs.get("devices") else ""
+    return f"{told} {result.attrs.get('rate_audit', 'Step size: not audited.')}".strip()
+
+
 def _data(data: DataModel | Axis) -> str:
     """The sizes of a data model, as the papers write them."""
     if isinstance(data, Axis):

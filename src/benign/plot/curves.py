@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from benign.plot.axis import log_ticks
 from benign.plot.style import SMALL, style
 
 # Okabe and Ito's colours, distinguishable with any colour vision.
@@ -32,15 +33,21 @@ class Curves:
     label: str
     """names the quantity on the y axis"""
     along: str = "step"
-    """the coordinate on the x axis; any other than the step is drawn on a logarithmic scale"""
+    """the coordinate on the x axis"""
     along_label: str = "gradient descent steps"
     """name of the x axis"""
     marks: Sequence[tuple[float, str]] = ()
     """vertical lines, each with a word about it"""
+    along_log: bool = True
+    """whether the x axis is logarithmic; steps always are, with room for step 0"""
     log: bool = False
     """whether the y axis is logarithmic"""
     level: float | None = None
     """a horizontal line, such as an error that cannot be beaten"""
+    level_name: str = ""
+    """a word about it"""
+    title: str = ""
+    """what sets this panel apart from its neighbours, beside its letter"""
 
 
 def curves_figure(rows: Sequence[Sequence[Curves]], *, title: str, caption: str) -> Figure:
@@ -60,7 +67,7 @@ def curves_figure(rows: Sequence[Sequence[Curves]], *, title: str, caption: str)
             (axes[i, j], panel) for i, row in enumerate(rows) for j, panel in enumerate(row)
         ):
             draw_curves(ax, panel)
-            ax.set_title(f"({'abcdefghijkl'[number]})")
+            ax.set_title(f"({'abcdefghijkl'[number]}) {panel.title}".strip())
         figure.suptitle(title)
         figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=SMALL, linespacing=1.3)
     return figure
@@ -83,7 +90,8 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
             band = values.std("seed", ddof=1) / np.sqrt(values.count("seed"))
             ax.fill_between(x, mean - band, mean + band, color=colour, alpha=0.2, linewidth=0)
     if panel.level is not None:
-        ax.axhline(panel.level, color=GREY, linewidth=0.8, linestyle=":")
+        name = panel.level_name or None
+        ax.axhline(panel.level, color=GREY, linewidth=0.8, linestyle=":", label=name)
     for place, word in panel.marks:
         ax.axvline(place, color=GREY, linewidth=0.8, linestyle="--")
         ax.annotate(word, (place, 0.98), xycoords=ax.get_xaxis_transform(), rotation=90, **BESIDE)
@@ -93,8 +101,10 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
     values = np.concatenate([each.values.ravel() for _, each in panel.curves])
     if not np.isfinite(values).any():  # nor has the x axis a scale then
         ax.text(0.5, 0.5, "no run has a value", transform=ax.transAxes, ha="center", color=GREY)
-    elif panel.along != "step":
+    elif panel.along != "step" and panel.along_log:
         ax.set_xscale("log")
+        places = np.concatenate([each[panel.along].values for _, each in panel.curves])
+        log_ticks(ax.xaxis, places.min(), places.max())
     if panel.log and (values > 0).any():
         ax.set_yscale("log")
     ax.set_xlabel(panel.along_label)

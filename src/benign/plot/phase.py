@@ -16,11 +16,12 @@ from matplotlib.collections import PolyCollection, QuadMesh
 from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
 
+from benign.plot.axis import set_axis
 from benign.plot.style import (
     BLACK,
+    BLUE,
     COLOUR_MAP,
     DARK_GREY,
     GREY,
@@ -69,29 +70,42 @@ class Panel:
     """whose law that is, for the legend"""
     boundary: Boundary | None = None
     """a curve that was found (`benign.boundary`), drawn with its law"""
+    predicted: Callable[[np.ndarray], np.ndarray] | None = None
+    """a curve that a theory predicts, no power law: the column of `boundary.law` at its rows"""
+    predicted_by: str = "predicted"
+    """whose prediction that is, for the legend"""
+    moved: xr.DataArray | None = None
+    """over the same axes: cells that a smaller step size changes, 1, those it does not, 0, and those not tried, NaN
+    (`moved_by_rate` of a result that was audited)"""
 
 
-def phase_figure(panels: Sequence[Panel], *, title: str, caption: str) -> Figure:
-    """One to four maps in a row, each with its legend below, and a caption under them all."""
-    if not 1 <= len(panels) <= 4:
-        raise ValueError(f"`panels` must hold 1 to 4 panels, got {len(panels)}")
+def phase_figure(panels: Sequence[Panel], *, title: str, caption: str, columns: int = 4) -> Figure:
+    """One to eight maps in rows of at most `columns`, each with its legend below, and a caption under them all."""
+    if not 1 <= len(panels) <= 8:
+        raise ValueError(f"`panels` must hold 1 to 8 panels, got {len(panels)}")
+    across = min(columns, len(panels))
+    down = math.ceil(len(panels) / across)
     with style():
-        width = 3.55 * len(panels) + 0.25
+        width = 3.55 * across + 0.25
         lines = textwrap.wrap(caption, width=int(width * 72 / (0.54 * SMALL)))
-        legend_rows = max(
-            (panel.printed is not None) + 3 * (panel.boundary is not None) + 1 for panel in panels
-        )
-        height = 3.25 + 0.15 * legend_rows + 0.13 * len(lines)
+        height = (2.8 + 0.15 * max(map(_legend_rows, panels))) * down + 0.45 + 0.13 * len(lines)
         layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06, wspace=0.04)
         figure = Figure(figsize=(width, height), layout=layout)
-        axes = figure.subplots(1, len(panels), squeeze=False)[0]
-        for index, (ax, panel) in enumerate(zip(axes, panels, strict=True)):
+        axes = figure.subplots(down, across, squeeze=False).flatten()
+        for ax in axes[len(panels) :]:
+            ax.remove()
+        for index, (ax, panel) in enumerate(zip(axes, panels, strict=False)):
             _draw(ax, panel)
             if len(panels) > 1:
-                ax.set_title(f"({'abcd'[index]})")
+                ax.set_title(f"({'abcdefgh'[index]})")
         figure.suptitle(title)
         figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=SMALL, linespacing=1.3)
     return figure
+
+
+def _legend_rows(panel: Panel) -> int:
+    parts = (panel.printed, panel.predicted, panel.moved)
+    return sum(part is not None for part in parts) + 3 * (panel.boundary is not None) + 1
 
 
 def _draw(ax: Axes, panel: Panel) -> None:
@@ -102,6 +116,11 @@ def _draw(ax: Axes, panel: Panel) -> None:
         printed_curve(ax, panel.printed, panel.values, panel.x, panel.y, source=panel.printed_by)
     if panel.boundary is not None:
         fitted_curve(ax, panel.boundary, panel.x, panel.y)
+        if panel.predicted is not None:
+            law, name = panel.boundary.law, panel.predicted_by
+            curve(ax, law, panel.x, panel.y, panel.predicted, label=name, color=BLUE, linestyle=":")
+    if panel.moved is not None:
+        _mark_moved(ax, panel.moved, panel.x, panel.y)
     legend_below(ax)
 
 
@@ -293,6 +312,24 @@ def _mark_missing(
         )
 
 
+def _mark_moved(ax: Axes, moved: xr.DataArray, x: str, y: str) -> None:
+    """A cross on every cell whose value is not one of gradient flow."""
+    tried = moved.transpose(y, x)
+    rows, columns = np.nonzero(tried.values == 1)
+    known = int(tried.notnull().sum())
+    ax.plot(
+        tried[x].values[columns],
+        tried[y].values[rows],
+        linestyle="none",
+        marker="x",
+        markersize=3.2,
+        markeredgewidth=0.8,
+        color=BLACK,
+        path_effects=_THIN_RIM,
+        label=f"a quarter of the step size moves it ({rows.size} of {known} cells tried)",
+    )
+
+
 def _colour_bar(
     ax: Axes, mesh: QuadMesh, shown: np.ma.MaskedArray, label: str, cut: float | None
 ) -> None:
@@ -310,56 +347,6 @@ def _colour_bar(
 def _range(shown: np.ma.MaskedArray) -> tuple[float, float]:
     """Smallest and largest value; any range will do for a map without values."""
     return (float(shown.min()), float(shown.max())) if shown.count() else (0.0, 1.0)
-
-
-def set_axis(ax: Axes, coordinate: xr.DataArray, name: str) -> np.ndarray:
-    """Scale, ticks and name of one axis; returns the cell edges."""
-    centres = coordinate.values.astype(float)
-    axis = ax.xaxis if name == "x" else ax.yaxis
-    log = _log_spaced(centres)
-    if log:
-        (ax.set_xscale if name == "x" else ax.set_yscale)("log")
-        decade = centres[-1] >= 10 * centres[0]
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if decade else MaxNLocator(5))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
-    else:
-        axis.set_major_locator(MaxNLocator(6, integer=bool((centres == centres.round()).all())))
-    axis.set_label_text(_axis_name(coordinate))
-    return cell_edges(centres, log)
-
-
-def cell_edges(centres: np.ndarray, log: bool) -> np.ndarray:
-    """Edges halfway between neighbouring centres, mirrored at the ends; positive axes stop at 0."""
-    places = np.log(centres) if log else centres
-    steps = np.diff(places) if places.size > 1 else np.ones(1)
-    edges = np.concatenate(
-        [
-            [places[0] - steps[0] / 2],
-            places[:-1] + np.diff(places) / 2,
-            [places[-1] + steps[-1] / 2],
-        ]
-    )
-    if log:
-        return np.exp(edges)
-    if centres[0] > 0:
-        edges[0] = max(edges[0], 0.0)
-    return edges
-
-
-def _log_spaced(centres: np.ndarray) -> bool:
-    """Whether the steps of the logarithm vary less than the steps themselves."""
-    if centres.size < 3 or centres[0] <= 0:
-        return False
-    linear, log = np.diff(centres), np.diff(np.log(centres))
-    return bool(log.std() / log.mean() < linear.std() / linear.mean() - 1e-9)
-
-
-def _axis_name(coordinate: xr.DataArray) -> str:
-    name = str(coordinate.attrs.get("long_name", coordinate.name))
-    units = str(coordinate.attrs.get("units", ""))
-    told = units in ("", "1") or name.endswith(units)  # steps need not be in steps
-    return name if told else f"{name} ({units})"
 
 
 def _symbol(values: xr.DataArray, dim: str) -> str:

@@ -14,9 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from benign.experiment import Experiment
+from benign.plot.axis import set_axis
 from benign.plot.caption import describe, endings
 from benign.plot.curves import look
-from benign.plot.phase import Panel, phase_figure, set_axis
+from benign.plot.phase import Panel, phase_figure
 from benign.plot.style import SMALL, save, style
 from benign.theory.boundary import boundary
 from benign.theory.intervals import mean_interval

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, distinguishable with any colour vision.
 VERMILLION = "#d55e00"
+BLUE = "#0072b2"
 BLACK = "#111111"
 GREY = "#d9d9d9"
 DARK_GREY = "#8c8c8c"

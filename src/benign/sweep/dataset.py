@@ -49,10 +49,11 @@ def assemble(experiment: Any, records: Iterable[Record]) -> xr.Dataset:
         name: _blank(len(keys), len(steps) if variable.along_steps else None, name)
         for name, variable in described.items()
     }
-    counting = Counting()
+    counting, devices = Counting(), set[str]()
     for record in records:
         rows = [(row, place[key]) for row, key in counting.take(record) if key in place]
         if rows:
+            devices.add(f"{record.meta.get('device')}, torch {record.meta.get('torch')}")
             source, target = (list(part) for part in zip(*rows, strict=True))
             for name, values in flat.items():
                 known = record.arrays.get(name)
@@ -64,6 +65,7 @@ def assemble(experiment: Any, records: Iterable[Record]) -> xr.Dataset:
         if without == ended:
             del described[name]
     result = _label(experiment, flat, described, steps)
+    result.attrs["devices"] = "; ".join(sorted(devices))
     result.attrs["not_measured"] = canonical({name: n for name, (n, _) in lacking.items()})
     if failed := failures(at for at in found if at):
         result.attrs["first_error"] = next(iter(failed)).splitlines()[-1]
