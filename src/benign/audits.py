@@ -104,8 +104,8 @@ def _compared(name: str, values: list[xr.DataArray]) -> str:
 
 def _moved(name: str, fast: xr.DataArray, slow: xr.DataArray) -> xr.DataArray:
     """1 where a mean over seeds moved, 0 where it did not, NaN where there is none."""
-    change = np.abs(slow - fast)
-    scale = np.abs(slow) if name.endswith("loss") else 1.0
+    change = abs(slow - fast)
+    scale = abs(slow) if name.endswith("loss") else 1.0
     return (change > MOVED * scale).astype(float).where(change.notnull())
 
 

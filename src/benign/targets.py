@@ -31,8 +31,11 @@ class Plan:
     """what was asked for; kept in the folder"""
 
     def summarise(self, result: xr.Dataset) -> str:
-        """What the result says: in the words of the recipe, or as a table."""
-        return result_text(result) if self.recipe is None else self.recipe.summarise(result)
+        """What the result says: in the words of the recipe, with the distance from its theorem, or as a table."""
+        if self.recipe is None:
+            return result_text(result)
+        told = [self.recipe.summarise(result), self.recipe.distance(self.experiment)]
+        return "\n".join(filter(None, told))
 
     def draw(self, result: xr.Dataset) -> list[Path]:
         """Draw the figure of the recipe; of a file, accuracies over its axes."""

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,11 @@ from benign.axes import cells
 from benign.claims.claim import Claim, Evidence
 from benign.claims.measure import Measured, Undecided
 from benign.claims.rule import Outcome
+from benign.experiment import Experiment
+from benign.theory.conditions import SLACK, Conditions
 from benign.theory.intervals import interval_text, number
 from benign.training.audit import FLAGS
+from benign.training.setup import Setup
 
 MASKED = (
     "masked_on_test_points",
@@ -67,6 +70,11 @@ class Setting:
     @property
     def outside(self) -> bool:
         return self.inside < self.cells
+
+    def misses(self) -> list[str]:
+        """The conditions that some cell misses, the largest miss first, each with its factor."""
+        failing = sorted((r, name) for name, r in (self.ratios or {}).items() if r < 1 - SLACK)
+        return [f"{name} by {number(1 / r)}" if r > 0 else name for r, name in failing]
 
 
 @dataclass(frozen=True)
@@ -139,7 +147,7 @@ def judge(claim: Claim, evidence: Evidence) -> Verdict:
     error, parts = "", ()
     setting = Setting()
     try:
-        setting = _setting(claim, evidence)
+        setting = setting_of(claim.conditions, evidence.experiments)
         found = claim.statistic(evidence)
         named = found if isinstance(found, Mapping) else {"": found}
         parts = tuple(_judged(claim, name, each) for name, each in named.items())
@@ -183,15 +191,17 @@ def _masked(evidence: Evidence) -> str:
     return ""
 
 
-def _setting(claim: Claim, evidence: Evidence) -> Setting:
-    """The conditions of a claim at all cells of its runs."""
-    if claim.conditions is None:
+def setting_of(
+    asked: Callable[[Setup], Conditions | None] | None, experiments: Iterable[Experiment]
+) -> Setting:
+    """The conditions of a theorem at all cells of experiments."""
+    if asked is None:
         return Setting()
     ratios: dict[str, float] = {}
     count = inside = 0
-    for experiment in evidence.experiments:
+    for experiment in experiments:
         for _, cell in cells(experiment):
-            conditions = claim.conditions(cell)
+            conditions = asked(cell)
             if conditions is None:
                 continue
             count += 1

@@ -12,8 +12,11 @@ import xarray as xr
 import benign.papers
 from benign import outside
 from benign.claims.study import Reading, Study, StudyError
+from benign.claims.verdict import setting_of
 from benign.experiment import Experiment
 from benign.plot.caption import describe
+from benign.theory.conditions import Conditions
+from benign.training.setup import Setup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +31,23 @@ class Recipe(Study):
     """draws the result into a folder under a caption; returns the files"""
     summarise: Callable[[xr.Dataset], str]
     """what the result says, in a few lines computed from it"""
+    conditions: Callable[[Setup], Conditions | None] | None = None
+    """of the theorem behind the figure, at one cell; None at cells it says nothing about"""
 
     def caption(self, experiment: Experiment, scale: str, reading: Reading) -> str:
         """What a figure must say beside its picture: sizes, seeds, attacks, reading."""
         answers = ", ".join(f"{name}={answer}" for name, answer in reading.items())
         told = f"{self.name} at {scale} scale. {describe(experiment)}"
         return f"{told} Reading: {answers}." if answers else told
+
+    def distance(self, experiment: Experiment) -> str:
+        """How far its cells are from the conditions of the theorem, hidden constants being 1; empty without any."""
+        setting = setting_of(self.conditions, [experiment])
+        if not setting.cells:
+            return ""
+        told = f"conditions, constants 1: {setting.inside} of {setting.cells} cells inside"
+        missed = ", ".join(setting.misses())
+        return told + (f"; largest misses over the cells: {missed}" if missed else "")
 
 
 def rooms() -> dict[str, ModuleType]:

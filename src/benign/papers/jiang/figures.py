@@ -16,6 +16,7 @@ from benign.papers.attention_questions import (
     network,
 )
 from benign.papers.jiang.inside import INSIDE
+from benign.papers.jiang.theory import conditions
 from benign.papers.recipes import Recipe
 from benign.plot.phase import Panel, phase_figure
 from benign.plot.style import save
@@ -73,11 +74,24 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     edge = boundary(loss, CUT)
     panels = [
         Panel(
-            loss, "samples", "snr", "test loss", limits=(0.0, 0.7), printed=PRINTED, boundary=edge
+            loss,
+            "samples",
+            "snr",
+            "test loss",
+            limits=(0.0, 0.7),
+            printed=PRINTED,
+            boundary=edge,
+            moved=result.get("test_loss_moved"),
         ),
         Panel(loss, "samples", "snr", "test loss", cut=CUT, printed=PRINTED, boundary=edge),
         Panel(
-            error, "samples", "snr", "test error", limits=(0.0, 0.5), boundary=boundary(error, 0.05)
+            error,
+            "samples",
+            "snr",
+            "test error",
+            limits=(0.0, 0.5),
+            boundary=boundary(error, 0.05),
+            moved=result.get("test_accuracy_moved"),
         ),
     ]
     figure = phase_figure(
@@ -107,6 +121,7 @@ RECIPES = [
         draw=_draw,
         summarise=_summarise,
         questions=(OUTPUT, LABELS, PROJECTION, SNR_GRID),
+        conditions=conditions,
     ),
     INSIDE,
 ]
