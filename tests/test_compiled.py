@@ -1,5 +1,7 @@
 """The switch for compiled code."""
 
+import os
+
 import pytest
 import torch
 from torch._dynamo.exc import TorchDynamoException
@@ -63,3 +65,16 @@ def test_errors_of_the_function_itself_are_not_taken_for_the_compilers(monkeypat
     monkeypatch.setattr(torch, "compile", lambda function: function)
     with pytest.raises(torch.OutOfMemoryError):
         compiled(full)(torch.ones(1))
+
+
+def test_it_is_switched_on_for_this_process_and_its_children_unless_the_user_has_spoken(
+    monkeypatch,
+):
+    monkeypatch.setattr(switch, "COMPILES", False)
+    monkeypatch.setenv(switch.SWITCH, "0")
+    switch.switch_on()
+    assert not switch.COMPILES
+    monkeypatch.delenv(switch.SWITCH)
+    switch.switch_on()
+    assert switch.COMPILES
+    assert os.environ[switch.SWITCH] == "1"

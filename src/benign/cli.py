@@ -216,7 +216,7 @@ def audit(
         return
     for plan in _plans(target, scale, reading, None, changes, seeds, out):
         say(plan.title)
-        at_once = processes(plan.experiment, device) if workers is None else workers
+        at_once = processes(plan.experiment, device, workers)
         with watching(sys.stderr) as watcher:
             say(
                 "\n".join(

@@ -8,11 +8,20 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
-COMPILES = os.environ.get("BENIGN_COMPILE", "") not in ("", "0")
+SWITCH = "BENIGN_COMPILE"
+COMPILES = os.environ.get(SWITCH, "") not in ("", "0")
 """whether what is written to be compiled is: each process compiles for some time first, so it is for long sweeps"""
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+
+
+def switch_on() -> None:
+    """Compile from here on, in this process and in those that it starts, unless the environment says yes or no."""
+    global COMPILES
+    if SWITCH not in os.environ:
+        os.environ[SWITCH] = "1"
+        COMPILES = True
 
 
 def compiled(function: Callable[Given, Result]) -> Callable[Given, Result]:

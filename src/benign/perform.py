@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import xarray as xr
 
+from benign import compiled
 from benign.audits import flagged, with_rate_audit
 from benign.console import complain, say, shown
 from benign.describe import errors, yaml_text
@@ -20,6 +21,8 @@ from benign.targets import Plan
 
 LONG_WORK = 30.0
 """seconds of work above which several processes are worth their start of about 3 s"""
+LONG_ON_GPU = 120.0
+"""seconds of work, at most, above which compiling for 20 to 70 s is worth it on a GPU"""
 
 
 def perform(plan: Plan, device: str, workers: int | None, again: bool, verbose: bool) -> bool:
@@ -27,8 +30,7 @@ def perform(plan: Plan, device: str, workers: int | None, again: bool, verbose: 
     say(plan.title)
     if verbose:
         say(yaml_text(plan.experiment))
-    if workers is None:
-        workers = processes(plan.experiment, device)
+    workers = processes(plan.experiment, device, workers)
     with watching(sys.stderr) as watcher, warnings.catch_warnings():
         warnings.simplefilter("always", ResultWarning)  # of every plan
         warnings.simplefilter("ignore", RunsFailed)  # told below, at length
@@ -56,10 +58,17 @@ def _with_all_seeds(plan: Plan, result: xr.Dataset) -> tuple[Plan, xr.Dataset]:
         return replace(plan, experiment=whole), whole.result_in(plan.folder)
 
 
-def processes(experiment: Experiment, device: str) -> int:
-    """One process a core, unless the work is too short to start them."""
-    if device != "cpu" or cores() == 1:
-        return 1
+def processes(experiment: Experiment, device: str, asked: int | None) -> int:
+    """As many as asked for; else one a core, unless the work is too short to start them, and one on a GPU.
+
+    Long work on a GPU is compiled, whoever asked for how many.
+    """
+    if device != "cpu":
+        if estimate(experiment.units(), device).most_seconds > LONG_ON_GPU:
+            compiled.switch_on()
+        return asked or 1
+    if asked or cores() == 1:
+        return asked or 1
     return cores() if estimate(experiment.units(), device).most_seconds > LONG_WORK else 1
 
 

@@ -88,7 +88,7 @@ def verify(
     """Judge claims one after another, tell each verdict at once, write all; returns whether none was an error."""
 
     def runner(experiment: Experiment, place: Path, title: str) -> xr.Dataset:
-        at_once = processes(experiment, device) if workers is None else workers
+        at_once = processes(experiment, device, workers)
         if verbose:
             say(title)
         with watching(sys.stderr) as watcher, warnings.catch_warnings():

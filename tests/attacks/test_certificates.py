@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from benign.attacks import certificates
-from benign.attacks.certificates import certified_margin, smallest_average
+from benign.attacks.certificates import (
+    certified_margin,
+    smallest_average,
+    spectral_bound,
+)
 from benign.data.mixture import Mixture
 from benign.losses import margin, margin_slope
 from benign.networks.linear import Linear
@@ -261,7 +265,7 @@ def test_two_layers_have_the_better_of_two_bounds(name: str, p: Any, per: Any):
             own = {key: part[run] for key, part in params.items()}
             label = float(y[run, n])
             by_neuron = slow_neurons(network, own, x[run, n], label, p, radius, per)
-            slope = torch.linalg.svdvals(own["inner"])[0] * own["outer"].norm()
+            slope = spectral_bound(own["inner"]) * own["outer"].norm()
             by_norm = label * network.forward(params, x)[run, n] - slope * inside * radius
             close(result[run, n], torch.maximum(torch.as_tensor(by_neuron), by_norm))
 
@@ -272,7 +276,9 @@ def test_each_of_the_two_bounds_is_the_better_one_somewhere():
     x, y = 3 * torch.ones(1, 1, 1, 4).double(), torch.ones(1, 1).double()
     outer = torch.full((1, 4), 0.5).double()
     orthogonal = {"inner": torch.eye(4).double()[None], "outer": outer}
-    close(certified_margin(network, orthogonal, x, y, 2, 1.0, "sample"), doubles(5.0)[None])
+    by_norm = certified_margin(network, orthogonal, x, y, 2, 1.0, "sample")
+    assert by_norm is not None
+    assert by_norm.item() == pytest.approx(5.0, rel=1e-3)  # `spectral_bound` is a little above 1
     parallel = {"inner": torch.eye(4).double()[None, :1].expand(1, 4, 4), "outer": outer}
     off = certified_margin(network, parallel, x, y, 2, 4.0, "sample")
     assert off is not None
@@ -543,3 +549,18 @@ def test_single_precision_stays_single(name: str):
     assert result is not None
     assert result.dtype == torch.float32
     close(result.double(), certified_margin(network, params, x, y, 2, 0.1, "sample"), 1e-4)
+
+
+def test_the_bound_on_the_spectral_norm_is_above_and_near():
+    draw = torch.Generator().manual_seed(3)
+    matrices = torch.randn(5, 40, 70, dtype=torch.float64, generator=draw)
+    matrices[1] = matrices[1, :, :1] @ matrices[1, :1]  # rank 1: exact
+    matrices[2] = torch.eye(40, 70, dtype=torch.float64)  # all singular values alike: the loosest
+    matrices[3] *= 1e-200
+    matrices[4] = 0
+    exact = torch.linalg.svdvals(matrices)[:, 0]
+    found = spectral_bound(matrices)
+    assert (found >= exact * (1 - 1e-12)).all()
+    assert (found <= exact * 40 ** (1 / 8192) * (1 + 1e-12)).all()
+    assert found[1] == pytest.approx(float(exact[1]), rel=1e-12)
+    assert spectral_bound(torch.full((2, 3), torch.nan)).isnan()

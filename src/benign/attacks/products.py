@@ -40,20 +40,26 @@ def ground_of(target: Target, ball: Ball, steps: int) -> Ground:
     # Columns longer than a token, which meet all tokens of a point at once (`TwoLayer`), have no products with one.
     if columns is None or columns.shape[1] != dim:
         return Ground(target, ball)
-    if not pays(samples * tokens, dim, columns.shape[2], steps):
+    most = MOST_ON_GPU if columns.is_cuda else MOST
+    if not pays(samples * tokens, dim, columns.shape[2], steps, most):
         return Ground(target, ball)
     return Products(target, ball, network, columns)
 
 
-def pays(tokens: int, dim: int, columns: int, steps: int) -> bool:
-    """Whether products are cheaper, by the multiplications of a run; shapes alone decide."""
+MOST, MOST_ON_GPU = 2 / 3, 1.0
+"""share of the multiplications in R^d that products may take. Wang's figure 1 has 0.75: on an H200 products took 0.87
+of the time, and 0.58 compiled (0.4 in tf32)"""
+
+
+def pays(tokens: int, dim: int, columns: int, steps: int, most: float = MOST) -> bool:
+    """Whether products are cheaper, by the multiplications of a run; shapes and the kind of device decide."""
     through_space = 2 * steps * tokens * dim * columns
     by_products = (columns * dim + 2 * tokens * dim + steps * tokens * columns) * columns
     # Measured on one thread: with less than two thirds of the multiplications, products took 0.33 to 0.76 of the time
     # (d = 1024 and 272 columns 0.37, 1040 columns 0.66), with more 0.9 to 1.4. Where a step has few to save, its calls
     # cost more than they save: 1.25 of the time at d = 64 with 32 columns and 40 tokens.
     saved = through_space - by_products
-    return by_products < 2 / 3 * through_space and saved > 200_000 * steps
+    return by_products < most * through_space and saved > 200_000 * steps
 
 
 class Products(Ground):
@@ -73,6 +79,7 @@ class Products(Ground):
         # Memory for all steps, on a CPU: where nothing is in cache, fresh memory takes longer than what is computed in
         # it. A GPU keeps its own, and compiled code writes nowhere but in its own.
         self.on_cpu = columns.device.type == "cpu"
+        self.fuses = compiled.COMPILES and not self.on_cpu
         self.seen = torch.empty_like(self.clean) if self.on_cpu else None
         self._gradient: Tensor | None = None
         self._terms: Tensor | None = None
@@ -95,7 +102,12 @@ class Products(Ground):
             self._gradient, self._terms = torch.zeros_like(first), torch.empty_like(first[0])
         return first
 
+    def look(self, delta: Pairs, loss: AttackLoss) -> tuple[Outputs, Pairs]:
+        return _look(self, delta, loss) if self.fuses else super().look(delta, loss)
+
     def move(self, delta: Pairs, rise: Pairs, length: Units, out: Pairs | None = None) -> Pairs:
+        if self.fuses:
+            return _move(self, delta, rise, length)
         return super().move(delta, rise, length, out if self.on_cpu else None)
 
     def climb(self, delta: Pairs, loss: AttackLoss, length: Units, steps: int) -> Pairs:
@@ -225,6 +237,17 @@ def _step(
     norm = (coefficients * products).sum(axes, keepdim=True).clamp_min(0).sqrt()
     shorter = (ground.radius / norm.clamp_min(tiny)).clamp_max(1)
     return coefficients * shorter, products * shorter
+
+
+@compiled.compiled
+def _look(ground: Products, delta: Pairs, loss: AttackLoss) -> tuple[Outputs, Pairs]:
+    """For climbs that keep their best, which judge: they are bound by passes over memory too."""
+    return Ground.look(ground, delta, loss)
+
+
+@compiled.compiled
+def _move(ground: Products, delta: Pairs, rise: Pairs, length: Units) -> Pairs:
+    return Ground.move(ground, delta, rise, length)
 
 
 class _Seen(Pass):
