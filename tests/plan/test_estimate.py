@@ -1,8 +1,20 @@
 """What an experiment would cost: which part of its time is known before."""
 
 import pytest
+from torch.utils.flop_counter import FlopCounterMode
 
-from benign.plan.estimate import estimate
+from benign.attacks.balls import Ball
+from benign.attacks.pgd import PGD
+from benign.data.mixture import Mixture
+from benign.data.signal_noise import SignalNoise
+from benign.networks.attention import Attention
+from benign.networks.initial import TorchDefault
+from benign.networks.two_layer import TwoLayer
+from benign.plan.estimate import estimate, operations
+from benign.streams import RunId, Streams
+from benign.training.descent import Batch, descend
+from benign.training.evaluation import measure
+from benign.training.setup import Evaluation, GradientDescent, Setup, stack
 from tests.tiny import tiny
 
 
@@ -19,3 +31,37 @@ def test_only_runs_that_may_end_early_have_an_uncertain_time():
     assert seconds(0.01)[1] == most
     lower, upper = seconds(0.0, 0.01)  # of which half the runs take all steps
     assert lower == pytest.approx(upper / 2, rel=0.2)
+
+
+PGD_20 = PGD(ball=Ball(radius=0.1), steps=20)
+SETUPS = {
+    "attention": (
+        SignalNoise(samples=20, tokens=16, dim=512, snr=1.0, noise_std=1.0),
+        Attention(hidden=64, init=TorchDefault()),
+    ),
+    "two layers": (Mixture(samples=50, dim=400, signal=3.0), TwoLayer(width=200, init_std=0.01)),
+}
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_operations_are_those_that_torch_counts(name):
+    data, network = SETUPS[name]
+    setup = Setup(
+        data=data,
+        network=network,
+        attack=PGD_20,
+        training=GradientDescent(rate=0.01, max_steps=10, first_attacked_step=1),
+        evaluation=Evaluation(samples=100, attack=PGD(ball=PGD_20.ball, steps=20, keep="best")),
+    )
+    batch = Batch.start(stack([setup], "cpu"), Streams([RunId(0, 0, "")], "cpu"))
+    steps = descend(batch)
+    next(steps)
+    next(steps)
+    with FlopCounterMode(display=False) as step:
+        next(steps)
+    with FlopCounterMode(display=False) as test:
+        measure(batch, setup.final_attack)
+    assert step.get_total_flops() == pytest.approx(
+        operations(setup, 1) - operations(setup, 0), rel=0.25
+    )
+    assert test.get_total_flops() == pytest.approx(operations(setup, 0), rel=0.25)

@@ -46,6 +46,12 @@ def ground_of(target: Target, ball: Ball, steps: int) -> Ground:
     return Products(target, ball, network, columns)
 
 
+def multiplications(tokens: int, dim: int, columns: int, steps: int) -> tuple[int, int]:
+    """Of a climb of a run: in R^d, and by products."""
+    through_space = 2 * steps * tokens * dim * columns
+    return through_space, (columns * dim + 2 * tokens * dim + steps * tokens * columns) * columns
+
+
 MOST, MOST_ON_GPU = 2 / 3, 1.0
 """share of the multiplications in R^d that products may take. Wang's figure 1 has 0.75: on an H200 products took 0.87
 of the time, and 0.58 compiled (0.4 in tf32)"""
@@ -53,8 +59,7 @@ of the time, and 0.58 compiled (0.4 in tf32)"""
 
 def pays(tokens: int, dim: int, columns: int, steps: int, most: float = MOST) -> bool:
     """Whether products are cheaper, by the multiplications of a run; shapes and the kind of device decide."""
-    through_space = 2 * steps * tokens * dim * columns
-    by_products = (columns * dim + 2 * tokens * dim + steps * tokens * columns) * columns
+    through_space, by_products = multiplications(tokens, dim, columns, steps)
     # Measured on one thread: with less than two thirds of the multiplications, products took 0.33 to 0.76 of the time
     # (d = 1024 and 272 columns 0.37, 1040 columns 0.66), with more 0.9 to 1.4. Where a step has few to save, its calls
     # cost more than they save: 1.25 of the time at d = 64 with 32 columns and 40 tokens.

@@ -7,6 +7,8 @@ from functools import cache
 
 import torch
 
+from benign.attacks.attack import Attack
+from benign.attacks.products import multiplications
 from benign.plan.runs import Unit
 from benign.training.engine import batch_size, one_thread, run_bytes
 from benign.training.setup import Setup
@@ -51,6 +53,30 @@ def estimate(units: list[Unit], device: str) -> Estimate:
         memory = max(memory, together * run_bytes(setup))
     total = sum(len(unit.runs) for unit in units)
     return Estimate(total, len(units), int(memory), least, most)
+
+
+def operations(setup: Setup, steps: float) -> float:
+    """Additions and multiplications of the matrix products of a run of so many steps, with its test at the end.
+
+    What bounds the time of a GPU from below; a climb is counted in the cheaper of its two ways.
+    """
+    small = setup.reduced()
+    points, each = small.data.samples, 2 * small.data.samples * _multiplies(small)
+    trained = steps * (each + _climbs(small, setup.attack, points))
+    tested = _climbs(small, setup.final_attack, setup.evaluation.samples)
+    return 2 * (trained + tested + setup.evaluation.samples * _multiplies(small))
+
+
+def _climbs(setup: Setup, attack: Attack | None, points: int) -> float:
+    """Multiplications of an attack on points of one run."""
+    if attack is None:
+        return 0.0
+    plain = attack.passes() * points * _multiplies(setup)
+    columns, data = setup.network.cost(setup.data).columns, setup.data
+    if not columns:
+        return plain
+    steps = attack.passes() // 2
+    return min(plain, *multiplications(points * data.tokens, data.dim, columns, steps))
 
 
 def _step_passes(setup: Setup) -> int:
