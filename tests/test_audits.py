@@ -1,12 +1,14 @@
 """The two audits as a person asks for them."""
 
+import numpy as np
 import pytest
 import xarray as xr
 
 import benign as bo
-from benign.audits import attack_audit, flagged, rate_audit, slower
+from benign.audits import AUDIT, attack_audit, flagged, rate_audit, slower, with_rate_audit
 from benign.cli import main
 from benign.experiment import Experiment
+from benign.plot.caption import origin
 from tests.reference import small_data, small_network, small_pgd
 
 
@@ -48,6 +50,21 @@ def test_the_rate_audit_finds_what_depends_on_the_step(tmp_path):
         "rate_2",
         "rate_4",
     ]
+
+
+def test_a_result_shows_which_cells_its_rate_audit_moved(tmp_path):
+    """Cells that the audit did not try have no answer; without an audit nothing is added, and captions say so."""
+    wild = small(rate=60.0, max_steps=12, stop_loss=0.0)
+    result = wild.run(tmp_path)
+    assert with_rate_audit(result, tmp_path) is result
+    assert origin(result).endswith("Step size: not audited.")
+    fewer = Experiment.from_dict({**wild.as_dict(), "data": small_data(samples=[6]).as_dict()})
+    rate_audit(fewer, tmp_path / AUDIT)
+    audited = with_rate_audit(result, tmp_path)
+    np.testing.assert_array_equal(audited.test_loss_moved.values, [np.nan, 1.0])
+    assert "a quarter of the rate moves" in origin(audited)
+    assert "test loss in 1 of 1 cells" in origin(audited)
+    assert "Computed on cpu (" in origin(audited)
 
 
 def test_the_attack_audit_of_a_folder(tmp_path, capsys):

@@ -309,3 +309,32 @@ def test_a_law_that_the_points_do_not_determine_is_not_drawn():
     labels = [str(each.get_label()) for each in figure.axes[0].lines]
     assert "no law is drawn: its slope may be 0" in labels
     assert not any(label.startswith("fit") for label in labels)
+
+
+def test_cells_that_a_smaller_step_moves_are_crossed_and_counted():
+    values = phase_map()
+    moved = xr.full_like(values.isel(seed=0, drop=True), np.nan)
+    moved[1, 2], moved[3, 4] = 1.0, 0.0
+    panel = Panel(values, "snr", "samples", "accuracy", moved=moved)
+    ax = phase_figure([panel], title="t", caption="c").axes[0]
+    crosses = line(ax, "a quarter of the step size moves it")
+    assert crosses.get_label().endswith("(1 of 2 cells tried)")
+    assert crosses.get_xydata().tolist() == [[float(values.snr[2]), float(values.samples[1])]]
+
+
+def test_maps_stand_in_rows_and_a_prediction_has_its_own_line():
+    values = phase_map()
+    panel = Panel(
+        values,
+        "snr",
+        "samples",
+        "accuracy",
+        boundary=boundary(values, 0.5),
+        predicted=lambda rows: 10 / np.sqrt(rows),
+        predicted_by="linear theory",
+    )
+    figure = phase_figure([panel] * 3, title="t", caption="c", columns=2)
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["(a)", "(b)", "(c)"]
+    x, y = line(figure.axes[0], "linear theory").get_data()
+    seen = np.isfinite(x)
+    np.testing.assert_allclose(x[seen] ** 2 * y[seen], 100)
