@@ -12,8 +12,9 @@ from benign.axes import cells, dimensions
 from benign.claims import Claim, Evidence, Outcome, judge
 from benign.experiment import Experiment
 from benign.papers.claims import claims
+from benign.papers.wang import windows
 from benign.papers.wang.bounds import robust_error_floor
-from benign.papers.wang.claims import again, identities, studies, windows
+from benign.papers.wang.claims import again, identities, studies
 from benign.papers.wang.claims.trail import distance_between, first_move, trail
 from benign.verify import Verifier
 

@@ -142,6 +142,10 @@ class Seen:
             for key in range(len(point))
         ]
 
+    def scores(self, row: int, key: int) -> list[float]:
+        """Of one token for another, in every head and point."""
+        return [self.score(head, x[row], x[key]) for head in self.heads for x in self.points]
+
     def signal_scores(self) -> list[float]:
         return [self.score(head, s, s) for head in self.heads for s in self.signal]
 
@@ -236,6 +240,13 @@ DIRECT: dict[str, Callable[[Seen], float]] = {
     "growth_negative_signal": lambda s: s.growth(s.signal[1]),
     "growth_noise_max": lambda s: max(abs(s.growth(x)) for x in s.noise()),
     "value_alignment": alignment,
+    "score_signal_for_signal": lambda s: mean(s.scores(0, 0)),
+    "score_signal_for_strong": lambda s: mean(s.scores(0, 1)),
+    "score_strong_for_signal": lambda s: mean(s.scores(1, 0)),
+    "score_strong_for_strong": lambda s: mean(s.scores(1, 1)),
+    "value_strong_noise": lambda s: mean(
+        float(y) * s.value(point[1]) for y, point in zip(s.y, s.points, strict=True)
+    ),
 }
 
 FIRST: dict[str, Callable[[Seen], bool]] = {
@@ -416,7 +427,7 @@ def test_without_attack_or_strong_token_their_probes_are_absent():
     setup = stack([small_setup()], "cpu")
     absent = {"train_clean_loss", "train_robust_accuracy", "attention_on_signal_attacked"}
     absent |= {"attention_on_strong_noise", "robust_loss", "robust_accuracy"}
-    absent |= {"reverse_gap_min", "stage_1_end_harmful"}
+    absent |= {"reverse_gap_min", "stage_1_end_harmful", "value_strong_noise"}
     assert not absent & variables(setup).keys()
     assert {"train_loss", "train_accuracy", "test_loss"} <= variables(setup).keys()
 

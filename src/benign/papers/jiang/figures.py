@@ -15,6 +15,7 @@ from benign.papers.attention_questions import (
     FigureSize,
     network,
 )
+from benign.papers.jiang.dynamics import FIG3, FIG4
 from benign.papers.jiang.inside import INSIDE
 from benign.papers.jiang.theory import conditions
 from benign.papers.recipes import Recipe
@@ -123,5 +124,7 @@ RECIPES = [
         questions=(OUTPUT, LABELS, PROJECTION, SNR_GRID),
         conditions=conditions,
     ),
+    FIG3,
+    FIG4,
     INSIDE,
 ]

@@ -17,6 +17,9 @@ from benign.data.mixture import Mixture
 from benign.experiment import Experiment
 from benign.networks.two_layer import TwoLayer
 from benign.papers.recipes import Recipe
+from benign.papers.wang.predictor import critical_dim
+from benign.papers.wang.setting import FLIP, RHO
+from benign.papers.wang.theory import conditions
 from benign.plot.exponents import Critical, exponents_figure
 from benign.plot.style import save
 from benign.theory.boundary import Boundary, boundary
@@ -24,7 +27,6 @@ from benign.training.setup import Evaluation, GradientDescent
 
 LEVEL = 0.8413
 """accuracy against clean labels at one standard deviation: Phi(1)"""
-RHO, FLIP = 0.1, 0.1
 AROUND = {"robust": (0.1, 3.0), "clean": (0.25, 4.0)}
 """dimensions that are tried, as multiples of the predicted ones"""
 
@@ -55,12 +57,8 @@ _SIZES = {
 
 
 def predicted(samples: int, rho: float) -> Callable[[np.ndarray], np.ndarray]:
-    """Where the averaged linear predictor errs with chance 1 - Phi(1) (papers/wang.md 2.5).
-
-    d = (q^2 / n) (r^4 / (1 + rho r)^2 - r^2) with q = (1 - 2 beta) n.
-    """
-    kept = (1 - 2 * FLIP) ** 2 * samples
-    return lambda r: kept * (r**4 / (1 + rho * r) ** 2 - r**2)
+    """Where the averaged linear predictor errs with chance 1 - Phi(1), in a ball of radius rho r."""
+    return lambda r: critical_dim(r, samples, rho * r, FLIP).numpy()
 
 
 def _cells(size: _Size) -> list[tuple[float, int]]:
@@ -168,4 +166,5 @@ EXPONENTS = Recipe(
     draw=_draw,
     summarise=_summarise,
     questions=(ACTIVATION,),
+    conditions=conditions,
 )

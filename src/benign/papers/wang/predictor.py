@@ -36,6 +36,17 @@ def averaged_alignment(signal: Number, dim: Number, samples: Number, flip: Numbe
     return kept * r**2 / (n * d + (kept * r) ** 2).sqrt()
 
 
+def critical_dim(signal: Number, samples: Number, radius: Number, flip: Number = 0.0) -> Numbers:
+    """The d at which s - alpha = 1, an error of 1 - Phi(1) against clean labels (papers/wang.md 2.5).
+
+    d = (q^2 / n) (r^4 / (1 + alpha)^2 - r^2) with q = (1 - 2 beta) n.
+    """
+    r, n, alpha, beta = (
+        torch.as_tensor(each, dtype=torch.float64) for each in (signal, samples, radius, flip)
+    )
+    return (1 - 2 * beta) ** 2 * n * (r**4 / (1 + alpha) ** 2 - r**2)
+
+
 def alignment(
     x: Float[Tensor, "runs samples dim"],
     y: Float[Tensor, "runs samples"],

@@ -1,4 +1,4 @@
-"""The runs that the claims about Jiang's figures and boundaries are judged on, in the settings of the experiments."""
+"""The runs that the claims about Jiang's boundaries are judged on, in the settings of the experiments."""
 
 import math
 from dataclasses import dataclass
@@ -8,9 +8,8 @@ from benign.claims import Reading, Study
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
-from benign.networks.initial import GaussianInit, TorchDefault
+from benign.networks.initial import GaussianInit
 from benign.networks.patch_cnn import PatchCNN
-from benign.papers.attention_questions import OUTPUT
 from benign.training.setup import Evaluation, GradientDescent
 
 STRONG_LENGTH = 2048.0
@@ -72,41 +71,6 @@ def _boundary(scale: str, reading: Reading) -> Experiment:
     )
 
 
-def _dynamics(samples: int, signal: float, scale: str, reading: Reading) -> Experiment:
-    """Appendix A; below paper scale with a quarter of d and d_h and the same lengths of tokens."""
-    dim = 2048 if scale == "paper" else 512
-    longer = math.sqrt(2048 / dim)
-    return Experiment(
-        data=SignalNoise(
-            samples=samples,
-            tokens=4,
-            dim=dim,
-            signal=signal,
-            noise_std=0.05 * longer,
-            strong_noise_std=1.0 * longer,
-            balanced=True,
-        ),
-        network=Attention(
-            hidden=dim // 2,
-            value_dim=dim // 8,
-            init=TorchDefault(divide_by=16, divide_output=reading["w_O"] == "divided"),
-            output_norm=1.0 if reading["w_O"] == "unit" else None,
-        ),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=20_000),
-        evaluation=Evaluation(samples=250),
-        coordinates="projected",
-        seeds=2 if scale == "smoke" else 14,
-    )
-
-
-def _fig3(scale: str, reading: Reading) -> Experiment:
-    return _dynamics(16, 25.0, scale, reading)
-
-
-def _fig4(scale: str, reading: Reading) -> Experiment:
-    return _dynamics(10, 15.0, scale, reading)
-
-
 def _cnn(scale: str, reading: Reading) -> Experiment:
     """One attention head and a CNN with the cubed ReLU on the same data, all noise tokens alike, SNR below 1.
 
@@ -140,6 +104,4 @@ def _cnn(scale: str, reading: Reading) -> Experiment:
 
 
 BOUNDARY = Study(name="jiang/boundary", build=_boundary)
-FIG3 = Study(name="jiang/fig3", build=_fig3, questions=(OUTPUT,))
-FIG4 = Study(name="jiang/fig4", build=_fig4, questions=(OUTPUT,))
 CNN = Study(name="jiang/cnn", build=_cnn)

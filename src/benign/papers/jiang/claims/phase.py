@@ -21,10 +21,11 @@ from benign.claims import (
     share,
     slope_by_seed,
 )
-from benign.papers.jiang.claims.maps import BOUNDARY, CNN, FIG3, FIG4, ROWS, Row
+from benign.papers.jiang.claims.maps import BOUNDARY, CNN, ROWS, Row
 from benign.papers.jiang.claims.stages import MOST, SIGNAL, STRONG
 from benign.papers.jiang.claims.studies import either
 from benign.papers.jiang.claims.walk import Walk, walks
+from benign.papers.jiang.dynamics import FIG3, FIG4
 from benign.papers.jiang.figures import CUT
 from benign.papers.jiang.theory import Numbers
 from benign.theory.boundary import Boundary, boundary

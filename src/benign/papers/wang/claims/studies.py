@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
 from benign.attacks.strong import Strong
@@ -19,10 +21,11 @@ from benign.experiment import Experiment
 from benign.networks.two_layer import TwoLayer
 from benign.papers.inside import inside_theorem
 from benign.papers.wang import theory
+from benign.papers.wang.exponents import predicted
+from benign.papers.wang.setting import FLIP, RHO
 from benign.theory.conditions import Conditions
 from benign.training.setup import Evaluation, GradientDescent, Setup
 
-FLIP = 0.1
 CASES = ("relu", "smooth")
 SLOPE, SMOOTHNESS = 0.5, 1.0
 """gamma and H of the smooth activation"""
@@ -264,6 +267,24 @@ def _floor(scale: str, reading: Reading) -> Experiment:
     )
 
 
+def _switch(scale: str, reading: Reading) -> Experiment:
+    """Dimensions around the predicted boundary of robust accuracy, for a radius of 0.1 r and for one of 0.1."""
+    samples, signals, dims, steps, seeds, test = _size(
+        scale,
+        (20, (4.0, 8.0, 16.0), 2, 7, 1, 50),
+        (30, (4.0, 8.0, 16.0), 3, 37, 8, 250),
+        (100, (4.0, 7.0, 12.0, 20.0), 8, 250, 10, 4000),
+    )
+    cells = set()
+    for signal in signals:
+        for share in (RHO, RHO / signal):
+            expected = float(predicted(samples, share)(np.array(signal)))
+            for dim in np.geomspace(0.4 * expected, 2.5 * expected, dims):
+                cells.add((signal, share, max(round(dim), 2 * samples)))
+    made = [Cell(samples, dim, signal, share) for signal, share, dim in sorted(cells)]
+    return experiment(made, network("relu", samples), steps=steps, seeds=seeds, test=test, climb=6)
+
+
 FIRST = Study(name="wang/first", build=_first)
 ACTIVE = Study(name="wang/active", build=_active)
 INSIDE = Study(name="wang/inside", build=_inside)
@@ -276,3 +297,4 @@ LEVELS = Study(name="wang/levels", build=_levels)
 MODES = Study(name="wang/modes", build=_modes)
 ONE_STEP = Study(name="wang/one_step", build=_one_step)
 FLOOR = Study(name="wang/floor", build=_floor)
+SWITCH = Study(name="wang/radius_switch", build=_switch)

@@ -1,0 +1,80 @@
+"""Section 5 of Wang et al.: what their figures on synthetic data share, and what it leaves open (papers/wang.md 3)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from benign.attacks.balls import Ball
+from benign.attacks.pgd import PGD
+from benign.claims.study import Question, Reading
+from benign.data.mixture import Mixture
+from benign.experiment import Experiment
+from benign.networks.two_layer import TwoLayer
+from benign.training.setup import Evaluation, GradientDescent
+
+FLIP = 0.1
+"""beta, share of flipped labels"""
+RHO = 0.1
+"""alpha / |mu| where it does not vary"""
+
+RADIUS = Question(
+    "radius",
+    "the attack strength is printed as alpha / |mu|: is rho = 0.1 relative to the signal?",
+    {
+        "relative": "yes: radius rho |mu|, step a fifth of it",
+        "absolute": "no: radius rho in the units of the data, as printed",
+    },
+    "only a relative radius gives the printed transition at d ~ r^2",
+)
+NETWORK = Question(
+    "network",
+    "the theory has a fixed outer layer and a symmetric start, the experiments PyTorch's default",
+    {
+        "torch_default": "biases, both layers trained, attacked from the first step on",
+        "hybrid": "fixed outer layer, symmetric start of PyTorch's size, first step clean",
+    },
+    "the section on experiments says so",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """A figure at one scale."""
+
+    samples: int
+    width: int
+    steps: int
+    climb: int
+    """steps of the training attack, which go four radii together"""
+    seeds: int
+    test: int
+
+
+PAPER = Size(samples=100, width=1000, steps=1000, climb=20, seeds=10, test=2000)
+
+
+def ball(reading: Reading, radius: Any) -> Ball:
+    """The attack's ball under an answer to `radius`."""
+    relative = "signal" if reading["radius"] == "relative" else None
+    return Ball(radius=radius, relative_to=relative, per="sample")
+
+
+def experiment(
+    size: Size, reading: Reading, *, signal: Any, dim: Any, radius: Any, evaluation: Evaluation
+) -> Experiment:
+    """Rate 0.1, a tenth of it after half the steps, to the last step; PGD in steps of a fifth of the radius."""
+    theory = reading["network"] == "hybrid"
+    return Experiment(
+        data=Mixture(samples=size.samples, dim=dim, signal=signal, flip=FLIP),
+        network=TwoLayer(width=size.width, preset="hybrid" if theory else "torch_default"),
+        attack=PGD(ball=ball(reading, radius), steps=size.climb, step=4 / size.climb),
+        training=GradientDescent(
+            rate=0.1,
+            drop_every=size.steps // 2,
+            stop_loss=0.0,
+            max_steps=size.steps,
+            first_attacked_step=1 if theory else 0,
+        ),
+        evaluation=evaluation,
+        coordinates="projected",  # the same runs, in the span of points and weights where that is smaller than R^d
+        seeds=size.seeds,
+    )

@@ -1,0 +1,264 @@
+"""Figures 1 and 3 of Wang et al. as recipes: accuracy over signal, dimension and radius of the attack.
+
+The paper counts errors against flipped labels, and so do the maps; the level that is cut is of accuracy against clean
+labels, Phi(1), as in wang/exponents. The averaged linear predictor errs there at s - alpha = 1 (papers/wang.md 2.5).
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from benign.attacks.pgd import PGD
+from benign.axes import zipped
+from benign.claims.study import Reading, at
+from benign.experiment import Experiment
+from benign.papers.recipes import Recipe
+from benign.papers.wang.exponents import LEVEL
+from benign.papers.wang.predictor import averaged_alignment, critical_dim
+from benign.papers.wang.setting import FLIP, NETWORK, PAPER, RADIUS, RHO, Size, ball, experiment
+from benign.papers.wang.theory import conditions
+from benign.plot.phase import Panel, phase_figure
+from benign.plot.style import save
+from benign.sweep.dataset import ended
+from benign.theory.boundary import Boundary, boundary
+from benign.theory.intervals import Estimate
+from benign.training.setup import Evaluation
+
+Curve = Callable[[np.ndarray], np.ndarray]
+
+SIGNAL = 5.0
+"""r of figure 3"""
+EXPONENTS = {"clean": 4, "robust": 2}
+"""figure 1 as printed: d ~ r^4 and d ~ r^2"""
+LAW = "dim * signal**p"
+"""r* of every d: with signals 1, 2, ..., 10 all dimensions cross the level, but d* of only two or three signals is
+among the paper's dimensions"""
+BY_RADIUS = "dim * radius**p"
+UNPRINTED = "printed, constant fitted here"
+PREDICTOR = "averaged linear predictor"
+LIMITS = (0.45, 0.9)
+"""of accuracy against flipped labels: chance, and a little below, to the best that can be"""
+_SIZES = {
+    "smoke": Size(samples=20, width=10, steps=20, climb=5, seeds=1, test=50),
+    "quick": Size(samples=50, width=40, steps=150, climb=8, seeds=5, test=500),
+    "paper": PAPER,
+}
+
+
+def _window(scale: str, reading: Reading, signal: Any, dim: Any, radius: Any) -> Experiment:
+    """At quick scale half the samples and half the dimensions, which keeps n r^4 / d."""
+    size = _SIZES[scale]
+    judge = PGD(ball=ball(reading, radius), steps=20, step=0.2, keep="best")  # the paper's
+    tests = Evaluation(samples=size.test, attack=judge)
+    return experiment(size, reading, signal=signal, dim=dim, radius=radius, evaluation=tests)
+
+
+def _build_1(scale: str, reading: Reading) -> Experiment:
+    quick = [2.5, 3.0, 3.5, 4.0, 5.0, 7.0], [500, 900, 1600, 2800, 5000, 9000]
+    paper = [float(r) for r in range(1, 11)], [1000 * k for k in range(1, 19)]
+    signal, dim = at(scale, ([2.0, 4.0, 8.0], [64, 200]), quick, paper)
+    return _window(scale, reading, signal, dim, RHO)
+
+
+def _build_3(scale: str, reading: Reading) -> Experiment:
+    paper = [500 * k for k in range(1, 13)], [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45]
+    quick = [300, 700, 1200, 2000, 3000], [0.05, 0.15, 0.25, 0.35, 0.45]
+    dim, radius = at(scale, ([64, 200], [0.05, 0.25, 0.45]), quick, paper)
+    return _window(scale, reading, SIGNAL, dim, zipped("rho", radius))
+
+
+# Figure 1.
+
+
+def edges(result: xr.Dataset) -> dict[str, Boundary]:
+    """Where clean and robust accuracy, against clean labels, cross the level."""
+    return {kind: boundary(_accuracy(result, kind), LEVEL, LAW) for kind in EXPONENTS}
+
+
+def growth(found: Boundary) -> Estimate | None:
+    """The power of r that d* grows with; None where none is determined."""
+    fit = found.fit
+    if fit is None or not fit.bounded:
+        return None
+    low, high = fit.exponent_interval
+    return Estimate(-fit.exponent, -high, -low)
+
+
+def predicted_signal(result: xr.Dataset, kind: str) -> Curve:
+    """The r at which the averaged linear predictor crosses the level, of every d."""
+    given = json.loads(result.attrs["experiment"])
+    r = np.geomspace(1.2, 1e3, 4000)
+    alpha = 0.0 if kind == "clean" else _radius(given, r, RHO)
+    dims = critical_dim(r, given["data"]["samples"], alpha, FLIP).numpy()
+    return lambda dim: np.interp(dim, dims, r)
+
+
+def _radius(given: dict[str, Any], signal: Any, rho: Any) -> Any:
+    """alpha under the reading of an experiment."""
+    relative = given["attack"]["ball"].get("relative_to") == "signal"
+    return rho * signal if relative else rho + 0 * signal
+
+
+def _draw_1(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+    panels = [panel for kind, edge in edges(result).items() for panel in _pair(result, kind, edge)]
+    figure = phase_figure(
+        panels,
+        title="Adversarial training of a two-layer network: clean and robust test accuracy",
+        caption=f"{caption} {_NOTE} The paper prints no constant of its laws.",
+        columns=2,
+    )
+    return save(figure, folder / "fig1")
+
+
+_NOTE = (
+    "Maps: against labels flipped as in training, at most 0.9, as the paper counts. Two colours: against clean labels, "
+    f"cut at Phi(1) = {LEVEL}."
+)
+
+
+def _pair(result: xr.Dataset, kind: str, edge: Boundary) -> list[Panel]:
+    """Accuracy as the paper counts it, and on which side of the level each cell is."""
+    tested = "test" if kind == "clean" else "robust"
+    noisy, clean = 1 - result[f"{tested}_noisy_error"], result[f"{tested}_accuracy"]
+    power, printed = EXPONENTS[kind], None
+    if edge.critical.notnull().any():
+        printed = f"dim * signal**-{power} = {edge.constant_for(-power).value:.4g}"
+    both: dict[str, Any] = {"printed": printed, "printed_by": UNPRINTED}
+    moved = result.get(f"{tested}_accuracy_moved")
+    return [
+        Panel(
+            noisy, "signal", "dim", f"{kind} test accuracy, flipped labels", limits=LIMITS, moved=moved, **both
+        ),
+        Panel(
+            clean, "signal", "dim", f"{kind} test accuracy, clean labels", cut=LEVEL, boundary=edge,
+            predicted=predicted_signal(result, kind), predicted_by=PREDICTOR, **both,
+        ),
+    ]  # fmt: skip
+
+
+def _summarise_1(result: xr.Dataset) -> str:
+    lines = []
+    for kind, edge in edges(result).items():
+        found, dims = growth(edge), edge.critical.dropna("dim").dim.values.astype(float)
+        told = f"as r to the {found}" if found else "by no law that these runs determine"
+        lines.append(
+            f"{kind}: d* grows {told} (printed: {EXPONENTS[kind]}{_beside(result, kind, dims)})"
+        )
+        lines.append(f"  {edge}".replace("\n", "\n  "))
+        each = boundary(_accuracy(result, kind), LEVEL, "signal * dim**p")
+        lines.append(f"  {each}".replace("\n", "\n  "))
+    return "\n".join([*lines, _fitted(result)])
+
+
+def _accuracy(result: xr.Dataset, kind: str) -> xr.DataArray:
+    found = result.test_accuracy if kind == "clean" else result.robust_accuracy
+    return found.rename(f"{kind} accuracy")
+
+
+def _beside(result: xr.Dataset, kind: str, dims: np.ndarray) -> str:
+    """The exponent of the predictor over the same dimensions."""
+    if dims.size < 2:
+        return ""
+    logs = np.log(dims), np.log(predicted_signal(result, kind)(dims))
+    return f"; {PREDICTOR} over the same dimensions: {1 / np.polyfit(*logs, 1)[0]:.3g}"
+
+
+def _fitted(result: xr.Dataset) -> str:
+    runs, right = ended(result), result.train_robust_accuracy == 1
+    return f"{int((runs & right).sum())} of {int(runs.sum())} runs have a robust training accuracy of 100 %"
+
+
+# Figure 3.
+
+
+def by_radius(result: xr.Dataset) -> xr.Dataset:
+    """With the radius as an axis of numbers: it is in two attacks, so the axis only counts them."""
+    name = "attack.ball.radius"
+    shown = result.swap_dims(rho=name).drop_vars("rho").rename({name: "radius"})
+    told = {"long_name": "radius of the attack, a share of |mu|", "symbol": "rho"}
+    if json.loads(result.attrs["experiment"])["attack"]["ball"].get("relative_to") != "signal":
+        told["long_name"] = "radius of the attack"
+    return shown.assign_coords(radius=shown.radius.assign_attrs(told))
+
+
+def predicted_radius(result: xr.Dataset) -> Curve:
+    """The rho at which the averaged linear predictor crosses the level, of every d: s = 1 + alpha."""
+    given = json.loads(result.attrs["experiment"])
+    samples, unit = given["data"]["samples"], _radius(given, SIGNAL, 1.0)
+    return lambda dim: (averaged_alignment(SIGNAL, dim, samples, FLIP).numpy() - 1) / unit
+
+
+def edge_3(result: xr.Dataset) -> Boundary:
+    """The radius up to which robust accuracy, against clean labels, is above the level."""
+    return boundary(_accuracy(result, "robust"), LEVEL, BY_RADIUS)
+
+
+def _draw_3(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+    result = by_radius(result)
+    robust, clean = 1 - result.robust_noisy_error, 1 - result.test_noisy_error
+    panels = [
+        Panel(
+            robust, "dim", "radius", "robust test accuracy, flipped labels", limits=LIMITS,
+            moved=result.get("robust_accuracy_moved"),
+        ),
+        Panel(
+            result.robust_accuracy, "dim", "radius", "robust test accuracy, clean labels", cut=LEVEL,
+            boundary=edge_3(result), predicted=predicted_radius(result), predicted_by=PREDICTOR,
+        ),
+        Panel(
+            clean, "dim", "radius", "clean test accuracy, flipped labels", limits=LIMITS,
+            moved=result.get("test_accuracy_moved"),
+        ),
+    ]  # fmt: skip
+    figure = phase_figure(
+        panels,
+        title=f"Dimension against radius of the attack, |mu| = {SIGNAL:g}",
+        caption=f"{caption} {_NOTE}",
+    )
+    return save(figure, folder / "fig3")
+
+
+def _summarise_3(result: xr.Dataset) -> str:
+    shown = by_radius(result)
+    edge = edge_3(shown)
+    lines = [str(edge)]
+    if edge.fit is not None:
+        slope = Estimate(edge.fit.slope, *edge.fit.slope_interval)
+        lines.append(
+            f"  rho* grows as d to the {slope}; item 3 of Theorem 3.1 asks rho <= r sqrt(n / d) / C, a power of -0.5"
+        )
+    known = edge.critical.dropna("dim")
+    for dim, expected in zip(
+        known.dim.values, predicted_radius(result)(known.dim.values.astype(float)), strict=True
+    ):
+        found = float(known.sel(dim=dim))
+        lines.append(f"  d = {dim:g}: rho* = {found:.3g}, {PREDICTOR} {expected:.3g}")
+    ends = [shown.robust_noisy_error.isel(dim=k, radius=k).mean().item() for k in (0, -1)]
+    lines.append(f"robust error, smallest d and rho: {ends[0]:.3g}; largest: {ends[1]:.3g}")
+    return "\n".join([*lines, _fitted(result)])
+
+
+FIG1 = Recipe(
+    name="wang/fig1",
+    title="Figure 1: clean and robust test accuracy over |mu| and d, synthetic data",
+    shows="phase transitions at d ~ r^4 (clean) and d ~ r^2 (robust)",
+    build=_build_1,
+    draw=_draw_1,
+    summarise=_summarise_1,
+    questions=(RADIUS, NETWORK),
+    conditions=conditions,
+)
+FIG3 = Recipe(
+    name="wang/fig3",
+    title="Figure 3: robust test accuracy over d and the radius of the attack, synthetic data",
+    shows="the larger d, the smaller the radius for equal accuracy",
+    build=_build_3,
+    draw=_draw_3,
+    summarise=_summarise_3,
+    questions=(RADIUS, NETWORK),
+    conditions=conditions,
+)
