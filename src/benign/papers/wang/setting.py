@@ -1,7 +1,7 @@
 """Section 5 of Wang et al.: what their figures on synthetic data share, and what it leaves open (papers/wang.md 3)."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
@@ -47,9 +47,10 @@ class Size:
     """steps of the training attack, which go four radii together"""
     seeds: int
     test: int
+    precision: Literal["float32", "tf32"] = "float32"
 
 
-PAPER = Size(samples=100, width=1000, steps=1000, climb=20, seeds=10, test=2000)
+PAPER = Size(samples=100, width=1000, steps=1000, climb=20, seeds=10, test=2000, precision="tf32")
 
 
 def ball(reading: Reading, radius: Any) -> Ball:
@@ -75,6 +76,7 @@ def experiment(
             first_attacked_step=1 if theory else 0,
         ),
         evaluation=evaluation,
+        precision=size.precision,
         coordinates="projected",  # the same runs, in the span of points and weights where that is smaller than R^d
         seeds=size.seeds,
     )
