@@ -83,10 +83,10 @@ def _along_training(fixed: str, varied: str, runs: xr.Dataset) -> list[Curves]:
         ),
         Curves(
             each(accuracy),
-            "robust accuracy, training attack",
+            "robust test accuracy",
             level=0.5,
             level_name="chance",
-            title=fixed,
+            title=f"{fixed}, training attack",
         ),
     ]
 

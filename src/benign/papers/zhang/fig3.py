@@ -19,7 +19,7 @@ from benign.training.setup import Evaluation, GradientDescent
 
 RADII = [0.02, 0.1, 0.5]
 """tau / |mu| of the figure"""
-SCAN = [0.3, 0.34, 0.37, 0.45, 0.55]
+SCAN = [0.2, 0.3, 0.34, 0.37, 0.45, 0.55]
 """radii beside those of the figure: around the linear stall radius 0.354, and to both sides of 0.5"""
 SNR, TOKENS, NOISE = 16.0, 2, 1.6
 """NOISE is sigma_p sqrt(d), the length of a noise token, so |mu| = 25.6"""
@@ -63,37 +63,8 @@ def marks(hidden: int) -> list[tuple[float, str]]:
 
 
 def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
-    shown = result.sel(radius=RADII)
-
-    def each(name: str, word: str = "") -> list[tuple[str, xr.DataArray]]:
-        curves = held(shown, name)
-        return [(f"τ = {r:g} |μ|{word}", curves.sel(radius=r)) for r in RADII]
-
-    rows = [
-        [
-            Curves(each("train_loss"), "robust training loss (nats)", log=True, **_LEVEL_LOSS),
-            Curves(
-                each("attention_entropy") + each("attention_entropy_attacked", ", attacked"),
-                "entropy of an attention row (nats)",
-                level=math.log(TOKENS),
-                level_name="log M: uniform",
-            ),
-        ],
-        [
-            Curves(each("value_norm"), "|u| = |W_V w_O| (1 / length)"),
-            Curves(
-                [("at the end", result.train_loss)],
-                "robust training loss (nats)",
-                "radius",
-                "radius τ / |μ|",
-                marks(specification(result)["network"]["hidden"]),
-                log=True,
-                **_LEVEL_LOSS,
-            ),
-        ],
-    ]
     figure = curves_figure(
-        rows,
+        [_along_training(result.sel(radius=RADII)), _over_radii(result)],
         title="What the radius of the attack does to training",
         caption=f"{caption} Entropy: natural logarithm, mean over training points and rows. A run that has ended stays "
         "at its last value. W_V moves along w_O alone: |W_V|² grows by (|u|² - |u(0)|²) / |w_O|².",
@@ -101,7 +72,43 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     return save(figure, folder / "fig3")
 
 
-_LEVEL_LOSS = {"level": math.log(2), "level_name": "log 2: nothing learned"}
+_NOTHING = {"level": math.log(2), "level_name": "log 2: nothing learned"}
+_UNIFORM = {"level": math.log(TOKENS), "level_name": "log M: uniform"}
+
+
+def _along_training(runs: xr.Dataset) -> list[Curves]:
+    """Panels a, b and c of the paper."""
+
+    def panel(name: str, label: str, **more) -> Curves:
+        curves = held(runs, name)
+        return Curves([(f"τ = {r:g} |μ|", curves.sel(radius=r)) for r in RADII], label, **more)
+
+    return [
+        panel("train_loss", "robust training loss (nats)", log=True, **_NOTHING),
+        panel("attention_entropy", "attention entropy, clean (nats)", **_UNIFORM),
+        panel("value_norm", "|u| = |W_V w_O| (1 / length)"),
+    ]
+
+
+def _over_radii(result: xr.Dataset) -> list[Curves]:
+    """Loss, entropy and accuracy at the end, over all radii."""
+    places = marks(specification(result)["network"]["hidden"])
+
+    def panel(curves: dict[str, str], label: str, **more) -> Curves:
+        named = [(name, result[variable]) for name, variable in curves.items()]
+        return Curves(named, label, "radius", "radius τ / |μ|", places, along_log=False, **more)
+
+    entropies = {"clean": "attention_entropy", "attacked": "attention_entropy_attacked"}
+    accuracies = {
+        "clean": "test_accuracy",
+        "training attack": "robust_accuracy_training_attack",
+        "thorough attack": "robust_accuracy",
+    }
+    return [
+        panel({"at the end": "train_loss"}, "robust training loss (nats)", log=True, **_NOTHING),
+        panel(entropies, "attention entropy at the end (nats)", **_UNIFORM),
+        panel(accuracies, "test accuracy at the end", level=0.5),
+    ]
 
 
 def _summarise(result: xr.Dataset) -> str:
