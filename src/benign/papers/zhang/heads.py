@@ -41,12 +41,12 @@ def _build(scale: str, reading: Reading) -> Experiment:
     heads = at(scale, [1, 2], [1, 2, 4], [1, 2, 4, 8])
     return Experiment(
         data=noisy_signals(
-            dim, tokens=4, samples=SAMPLES, snr=logspace(0.3, 5.0, at(scale, 2, 5, 10))
+            dim, tokens=4, samples=SAMPLES, snr=logspace(0.12, 4.0, at(scale, 2, 6, 10))
         ),
         network=_with_heads(network(hidden, reading["w_O"]), heads, reading),
         attack=pgd(RADIUS),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 6, 300, 5000)),
-        evaluation=Evaluation(samples=at(scale, 10, 40, 500)),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 6, 200, 5000)),
+        evaluation=Evaluation(samples=at(scale, 10, 80, 500)),
         seeds=at(scale, 1, 4, 6),
     )
 
@@ -78,8 +78,10 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
 
     rows = [
         [
-            along_snr(result.test_accuracy, "clean accuracy", level=LEVEL),
-            along_snr(result.robust_accuracy, "robust accuracy", level=LEVEL),
+            along_snr(result.test_accuracy, "clean accuracy", level=LEVEL, level_name=f"{LEVEL:g}"),
+            along_snr(
+                result.robust_accuracy, "robust accuracy", level=LEVEL, level_name=f"{LEVEL:g}"
+            ),
         ],
         [
             along_snr(times, "steps to converge", log=True),
@@ -88,7 +90,7 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
                 f"N SNR² at accuracy {LEVEL:g}",
                 "heads",
                 "heads H",
-                log=True,
+                along_log=False,
             ),
         ],
     ]
