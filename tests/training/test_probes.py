@@ -208,6 +208,10 @@ def fitted_flips(seen: Seen) -> float:
     return share([margins[n] > 0 for n in flipped])
 
 
+def entropy_of(row: list[float]) -> float:
+    return -sum(a * math.log(a) for a in row)
+
+
 DIRECT: dict[str, Callable[[Seen], float]] = {
     "train_loss": lambda s: loss_of(s.margins(s.attacked)),
     "train_clean_loss": lambda s: loss_of(s.margins(s.points)),
@@ -217,8 +221,9 @@ DIRECT: dict[str, Callable[[Seen], float]] = {
     "attention_on_signal": lambda s: mean([float(row[0]) for row in s.rows(s.points)]),
     "attention_on_signal_attacked": lambda s: mean([float(row[0]) for row in s.rows(s.attacked)]),
     "attention_on_strong_noise": lambda s: mean([float(row[1]) for row in s.rows(s.points)]),
-    "attention_entropy": lambda s: mean(
-        [-sum(a * math.log(a) for a in row.tolist()) for row in s.rows(s.points)]
+    "attention_entropy": lambda s: mean([entropy_of(row.tolist()) for row in s.rows(s.points)]),
+    "attention_entropy_attacked": lambda s: mean(
+        [entropy_of(row.tolist()) for row in s.rows(s.attacked)]
     ),
     "value_positive_signal": lambda s: s.value(s.signal[0]),
     "value_negative_signal": lambda s: s.value(s.signal[1]),

@@ -33,7 +33,8 @@ def describe(experiment: Experiment) -> str:
 
 def _test_attack(experiment: Experiment) -> str:
     """Along training, test points meet the training attack."""
-    judge = _attack(experiment.final_attack)
+    each = isinstance(experiment.attack, Axis) and experiment.evaluation.attack is None
+    judge = "a thorough one in the balls of each" if each else _attack(experiment.final_attack)
     if experiment.attack is None or experiment.evaluation.at != "snapshots":
         return f"Test attack: {judge}."
     return f"Test attack along training: the training attack; at the end: {judge}."

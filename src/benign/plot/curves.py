@@ -104,7 +104,7 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
     elif panel.along != "step" and panel.along_log:
         ax.set_xscale("log")
         places = np.concatenate([each[panel.along].values for _, each in panel.curves])
-        log_ticks(ax.xaxis, places.min(), places.max())
+        log_ticks(ax.xaxis, float(places.min()), float(places.max()))
     if panel.log and (values > 0).any():
         ax.set_yscale("log")
     ax.set_xlabel(panel.along_label)

@@ -1,15 +1,15 @@
 """The figures of Zhang et al. as recipes."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
+from statistics import NormalDist
 
+import numpy as np
 import xarray as xr
 
-from benign.attacks.balls import Ball
-from benign.attacks.pgd import PGD
 from benign.axes import linspace, logspace
 from benign.claims.study import Question, Reading
-from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.papers.attention_questions import (
     LABELS,
@@ -20,14 +20,18 @@ from benign.papers.attention_questions import (
 )
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.augment import AUGMENT
+from benign.papers.zhang.fig2 import FIGURE_2
+from benign.papers.zhang.fig3 import FIGURE_3
+from benign.papers.zhang.heads import HEADS
 from benign.papers.zhang.inside import INSIDE
+from benign.papers.zhang.linear_mode import critical_snr
+from benign.papers.zhang.norms import NORMS
+from benign.papers.zhang.setting import LEVEL, RADIUS, noisy_signals, pgd, specification
+from benign.papers.zhang.theory import conditions
 from benign.plot.phase import Panel, phase_figure
 from benign.plot.style import save
 from benign.theory.boundary import Boundary, boundary
 from benign.training.setup import Evaluation, GradientDescent
-
-LEVEL = 0.75
-"""accuracy halfway between chance and certainty"""
 
 NOISE = Question(
     "noise",
@@ -49,7 +53,7 @@ SNR_GRID = Question(
 )
 
 _SIZES = {
-    "smoke": FigureSize(64, 8, range(2, 11, 4), 4, 1, 50, 50),
+    "smoke": FigureSize(32, 4, range(2, 7, 2), 3, 1, 20, 10),
     "quick": FigureSize(256, 32, range(2, 23, 4), 6, 1, 250, 300),
     "paper": FigureSize(1024, 128, range(2, 23, 2), 12, 5, 1000, 5000),
 }
@@ -58,11 +62,9 @@ _SIZES = {
 def _build(scale: str, reading: Reading) -> Experiment:
     size = _SIZES[scale]
     space = linspace if reading["snr_grid"] == "linear" else logspace
-    ball = Ball(p=2, radius=0.05, relative_to="signal", per="token")
     return Experiment(
-        data=SignalNoise(
-            tokens=16,
-            dim=size.dim,
+        data=noisy_signals(
+            size.dim,
             samples=list(size.samples),
             snr=space(0.16, 16.0, size.ratios),
             noise_std=0.4 if reading["noise"] == "std" else math.sqrt(0.4),
@@ -70,7 +72,7 @@ def _build(scale: str, reading: Reading) -> Experiment:
             balanced=reading["labels"] == "balanced",
         ),
         network=network(size.hidden, reading["w_O"]),
-        attack=PGD(ball=ball, steps=20, step=0.2),
+        attack=pgd(RADIUS),
         training=GradientDescent(
             rate=0.1,
             stop_loss=0.01,
@@ -92,6 +94,12 @@ def _paper_law(edge: Boundary) -> str | None:
     return f"samples * snr**2 = {edge.constant_for(2.0).value:.3g}"
 
 
+def linear_theory(result: xr.Dataset) -> Callable[[np.ndarray], np.ndarray]:
+    """Where uniform attention is right with chance `LEVEL` on clean points, as a curve over N."""
+    data = specification(result)["data"]
+    return lambda samples: critical_snr(samples, data["tokens"], data["dim"], LEVEL)
+
+
 def _maps(result: xr.Dataset) -> list[xr.DataArray]:
     return [
         result.test_accuracy.rename("clean accuracy"),
@@ -99,9 +107,12 @@ def _maps(result: xr.Dataset) -> list[xr.DataArray]:
     ]
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+def _panels(result: xr.Dataset, cut: float | None) -> list[Panel]:
+    """Clean and robust accuracy, or on which side of a value they are."""
+    predictions = (linear_theory(result), None)
+    moved = (result.get("test_accuracy_moved"), result.get("robust_accuracy_moved"))
     panels = []
-    for values in _maps(result):
+    for values, predicted, crosses in zip(_maps(result), predictions, moved, strict=True):
         edge = boundary(values, LEVEL)
         panels.append(
             Panel(
@@ -109,15 +120,29 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
                 "samples",
                 "snr",
                 str(values.name),
+                cut=cut,
                 limits=(0.0, 1.0),
                 printed=_paper_law(edge),
                 printed_by="paper's exponent",
                 boundary=edge,
+                predicted=predicted,
+                predicted_by="linear theory: N · SNR⁴ = 4 (M - 1)² z² / d",
+                moved=crosses,
             )
         )
-    note = "The paper gives no constant for its law: the one drawn is fitted here."
+    return panels
+
+
+def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+    note = (
+        "The paper gives no constant for its law: the one drawn is fitted here. "
+        f"Linear theory: uniform attention, z = {NormalDist().inv_cdf(LEVEL):.3g}."
+    )
     figure = phase_figure(
-        panels, title="Benign overfitting under adversarial training", caption=f"{caption} {note}"
+        _panels(result, None) + _panels(result, LEVEL),
+        title="Benign overfitting under adversarial training",
+        caption=f"{caption} {note}",
+        columns=2,
     )
     return save(figure, folder / "fig1")
 
@@ -128,9 +153,15 @@ def _summarise(result: xr.Dataset) -> str:
         edge = boundary(values, LEVEL)
         lines.append(str(edge))
         if edge.critical.notnull().any():
-            c = edge.constant_for(2.0)
-            lines.append(f"  at exponent 2: N SNR^2 = {c.value:.4g} [{c.low:.4g}, {c.high:.4g}]")
+            lines += [f"  at exponent {p}: N SNR^{p} = {_constant(edge, p)}" for p in (2, 4)]
+    law = float(linear_theory(result)(np.ones(1))[0] ** 4)
+    lines.append(f"linear theory of the clean boundary: N SNR^4 = {law:.4g}")
     return "\n".join(lines)
+
+
+def _constant(edge: Boundary, exponent: float) -> str:
+    c = edge.constant_for(exponent)
+    return f"{c.value:.4g} [{c.low:.4g}, {c.high:.4g}]"
 
 
 RECIPES = [
@@ -142,7 +173,12 @@ RECIPES = [
         draw=_draw,
         summarise=_summarise,
         questions=(NOISE, OUTPUT, LABELS, PROJECTION, STOP, SNR_GRID),
+        conditions=conditions,
     ),
+    FIGURE_2,
+    FIGURE_3,
+    HEADS,
+    NORMS,
     INSIDE,
     AUGMENT,
 ]

@@ -71,7 +71,16 @@ def attention_on_strong_noise(step: Step) -> PerRunValue:
     attention_on_signal_noise,
 )
 def attention_entropy(step: Step) -> PerRunValue:
-    return torch.special.entr(_attention(step.clean)).sum(-1).mean((1, 2, 3))
+    return _entropy(step.clean)
+
+
+@snapshot(
+    "entropy of an attention row, mean over attacked points, heads and rows",
+    "nats",
+    lambda setup: attacked(setup) and attention_on_signal_noise(setup),
+)
+def attention_entropy_attacked(step: Step) -> PerRunValue:
+    return _entropy(step.seen)
 
 
 @snapshot(
@@ -131,6 +140,10 @@ def attention_pass(seen: Pass) -> AttentionPass:
 
 def _attention(seen: Pass) -> Float[Tensor, "runs samples heads tokens tokens"]:
     return attention_pass(seen).attention
+
+
+def _entropy(seen: Pass) -> PerRunValue:
+    return torch.special.entr(_attention(seen)).sum(-1).mean((1, 2, 3))
 
 
 def attention_network(step: Step) -> Attention:

@@ -18,8 +18,6 @@ from benign.claims import (
 )
 from benign.papers.zhang.claims.cells import case_1, case_2, either_case, weak_radius
 from benign.papers.zhang.claims.crossings import crossings
-from benign.papers.zhang.claims.figure_studies import HEADS
-from benign.papers.zhang.claims.maps import LEVEL
 from benign.papers.zhang.claims.studies import (
     CASES,
     CONVERGENCE,
@@ -28,6 +26,8 @@ from benign.papers.zhang.claims.studies import (
     SLOWDOWN,
     THRESHOLD,
 )
+from benign.papers.zhang.heads import HEADS
+from benign.papers.zhang.setting import LEVEL
 from benign.training.descent import Status
 
 CLAIMS = Claims("zhang")

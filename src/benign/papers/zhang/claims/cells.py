@@ -3,8 +3,6 @@
 import math
 from dataclasses import dataclass
 
-from benign.attacks.balls import Ball
-from benign.attacks.pgd import PGD
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
@@ -18,6 +16,7 @@ from benign.papers.jiang.theory import (
     score_variances,
 )
 from benign.papers.zhang import theory
+from benign.papers.zhang.setting import pgd
 from benign.theory.conditions import Conditions, radius_share, smallest_whole
 from benign.training.setup import Evaluation, GradientDescent, Setup
 
@@ -99,11 +98,6 @@ class Cell:
             pairing="common" if radii else "independent",
             seeds=seeds,
         )
-
-
-def pgd(radius: float | list[float], steps: int = 20, step: float = 0.2) -> PGD:
-    """The attack of the paper's experiments."""
-    return PGD(ball=Ball(radius=radius, relative_to="signal"), steps=steps, step=step)
 
 
 def case_1(cell: Setup) -> Conditions | None:

@@ -17,8 +17,10 @@ from benign.claims import (
     worst,
 )
 from benign.papers.zhang.claims.crossings import crossings
-from benign.papers.zhang.claims.figure_studies import FIGURE_2, FIGURE_3, OUTPUT_SCALES
+from benign.papers.zhang.claims.figure_studies import OUTPUT_SCALES
 from benign.papers.zhang.claims.maps import boundary_slope, concordant, edges, shift_of_boundary
+from benign.papers.zhang.fig2 import FIGURE_2
+from benign.papers.zhang.fig3 import FIGURE_3
 from benign.training.descent import Status
 
 CLAIMS = Claims("zhang")

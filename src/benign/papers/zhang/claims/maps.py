@@ -8,11 +8,10 @@ import numpy as np
 import xarray as xr
 
 from benign.claims import Measured, Undecided, exact
+from benign.papers.zhang.setting import LEVEL
 from benign.theory.boundary import Boundary, boundary
 from benign.theory.intervals import Estimate
 
-LEVEL = 0.75
-"""accuracy halfway between chance and certainty"""
 ERRORS = 2.0
 """standard errors by which two accuracies must differ to be no tie"""
 

@@ -12,7 +12,8 @@ from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.papers.inside import attention_along, descent_along
-from benign.papers.zhang.claims.cells import Cell, pgd
+from benign.papers.zhang.claims.cells import Cell
+from benign.papers.zhang.setting import pgd
 from benign.training.setup import Evaluation, GradientDescent
 
 

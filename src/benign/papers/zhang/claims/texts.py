@@ -19,8 +19,8 @@ from benign.papers.jiang.theory import ALL_ONE, Numbers, largest_rate
 from benign.papers.zhang.claims.cells import case_1
 from benign.papers.zhang.claims.crossings import crossings
 from benign.papers.zhang.claims.figure_studies import SPARSE
-from benign.papers.zhang.claims.maps import LEVEL
 from benign.papers.zhang.claims.studies import CONVERGENCE, MANY_TOKENS, OUTPUT_NORMS
+from benign.papers.zhang.setting import LEVEL
 from benign.papers.zhang.times import minimal_steps_corrected, wang_steps
 from benign.training.descent import Status
 

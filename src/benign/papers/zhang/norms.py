@@ -1,0 +1,147 @@
+"""Appendix E and C.3 of Zhang et al. on synthetic data: training and judging in l1, l2, linf balls, and in all three.
+
+An axis-aligned signal can be moved onto the other one from |mu_+ - mu_-|_p / 2 on: |mu| in l1, 0.707 |mu| in l2,
+|mu| / 2 in linf (papers/zhang.md section 4). Equal radii would mean different things.
+"""
+
+import math
+from pathlib import Path
+
+import xarray as xr
+
+from benign.attacks.attack import Attack
+from benign.attacks.balls import Ball
+from benign.attacks.multi_norm import MultiNorm
+from benign.attacks.pgd import PGD
+from benign.attacks.several import NORMS as NORM_OF
+from benign.attacks.several import Balls
+from benign.axes import logspace
+from benign.claims.study import Question, Reading, at
+from benign.experiment import Experiment
+from benign.papers.attention_questions import OUTPUT, network
+from benign.papers.recipes import Recipe
+from benign.papers.zhang.setting import RADIUS, noisy_signals, specification
+from benign.plot.curves import Curves, curves_figure
+from benign.plot.style import save
+from benign.sweep.dataset import ended
+from benign.training.descent import Status
+from benign.training.setup import Evaluation, GradientDescent
+
+IMPOSSIBLE = {"l1": 1.0, "l2": math.sqrt(0.5), "linf": 0.5}
+"""|mu_+ - mu_-|_p / (2 |mu|) of orthogonal signals along axes: no classifier is robust from here on"""
+PRINTED = {"l1": 20.0, "l2": 1.0, "linf": 1 / 30}
+"""radii as multiples of the l2 radius (C.3)"""
+ALL = "all three"
+
+BUDGETS = Question(
+    "budgets",
+    "C.3 has radii of 20, 1 and 1/30 times the l2 radius, for images: which ones for synthetic data?",
+    {
+        "equal_share": "each at 0.0707 of the radius at which no classifier is robust: 0.0707, 0.05, 0.0354 |mu|",
+        "printed": "as printed: 1, 0.05, 0.00167 |mu|, of which the first is the impossible radius itself",
+    },
+    "with the printed radii no classifier is robust in l1",
+)
+
+
+def multiples(budgets: str) -> dict[str, float]:
+    """The radius in every norm as a multiple of the one in l2."""
+    if budgets == "printed":
+        return PRINTED
+    return {norm: radius / IMPOSSIBLE["l2"] for norm, radius in IMPOSSIBLE.items()}
+
+
+def attacks(budgets: str) -> list[Attack]:
+    """In l1, l2, linf, and the worst of the three for every point."""
+    chosen = multiples(budgets)
+    alone: list[Attack] = [
+        PGD(ball=Ball(p=p, radius=RADIUS * chosen[name], relative_to="signal"), steps=20, step=0.2)
+        for name, p in NORM_OF.items()
+    ]
+    together = Balls(radius=RADIUS, relative_to="signal", **chosen)
+    return [*alone, MultiNorm(balls=together, combine="worst")]
+
+
+def _build(scale: str, reading: Reading) -> Experiment:
+    dim, hidden = at(scale, (16, 2), (128, 16), (1024, 128))
+    samples, tokens = at(scale, (4, 2), (10, 4), (10, 4))
+    return Experiment(
+        data=noisy_signals(
+            dim, tokens=tokens, samples=samples, snr=logspace(0.3, 8.0, at(scale, 2, 6, 10))
+        ),
+        network=network(hidden, reading["w_O"]),
+        attack=attacks(reading["budgets"])[at(scale, slice(1, None, 2), slice(None), slice(None))],
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 3, 150, 400)),
+        evaluation=Evaluation(samples=at(scale, 10, 40, 500)),
+        seeds=at(scale, 1, 2, 5),
+    )
+
+
+def by_norm(result: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
+    """The runs trained and judged against each attack, by the norm of its ball."""
+    specs = specification(result)["attack"]
+    words = {p: name for name, p in NORM_OF.items()}
+    names = [ALL if "balls" in each else words[each["ball"].get("p", 2)] for each in specs]
+    return [(name, result.isel(attack=place)) for place, name in enumerate(names)]
+
+
+def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+    parts = by_norm(result)
+
+    def panel(name: str, label: str, **more) -> Curves:
+        curves = [(norm, part[name]) for norm, part in parts]
+        return Curves(curves, label, "snr", "signal-to-noise ratio SNR", **more)
+
+    chance = {"level": 0.5, "level_name": "chance"}
+    rows = [
+        [
+            panel("test_accuracy", "clean accuracy", **chance),
+            panel("robust_accuracy", "robust accuracy, thorough attack", **chance),
+        ],
+        [
+            panel("train_loss", "robust training loss (nats)", log=True, level=0.01),
+            panel("robust_accuracy_training_attack", "robust accuracy, training attack", **chance),
+        ],
+    ]
+    radii = ", ".join(f"{name} {radius:.3g}" for name, radius in _radii(result).items())
+    note = f"Each line: trained and judged in balls of that norm; radii / |mu|: {radii}."
+    figure = curves_figure(
+        rows, title="Adversarial training in several norms", caption=f"{caption} {note}"
+    )
+    return save(figure, folder / "norms")
+
+
+def _radii(result: xr.Dataset) -> dict[str, float]:
+    """tau / |mu| in every norm, as the attack in all of them has it."""
+    *_, together = specification(result)["attack"]
+    balls = Balls(**{name: value for name, value in together["balls"].items() if name != "kind"})
+    return {name: ball.radius for name, ball in zip(NORM_OF, balls.each(), strict=True)}
+
+
+def _summarise(result: xr.Dataset) -> str:
+    lines = []
+    for norm, part in by_norm(result):
+        converged = int((part.status == Status.CONVERGED).sum())
+        lines.append(f"{norm}: {converged} of {int(ended(part).sum())} runs converged")
+        for snr in part.snr.values:
+            cell = part.sel(snr=snr)
+            told = {
+                "clean accuracy": cell.test_accuracy,
+                "robust": cell.robust_accuracy,
+                "under the training attack": cell.robust_accuracy_training_attack,
+                "robust training loss": cell.train_loss,
+            }
+            means = ", ".join(f"{name} {float(value.mean()):.3g}" for name, value in told.items())
+            lines.append(f"  SNR {snr:g}: {means}")
+    return "\n".join(lines)
+
+
+NORMS = Recipe(
+    name="zhang/norms",
+    title="Appendix E and C.3: accuracy over SNR after training in l1, l2 and linf balls, and in all three",
+    shows="robust accuracy rises with SNR in every norm, and is lower against all norms at once",
+    build=_build,
+    draw=_draw,
+    summarise=_summarise,
+    questions=(BUDGETS, OUTPUT),
+)
