@@ -21,6 +21,7 @@ from benign.papers.attention_questions import (
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.augment import AUGMENT
 from benign.papers.zhang.inside import INSIDE
+from benign.papers.zhang.radius import RADIUS
 from benign.plot.phase import Panel, phase_figure
 from benign.plot.style import save
 from benign.theory.boundary import Boundary, boundary
@@ -145,4 +146,5 @@ RECIPES = [
     ),
     INSIDE,
     AUGMENT,
+    RADIUS,
 ]
