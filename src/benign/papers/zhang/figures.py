@@ -21,7 +21,9 @@ from benign.papers.attention_questions import (
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.augment import AUGMENT
 from benign.papers.zhang.inside import INSIDE
+from benign.papers.zhang.output import OUTPUT_NORM
 from benign.papers.zhang.radius import RADIUS
+from benign.papers.zhang.tokens import TOKENS
 from benign.plot.phase import Panel, phase_figure
 from benign.plot.style import save
 from benign.theory.boundary import Boundary, boundary
@@ -147,4 +149,6 @@ RECIPES = [
     INSIDE,
     AUGMENT,
     RADIUS,
+    TOKENS,
+    OUTPUT_NORM,
 ]

@@ -34,7 +34,7 @@ from benign.plot.style import save
 from benign.streams import RunId, Streams
 from benign.sweep.dataset import ended
 from benign.theory.conditions import Conditions, radius_share
-from benign.theory.crossing import first_crossing
+from benign.theory.crossing import Crossing, first_crossing
 from benign.training.descent import Status
 from benign.training.setup import Evaluation, GradientDescent, Setup
 
@@ -42,7 +42,7 @@ SNR = 4.0
 SIGNAL = 25.6
 """|mu| of figure 3"""
 SMALL = 2.0
-"""eta |mu|^2 |w_O|^2 of small steps; the experiments have about 22, condition (4) 1 / sqrt(d_h), which takes too long"""
+"""eta |mu|^2 |w_O|^2 of small steps; the experiments have about 22, condition (4) 1 / sqrt(d_h): too long for here"""
 ENDS = (0.005, 1.2)
 """smallest and largest r = tau / |mu|"""
 BESIDE = 0.04
@@ -83,7 +83,7 @@ class _Size:
 
 _SIZES = {
     "smoke": _Size(32, 4, 4, 3, 1, 4, 6),
-    "quick": _Size(256, 32, 24, 10, 2, 60, 300),
+    "quick": _Size(128, 16, 24, 8, 2, 60, 500),
     "paper": _Size(1024, 128, 24, 28, 10, 1000, 3000),
 }
 
@@ -230,8 +230,8 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         return panel([*curves, *more], label, **how)
 
     theory_steps = [
-        ("theory (S8): uniform", setting.steps(radius, setting.tokens)),
-        ("theory (S8): on the signal", setting.steps(radius, 1)),
+        ("theory: uniform", setting.steps(radius, setting.tokens)),
+        ("theory: on the signal", setting.steps(radius, 1)),
     ]
     attention = [
         ("clean points", learned.attention_on_signal),
@@ -239,9 +239,9 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     ]
     rows = [
         [
-            both("train_loss", "robust training loss, end", named=True, log=True,
+            both("train_loss", "robust training loss, end", log=True,
                  level=math.log(2), level_name="log 2: no better than f = 0"),
-            both("reached", f"share of runs with loss < {setting.loss:g}"),
+            both("reached", f"share with loss < {setting.loss:g}", named=True),
             both("steps", "steps", *theory_steps, log=True),
         ],
         [
@@ -270,60 +270,84 @@ def _endings(setting: Setting) -> str:
     return f"Runs that do not reach the loss end after {cap} steps."
 
 
+def crossing(values: xr.DataArray, level: float, rising: bool) -> Crossing:
+    """Where the mean over seeds first crosses a level along the radius."""
+    mean = values.mean("seed").values
+    return first_crossing(values.radius.values, mean, level, rising, "radius")
+
+
 def crossed(values: xr.DataArray, level: float, rising: bool) -> str:
-    """The first radius at which the mean over seeds crosses a level, and the range over seeds; or why there is none."""
-    radii = values.radius.values
-
-    def place(curve: np.ndarray) -> tuple[float, str]:
-        found = first_crossing(radii, curve, level, rising, "radius")
-        return found.column, found.reason
-
-    at, reason = place(values.mean("seed").values)
-    if reason:
-        return reason
-    alone = [place(curve)[0] for curve in values.transpose("seed", "radius").values]
+    """That radius and its range over seeds, or why there is none."""
+    found = crossing(values, level, rising)
+    if found.reason:
+        return f"none ({found.reason})"
+    alone = [crossing(values.sel(seed=[seed]), level, rising).column for seed in values.seed]
     known = [each for each in alone if math.isfinite(each)]
-    spread = f" [{min(known):.3g}, {max(known):.3g} over {len(known)} seeds]" if known else ""
-    return f"{at:.3g}{spread}"
+    spread = f" [{min(known):.3g} to {max(known):.3g} over {len(known)} seeds]" if known else ""
+    return f"{found.column:.3g}{spread}"
 
 
 def _summarise(result: xr.Dataset) -> str:
     setting = Setting.of(result)
-    known = setting.thresholds()
     lines = [f"M = {setting.tokens}, d_h = {setting.hidden}; radii as shares of |mu|"]
     for name, runs in networks_of(result).items():
         lines.append(f"{name} attention:")
         if name == "learned":
-            lines.append(_attention_text(runs, setting))
-        lines += [
-            f"  half of the runs reach loss {setting.loss:g} up to {crossed(runs.reached, 0.5, False)}, "
-            f"and the loss is no better than log 2 from {crossed(runs.train_loss, math.log(2), True)} on "
-            f"(printed: can be trained up to {known['theorem 3'].radius:g}; "
-            f"derived, uniform attention: {known['uniform'].radius:.3g})",
-            f"  robust error reaches 1/2 at {crossed(1 - runs.robust_accuracy, 0.5, True)} "
-            f"(printed: {known['theorem 3'].radius:g}; derived: uniform attention {known['uniform'].radius:.3g}, "
-            f"permutation invariant {known['permutation'].radius:.3g}, any {known['universal'].radius:.3g})",
-            f"  {_masked_text(runs)}",
-        ]
-    return "\n".join(lines)
+            lines += _attention_text(runs, setting)
+        lines += [*_training_text(runs, setting), _masked_text(runs)]
+    return "\n".join([*lines, _regimes_text(networks_of(result)["learned"], setting)])
 
 
-def _attention_text(runs: xr.Dataset, setting: Setting) -> str:
-    """Attention falls where it is halfway between what it has at the smallest radius and uniform."""
-    uniform, told = 1 / setting.tokens, []
+def _middle(attention: xr.DataArray, tokens: int) -> float:
+    """Halfway between the attention at the smallest radius and uniform attention.
+
+    Not halfway between 1 and 1 / M: at a high SNR queries of noise tokens are short and stay uniform, and with them
+    the mean stays below (1 + (M - 1) / M) / M.
+    """
+    return (float(attention.isel(radius=0).mean()) + 1 / tokens) / 2
+
+
+def _attention_text(runs: xr.Dataset, setting: Setting) -> list[str]:
+    uniform, printed = 1 / setting.tokens, setting.thresholds()["focus"].radius
+    lines = []
     for word, values in (
         ("clean points", runs.attention_on_signal),
         ("attacked points", runs.attention_on_signal_attacked),
     ):
-        first = float(values.isel(radius=0).mean())
-        middle = (first + uniform) / 2
-        whole = crossed(values, (1 + uniform) / 2, False)
-        told.append(
-            f"  attention on the signal, {word}: {first:.2f} at the smallest radius (uniform {uniform:.2f}); "
-            f"halfway back to uniform at {crossed(values, middle, False)}; halfway between uniform and 1: {whole}"
+        first, middle = float(values.isel(radius=0).mean()), _middle(values, setting.tokens)
+        lines.append(
+            f"  attention on the signal, {word}: {first:.2f} at the smallest radius (uniform {uniform:.2f}), halfway "
+            f"between the two at {crossed(values, middle, False)} (printed: {printed:.3g}); "
+            f"halfway between uniform and 1: {crossed(values, (1 + uniform) / 2, False)}"
         )
-    printed = setting.thresholds()["focus"].radius
-    return "\n".join([*told, f"  (printed: focuses up to {printed:.3g}, uniform beyond)"])
+    return lines
+
+
+def _training_text(runs: xr.Dataset, setting: Setting) -> list[str]:
+    known = {name: f"{each.radius:.3g}" for name, each in setting.thresholds().items()}
+    return [
+        f"  half of the runs reach loss {setting.loss:g} until {crossed(runs.reached, 0.5, False)}; "
+        f"no better than log 2 from {crossed(runs.train_loss, math.log(2), True)} "
+        f"(printed: {known['theorem 3']}; derived, uniform attention: {known['uniform']})",
+        f"  robust error 1/2 from {crossed(1 - runs.robust_accuracy, 0.5, True)} "
+        f"(printed: {known['theorem 3']}; derived, uniform attention: {known['uniform']}, "
+        f"permutation invariant: {known['permutation']}, any: {known['universal']})",
+    ]
+
+
+def _regimes_text(runs: xr.Dataset, setting: Setting) -> str:
+    """The regimes of learned attention: collapsed radii are those with uniform attention that still train."""
+    attention = runs.attention_on_signal
+    focused = crossing(attention, _middle(attention, setting.tokens), False).column
+    stalled = crossing(runs.train_loss, math.log(2), True).column
+    if not (math.isfinite(focused) and math.isfinite(stalled)):
+        return "regimes: not told, as attention or loss does not cross its level"
+    collapsed = (
+        f"collapsed but trained up to {stalled:.3g}"
+        if focused < stalled * (1 - 2 * BESIDE)
+        else f"not trained from {stalled:.3g} on, so that none is collapsed and trained"
+    )
+    return f"regimes: clean-like up to {focused:.3g}, {collapsed}"
 
 
 def _masked_text(runs: xr.Dataset) -> str:
@@ -333,7 +357,7 @@ def _masked_text(runs: xr.Dataset) -> str:
     masked = (flags.fillna(0).astype(int) & 3) > 0
     radii = runs.radius.values[masked.any("seed").values]
     where = f", radii {radii.min():.3g} to {radii.max():.3g}" if radii.size else ""
-    return f"training attack misled (a stronger one takes 2 % more) in {int(masked.sum())} of {known} runs{where}"
+    return f"  training attack misled (a stronger one takes 2 % more) in {int(masked.sum())} of {known} runs{where}"
 
 
 def _conditions(cell: Setup) -> Conditions | None:
