@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from benign.plot.axis import log_ticks
 from benign.plot.curves import COLOURS
 from benign.plot.style import SMALL, style
 from benign.theory.boundary import Boundary
@@ -91,6 +92,8 @@ def draw_critical(ax: Axes, sets: Sequence[Critical], x: str, y: str) -> None:
             ax.plot(fine, each.predicted(fine), color=colour, linewidth=1, linestyle="--")
     ax.set_xscale("log")
     ax.set_yscale("log")
+    for axis in (ax.xaxis, ax.yaxis):
+        log_ticks(axis, *axis.get_view_interval())
     ax.set_xlabel(x)
     ax.set_ylabel(y)
 

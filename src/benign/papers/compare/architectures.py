@@ -154,26 +154,38 @@ def max_margin_accuracy(result: xr.Dataset, radius: float) -> xr.DataArray:
     return found
 
 
-def boundaries(result: xr.Dataset, training: str, accuracy: str) -> dict[str, Boundary]:
-    """Critical SNR over N of every network after a training, and of the max-margin classifier."""
-    first = len(NAMES) * TRAININGS.index(training)
-    found = {
-        name: boundary(result[ACCURACIES[accuracy]].isel(model=first + place, drop=True), LEVEL)
-        for place, name in enumerate(NAMES)
+def boundaries(result: xr.Dataset) -> dict[str, dict[str, dict[str, Boundary]]]:
+    """Critical SNR over N by training, accuracy and network, the max-margin classifier being the last one."""
+    margins = {
+        accuracy: boundary(max_margin_accuracy(result, radius), LEVEL)
+        for accuracy, radius in zip(ACCURACIES, (0.0, RADIUS), strict=True)
     }
-    radius = RADIUS if accuracy == "robust accuracy" else 0.0
-    return {**found, MARGIN: boundary(max_margin_accuracy(result, radius), LEVEL)}
+    found = {}
+    for number, training in enumerate(TRAININGS):
+        places = {name: number * len(NAMES) + place for place, name in enumerate(NAMES)}
+        found[training] = {
+            accuracy: {
+                **{
+                    name: boundary(result[variable].isel(model=place, drop=True), LEVEL)
+                    for name, place in places.items()
+                },
+                MARGIN: margins[accuracy],
+            }
+            for accuracy, variable in ACCURACIES.items()
+        }
+    return found
 
 
 def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     panels = {
-        f"{training} training, {accuracy}": [
-            Critical(name, edge) for name, edge in boundaries(result, training, accuracy).items()
-        ]
-        for training in TRAININGS
-        for accuracy in ACCURACIES
+        f"{training} training, {accuracy}": [Critical(name, edge) for name, edge in edges.items()]
+        for training, by_accuracy in boundaries(result).items()
+        for accuracy, edges in by_accuracy.items()
     }
-    note = "Max margin: of the mean token, trained on the same points, exact. The two-layer network sees the order of tokens."
+    note = (
+        "Max margin: of the mean token, trained on the same points, exact. "
+        "Only the two-layer network sees the order of tokens."
+    )
     figure = exponents_panels(
         panels,
         x="training points N",
@@ -185,14 +197,14 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
 
 
 def _summarise(result: xr.Dataset) -> str:
-    lines = []
+    lines, found = [], boundaries(result)
     for number, training in enumerate(TRAININGS):
-        edges = {each: boundaries(result, training, each) for each in ACCURACIES}
-        lines.append(f"{training} training: SNR* at accuracy {LEVEL:g} falls as N to the ...")
+        lines.append(f"{training} training: SNR* at accuracy {LEVEL:g} grows as N to the ...")
         for place, name in enumerate((*NAMES, MARGIN)):
-            laws = "; ".join(f"{each}: {_law_text(edges[each][name])}" for each in ACCURACIES)
+            laws = [f"{each}: {_law_text(edges[name])}" for each, edges in found[training].items()]
             runs = result.isel(model=number * len(NAMES) + place) if name in NAMES else None
-            lines.append(f"  {name}: {laws}" + ("" if runs is None else f"; {_runs_text(runs)}"))
+            told = laws if runs is None else [*laws, _runs_text(runs)]
+            lines.append(f"  {name}: {'; '.join(told)}")
     return "\n".join(lines)
 
 
@@ -220,7 +232,7 @@ def _runs_text(runs: xr.Dataset) -> str:
 ARCHITECTURES = Recipe(
     name="compare/architectures",
     title="Critical SNR over N of attention, its linear mode, a two-layer network and a CNN, clean and adversarial",
-    shows="that a transformer needs fewer samples than a CNN with ReLU^q when SNR < 1 (Jiang: N SNR^2 against N SNR^q), "
+    shows="that a transformer needs fewer samples than a CNN with ReLU^q when SNR < 1 (Jiang: N SNR^2 and N SNR^q), "
     "and that benign overfitting under attack, known for linear models and two-layer networks, extends to attention "
     "with far fewer steps and without a large |mu| (Zhang)",
     build=_build,

@@ -1,4 +1,4 @@
-"""What the norm of the fixed output vector w_O decides, which the experiments leave open (papers/zhang.md S2, section 5).
+"""What the norm of the fixed output vector w_O decides, which the experiments leave open (papers/zhang.md S2 and 5).
 
 |w_O|^2 is the rate of the values over the rate of queries and keys. By Theorem 2 training takes steps in proportion to
 1 / |w_O|^2. PyTorch's default has |w_O| = 0.577, and 0.036 if w_O is divided by 16 as the other weights are.

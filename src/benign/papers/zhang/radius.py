@@ -83,7 +83,7 @@ class _Size:
 
 _SIZES = {
     "smoke": _Size(32, 4, 4, 3, 1, 4, 6),
-    "quick": _Size(128, 16, 24, 8, 2, 60, 500),
+    "quick": _Size(128, 16, 24, 6, 2, 60, 400),
     "paper": _Size(1024, 128, 24, 28, 10, 1000, 3000),
 }
 
@@ -210,9 +210,10 @@ class Setting:
 
 
 def networks_of(result: xr.Dataset) -> dict[str, xr.Dataset]:
-    """The result of either network, with whether runs reached the loss, of those that ended properly."""
-    reached = (result.status == Status.CONVERGED).astype(float).where(ended(result))
-    result = result.assign(reached=reached)
+    """The result of either network, with whether runs reached the loss, of those that ended properly, and how soon."""
+    converged = result.status == Status.CONVERGED
+    reached = converged.astype(float).where(ended(result))
+    result = result.assign(reached=reached, steps_to_loss=result.steps.where(converged))
     return {name: result.isel(network=place) for name, place in ROOM.items()}
 
 
@@ -242,7 +243,7 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
             both("train_loss", "robust training loss, end", log=True,
                  level=math.log(2), level_name="log 2: no better than f = 0"),
             both("reached", f"share with loss < {setting.loss:g}", named=True),
-            both("steps", "steps", *theory_steps, log=True),
+            both("steps_to_loss", "steps to the loss", *theory_steps, log=True),
         ],
         [
             panel(attention, "attention on the signal", named=True,
