@@ -215,7 +215,7 @@ def _law_text(edge: Boundary) -> str:
     slope = Estimate(fit.slope, *fit.slope_interval)
     # The middle of the rows, where the line is known best.
     middle = float(np.exp(np.log(edge.critical.samples.values.astype(float)).mean()))
-    return f"{slope}, {float(fit.curve(np.array(middle))):.3g} at N = {middle:.3g}"
+    return f"{slope}, {float(fit.curve(np.array([middle]))[0]):.3g} at N = {middle:.3g}"
 
 
 def _runs_text(runs: xr.Dataset) -> str:
