@@ -44,6 +44,7 @@ ENDS = ["__init__", "__main__"]
 """below all: the root, with every name it exports, and the module that starts the command line"""
 
 ROOMS_MAY_USE = {
+    "compare": {"zhang"},  # the linear mode is Zhang's
     "zhang": {"jiang"},  # Zhang's Theorems 1 and 2 are stated beside those of Jiang
     "inside.py": {"jiang", "wang", "zhang"},  # the solver knows the conditions of every theorem
     "advice.py": {"jiang", "wang", "zhang", "li"},  # and so does advice

@@ -1,0 +1,5 @@
+"""Comparisons between the papers' networks as recipes."""
+
+from benign.papers.compare.architectures import ARCHITECTURES
+
+RECIPES = [ARCHITECTURES]

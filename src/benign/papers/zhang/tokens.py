@@ -1,0 +1,182 @@
+"""How the boundary moves with the number M of tokens (Zhang Theorem 2 has M of order 1; the experiments have M = 16).
+
+With uniform attention a fresh point is classified at z = SNR^2 sqrt(d N) / (2 (M - 1)) standard deviations, so the
+critical SNR grows like sqrt(M - 1) (papers/zhang.md section 5). Attention that finds the signal would not dilute it.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from scipy import stats
+
+from benign.attacks.balls import Ball
+from benign.attacks.pgd import PGD
+from benign.axes import logspace, zipped
+from benign.claims.study import Question, Reading
+from benign.data.signal_noise import SignalNoise
+from benign.experiment import Experiment
+from benign.networks.attention import Attention
+from benign.papers.attention_questions import network
+from benign.papers.recipes import Recipe
+from benign.plot.exponents import Critical, exponents_figure
+from benign.plot.style import save
+from benign.sweep.dataset import ended
+from benign.theory.boundary import Boundary, boundary
+from benign.theory.intervals import Estimate
+from benign.training.descent import Status
+from benign.training.setup import Evaluation, GradientDescent
+
+LEVEL = 0.75
+"""accuracy halfway between chance and certainty"""
+NOISE = math.sqrt(0.4 * 1024)
+"""length sigma_p sqrt(d) of a noise token of figure 1, whatever d is here"""
+AROUND = (0.4, 5.0)
+"""ratios that are tried, as multiples of the predicted one"""
+PLACES = {"learned attention": 0, "uniform attention": 1}
+
+TRAINING = Question(
+    "training",
+    "clean training, or against the attack of figure 1?",
+    {"clean": "no attack is in doubt", "adversarial": "l2 balls of radius 0.05 |mu| per token"},
+    "uniform attention cannot be trained at 0.05 |mu| when M > 14, unless N SNR^2 is small",
+)
+
+
+@dataclass(frozen=True)
+class _Size:
+    dim: int
+    hidden: int
+    samples: int
+    tokens: tuple[int, ...]
+    ratios: int
+    seeds: int
+    test: int
+    steps: int
+
+
+_SIZES = {
+    "smoke": _Size(32, 4, 4, (2, 3, 5), 3, 1, 20, 10),
+    "quick": _Size(256, 16, 12, (2, 4, 8, 16), 7, 3, 300, 600),
+    "paper": _Size(1024, 64, 20, (2, 4, 8, 16, 32, 64), 12, 10, 1000, 3000),
+}
+
+
+def predicted(samples: int, dim: int) -> Callable[[np.ndarray], np.ndarray]:
+    """The critical SNR of uniform attention over M - 1: N SNR^4 = 4 (M - 1)^2 z^2 / d, with Phi(z) = 0.75."""
+    z = stats.norm.ppf(LEVEL)
+    return lambda others: (4 * others**2 * z**2 / (samples * dim)) ** 0.25
+
+
+def _build(scale: str, reading: Reading) -> Experiment:
+    size = _SIZES[scale]
+    expected = predicted(size.samples, size.dim)
+    cells = [
+        (tokens, float(f"{factor * float(expected(np.array(tokens - 1.0))):.6g}"))
+        for tokens in size.tokens
+        for factor in logspace(*AROUND, size.ratios)
+    ]
+    learned = network(size.hidden, "undivided")
+    fields = {name: value for name, value in learned if name != "kind"}
+    linear = Attention(**fields | {"attend": "uniform", "hidden": 1, "value_dim": size.hidden})
+    ball = Ball(radius=0.05, relative_to="signal")
+    return Experiment(
+        data=SignalNoise(
+            samples=size.samples,
+            tokens=zipped("cell", [tokens for tokens, _ in cells]),
+            dim=size.dim,
+            snr=zipped("cell", [snr for _, snr in cells]),
+            noise_std=NOISE / math.sqrt(size.dim),
+            projected=True,
+            balanced=True,
+        ),
+        network=[learned, linear],
+        attack=PGD(ball=ball, steps=20, step=0.2) if reading["training"] == "adversarial" else None,
+        training=GradientDescent(rate=0.1, stop_loss=0.05, max_steps=size.steps),
+        evaluation=Evaluation(samples=size.test),
+        pairing="common",
+        seeds=size.seeds,
+    )
+
+
+def boundaries(result: xr.Dataset) -> dict[str, Boundary]:
+    """Critical SNR over M - 1 of either attention, for clean accuracy and, where there is one, for robust accuracy."""
+    kinds = {"clean": "test_accuracy", "robust": "robust_accuracy"}
+    found = {}
+    for kind, name in kinds.items():
+        if name in result:
+            for attention, place in PLACES.items():
+                found[f"{attention}, {kind}"] = _edge(result[name].isel(network=place, drop=True))
+    return found
+
+
+def _edge(values: xr.DataArray) -> Boundary:
+    others = (values.tokens - 1).assign_attrs(long_name="noise tokens M - 1")
+    cells = values.assign_coords(others=others).drop_vars("tokens")
+    return boundary(
+        cells.set_index(cell=["others", "snr"]).unstack("cell"), LEVEL, "others * snr**p"
+    )
+
+
+def _expected(result: xr.Dataset) -> Callable[[np.ndarray], np.ndarray]:
+    data = json.loads(result.attrs["experiment"])["data"]
+    return predicted(data["samples"], data["dim"])
+
+
+def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+    expected = _expected(result)
+    sets = [
+        Critical(name, edge, expected if name == "uniform attention, clean" else None)
+        for name, edge in boundaries(result).items()
+    ]
+    figure = exponents_figure(
+        sets,
+        x="noise tokens M - 1",
+        y="SNR at accuracy 0.75",
+        title="The signal-to-noise ratio that M tokens need",
+        caption=f"{caption} Dashed: linear theory of uniform attention, N SNR^4 = 4 (M - 1)^2 z^2 / d.",
+    )
+    return save(figure, folder / "tokens")
+
+
+def _summarise(result: xr.Dataset) -> str:
+    expected, lines = _expected(result), []
+    for name, edge in boundaries(result).items():
+        fit = edge.fit
+        told = edge.reason if fit is None else Estimate(fit.slope, *fit.slope_interval)
+        lines.append(f"{name}: SNR* grows as M - 1 to the {told} (linear theory: 0.5)")
+        known = edge.critical.dropna("others")
+        shares = known / expected(known.others.values.astype(float))
+        cells = zip(known.others.values, known.values, shares.values, strict=True)
+        rows = [f"M = {others + 1:g}: {snr:.3g} ({share:.2f})" for others, snr, share in cells]
+        lines.append(f"  SNR* (share of the linear theory): {', '.join(rows) or 'none'}")
+    return "\n".join([*lines, *_training_text(result)])
+
+
+def _training_text(result: xr.Dataset) -> list[str]:
+    lines = []
+    for attention, place in PLACES.items():
+        runs = result.isel(network=place)
+        done = ended(runs)
+        reached = (runs.status == Status.CONVERGED).sum().item()
+        steps = runs.steps.where(done).groupby("tokens").median(...)
+        told = [f"M = {each:g}: {float(steps.sel(tokens=each)):.3g}" for each in steps.tokens]
+        lines.append(
+            f"{attention}: {reached} of {int(done.sum())} runs reach the loss; median steps {', '.join(told)}"
+        )
+    return lines
+
+
+TOKENS = Recipe(
+    name="zhang/tokens",
+    title="Critical SNR over the number of tokens, with learned and with uniform attention",
+    shows="what M of order 1 (Condition 1) hides: how the boundary of clean accuracy moves with M",
+    build=_build,
+    draw=_draw,
+    summarise=_summarise,
+    questions=(TRAINING,),
+)
