@@ -61,7 +61,7 @@ def predicted(samples: int, rho: float) -> Callable[[np.ndarray], np.ndarray]:
     """Where the averaged linear predictor errs with chance 1 - Phi(1), in a ball of radius rho r."""
 
     def curve(signal: np.ndarray) -> np.ndarray:
-        r = torch.as_tensor(signal)
+        r = torch.tensor(signal)
         return critical_dim(r, samples, rho * r, FLIP).numpy()
 
     return curve

@@ -193,7 +193,7 @@ def predicted_radius(result: xr.Dataset) -> Curve:
     samples, unit = given["data"]["samples"], _radius(given, SIGNAL, 1.0)
 
     def curve(dim: np.ndarray) -> np.ndarray:
-        s = averaged_alignment(SIGNAL, torch.as_tensor(dim), samples, FLIP)
+        s = averaged_alignment(SIGNAL, torch.tensor(dim), samples, FLIP)
         return (s.numpy() - 1) / unit
 
     return curve
