@@ -92,18 +92,26 @@ def _draw(case: _Case, result: xr.Dataset, folder: Path, caption: str) -> list[P
         return Curves(curves, label, marks=[(time, "T by formula")], **more)
 
     row = [
-        panel("score x_l^T W_Q W_K^T x_j", SCORES, title="row for token"),
-        panel("attention, mean over rows", ATTENTION, level=1 / TOKENS, level_name="uniform"),
-        panel("value x^T v, v = W_V w_O", VALUES),
+        panel("score x_l^T W_Q W_K^T x_j", SCORES, title="scores: row for token"),
+        panel(
+            "attention, mean over rows",
+            ATTENTION,
+            level=1 / TOKENS,
+            level_name="uniform",
+            title="attention",
+        ),
+        panel("value x^T v, v = W_V w_O", VALUES, title="values"),
     ]
-    told = f"T by formula: {_formula(case)} = {number(time)} steps. A run that has ended counts no more."
+    told = f"T by formula: {_formula(case)} = {number(time)} steps. Curves end where the first run does."
     figure = curves_figure([row], title=case.title, caption=f"{caption} {told}")
     return save(figure, folder / case.figure)
 
 
 def _last(result: xr.Dataset) -> int:
-    """The last snapshot that some run reached."""
-    reached = result.train_loss_curve.notnull().any("seed")
+    """The last snapshot that all runs reached: beyond it curves would jump as runs drop out of their mean."""
+    there = result.train_loss_curve.notnull()
+    begun = there.isel(step=0)
+    reached = (there | ~begun).all("seed") & begun.any()
     return int(result.step[reached].max()) if reached.any() else int(result.step[-1])
 
 
@@ -141,7 +149,7 @@ def _times(case: _Case, result: xr.Dataset) -> str:
     told = f"{_formula(case)} = {number(steps_derived(n, case.theorem, 1.0))}"
     if not left > 0:  # no run has a value
         return told
-    return f"{told}, and {number(steps_derived(n, case.theorem, left))} over the square of its attention"
+    return f"{told}, {number(steps_derived(n, case.theorem, left))} when divided by attention^2"
 
 
 def _limit(case: _Case, n: Numbers) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 import xarray as xr
 
 from benign.attacks.balls import Ball
@@ -58,7 +59,12 @@ _SIZES = {
 
 def predicted(samples: int, rho: float) -> Callable[[np.ndarray], np.ndarray]:
     """Where the averaged linear predictor errs with chance 1 - Phi(1), in a ball of radius rho r."""
-    return lambda r: critical_dim(r, samples, rho * r, FLIP).numpy()
+
+    def curve(signal: np.ndarray) -> np.ndarray:
+        r = torch.tensor(signal)
+        return critical_dim(r, samples, rho * r, FLIP).numpy()
+
+    return curve
 
 
 def _cells(size: _Size) -> list[tuple[float, int]]:

@@ -59,15 +59,20 @@ def ball(reading: Reading, radius: Any) -> Ball:
     return Ball(radius=radius, relative_to=relative, per="sample")
 
 
+def training_attack(size: Size, reading: Reading, radius: Any) -> PGD:
+    """PGD from the clean point, in steps of a fifth of the radius where there are 20."""
+    return PGD(ball=ball(reading, radius), steps=size.climb, step=4 / size.climb)
+
+
 def experiment(
     size: Size, reading: Reading, *, signal: Any, dim: Any, radius: Any, evaluation: Evaluation
 ) -> Experiment:
-    """Rate 0.1, a tenth of it after half the steps, to the last step; PGD in steps of a fifth of the radius."""
+    """Rate 0.1, a tenth of it after half the steps, to the last step."""
     theory = reading["network"] == "hybrid"
     return Experiment(
         data=Mixture(samples=size.samples, dim=dim, signal=signal, flip=FLIP),
         network=TwoLayer(width=size.width, preset="hybrid" if theory else "torch_default"),
-        attack=PGD(ball=ball(reading, radius), steps=size.climb, step=4 / size.climb),
+        attack=training_attack(size, reading, radius),
         training=GradientDescent(
             rate=0.1,
             drop_every=size.steps // 2,

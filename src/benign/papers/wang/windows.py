@@ -5,11 +5,13 @@ labels, Phi(1), as in wang/exponents. The averaged linear predictor errs there a
 """
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import xarray as xr
 
 from benign.attacks.pgd import PGD
@@ -91,10 +93,10 @@ def growth(found: Boundary) -> Estimate | None:
 def predicted_signal(result: xr.Dataset, kind: str) -> Curve:
     """The r at which the averaged linear predictor crosses the level, of every d."""
     given = json.loads(result.attrs["experiment"])
-    r = np.geomspace(1.2, 1e3, 4000)
+    r = torch.logspace(math.log10(1.2), 3, 4000, dtype=torch.float64)
     alpha = 0.0 if kind == "clean" else _radius(given, r, RHO)
-    dims = critical_dim(r, given["data"]["samples"], alpha, FLIP).numpy()
-    return lambda dim: np.interp(dim, dims, r)
+    dims = critical_dim(r, given["data"]["samples"], alpha, FLIP)
+    return lambda dim: np.interp(dim, dims.numpy(), r.numpy())
 
 
 def _radius(given: dict[str, Any], signal: Any, rho: Any) -> Any:
@@ -179,7 +181,7 @@ def by_radius(result: xr.Dataset) -> xr.Dataset:
     """With the radius as an axis of numbers: it is in two attacks, so the axis only counts them."""
     name = "attack.ball.radius"
     shown = result.swap_dims(rho=name).drop_vars("rho").rename({name: "radius"})
-    told = {"long_name": "radius of the attack, a share of |mu|", "symbol": "rho"}
+    told = {"long_name": "radius of the attack in units of |mu|", "symbol": "rho"}
     if json.loads(result.attrs["experiment"])["attack"]["ball"].get("relative_to") != "signal":
         told["long_name"] = "radius of the attack"
     return shown.assign_coords(radius=shown.radius.assign_attrs(told))
@@ -189,7 +191,12 @@ def predicted_radius(result: xr.Dataset) -> Curve:
     """The rho at which the averaged linear predictor crosses the level, of every d: s = 1 + alpha."""
     given = json.loads(result.attrs["experiment"])
     samples, unit = given["data"]["samples"], _radius(given, SIGNAL, 1.0)
-    return lambda dim: (averaged_alignment(SIGNAL, dim, samples, FLIP).numpy() - 1) / unit
+
+    def curve(dim: np.ndarray) -> np.ndarray:
+        s = averaged_alignment(SIGNAL, torch.tensor(dim), samples, FLIP)
+        return (s.numpy() - 1) / unit
+
+    return curve
 
 
 def edge_3(result: xr.Dataset) -> Boundary:
