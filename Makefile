@@ -16,7 +16,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-slow test-gpu lint format docs bench clean
+.PHONY: help install demo test test-slow test-gpu lint format docs gallery bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,9 @@ docs: .venv/.installed-dev ## build the documentation into site/; open site/inde
 	$(BIN)/mkdocs build --strict
 	@# It must work from disk, on a train: no page may load anything from elsewhere.
 	@! grep -rlE '<(script|link|img)[^>]*(src|href)="?(https?:)?//' --include='*.html' site
+
+gallery: .venv/.installed ## write the gallery's pages again, after `scripts/gallery.py add` or a change of its texts
+	$(BIN)/python scripts/gallery.py index
 
 bench: .venv/.installed-bench ## time the engine against a plain loop, vmap and JAX (ten minutes)
 	$(BIN)/python -m benchmarks.peers --json benchmarks/results/cpu.json

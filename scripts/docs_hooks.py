@@ -11,7 +11,15 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "gallery/*.*", "gallery/verdicts/*.md")
+OUTSIDE = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "gallery/*.*",
+    "gallery/pages/*.md",
+    "gallery/badges/*.svg",
+    "gallery/data/*.json",
+    "gallery/verdicts/*.md",
+)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -26,4 +34,4 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: object) -> str:
     """From docs/ out of it (`../gallery/`), and from outside into docs/ (`docs/`)."""
     markdown = re.sub(r"\]\(\.\./(?=gallery/|CONTRIBUTING|CHANGELOG)", "](", markdown)
-    return escaped(re.sub(r"\]\(((?:\.\./)?)docs/", r"](\1", markdown))
+    return escaped(re.sub(r"\]\(((?:\.\./)*)docs/", r"](\1", markdown))

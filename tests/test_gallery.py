@@ -1,23 +1,187 @@
-"""The gallery says which version of the numbers its pictures show."""
+"""The gallery says how its pictures were made, and its pages are what `make gallery` writes."""
 
+import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+import xarray as xr
+from showcase import badges, made, pages, verdicts
+
+from benign.claims import at_least, exact
+from benign.claims.claim import Claim, Evidence
+from benign.claims.measure import Measured
+from benign.claims.rule import Outcome
+from benign.claims.verdict import Part, Setting, Verdict
+from benign.papers.claims import claims
+from benign.papers.recipes import recipe, recipes
 from benign.plan.runs import NUMERICS
+from benign.targets import Choices, plans
 
 GALLERY = Path(__file__).parents[1] / "gallery"
-MADE: dict[str, int] = json.loads((GALLERY / "made.json").read_text(encoding="utf-8"))["numerics"]
+MADE = made.read(GALLERY)
+LARGEST = 8_000_000
+"""bytes of the whole folder"""
+HEADINGS = ["What the paper shows", "What we find", "Readings", "Distance from the conditions"]
 
 
-def test_every_picture_is_listed_with_its_numerics():
-    assert sorted(MADE) == sorted(path.name for path in GALLERY.glob("*.png"))
-    assert all(1 <= number <= NUMERICS for number in MADE.values())
+def test_every_picture_has_an_entry_a_text_and_a_recipe():
+    assert sorted(MADE) == sorted(path.stem for path in GALLERY.glob("*.png"))
+    assert {each.target for each in MADE.values()} <= recipes().keys()
+    assert all(1 <= each.numerics <= NUMERICS for each in MADE.values())
+    figures = {each.target.replace("/", "-") for each in MADE.values()}
+    written = {path.stem for path in (GALLERY / "texts").glob("*.md")}
+    assert written == figures | {"index"}
+    assert {path.stem for path in (GALLERY / "data").glob("*.json")} <= MADE.keys()
 
 
-def test_pictures_of_older_numerics_are_marked_in_their_section():
-    """Whoever raises NUMERICS runs the recipe again, or says that the picture is older."""
-    sections = (GALLERY / "README.md").read_text(encoding="utf-8").split("\n## ")
-    for name, number in MADE.items():
-        [section] = [each for each in sections if f"({name})" in each]
-        if number < NUMERICS:
-            assert f"numerics {number}" in section, f"{name} is of numerics {number}: say so"
+@pytest.mark.parametrize("path", sorted((GALLERY / "texts").glob("*-*.md")), ids=lambda p: p.stem)
+def test_every_text_says_the_four_things(path: Path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [line[3:] for line in lines if line.startswith("## ")] == HEADINGS
+
+
+def test_pages_are_what_index_writes():
+    wanted = pages.texts(GALLERY)
+    there = {GALLERY / "README.md", *(GALLERY / "pages").glob("*.md")}
+    assert there == wanted.keys(), "run `make gallery`"
+    for path, text in wanted.items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run `make gallery`"
+
+
+def test_the_folder_stays_small():
+    assert sum(path.stat().st_size for path in GALLERY.rglob("*") if path.is_file()) < LARGEST
+
+
+def test_older_pictures_are_marked(tmp_path: Path):
+    """Whoever raises NUMERICS need not mark by hand what is not run again."""
+    [old, new] = [replace(MADE["li-fig3"], numerics=number) for number in (NUMERICS - 1, NUMERICS)]
+    for picture, marked in ((old, True), (new, False)):
+        made.write(tmp_path, {"li-fig3": picture})
+        page = pages.texts(tmp_path)[tmp_path / "pages" / "li-fig3.md"]
+        assert (f"**Older**: made with numerics {NUMERICS - 1}" in page) == marked
+
+
+def words() -> set[str]:
+    """Every word that a verdict may have."""
+    found = set()
+    cases = itertools.product(("Theorem 1", "Figure 1"), Outcome, ("", "a fault"), (0, 1))
+    for source, outcome, error, inside in cases:
+        claim = Claim(
+            id="room/one", statement="", source=source, statistic=_one, rule=at_least(0.0)
+        )
+        parts = (Part("", None, "", outcome),)
+        verdict = Verdict(claim, Evidence("quick"), parts, Setting(1, inside), 0.0, error)
+        found.add(verdict.word)
+    return found
+
+
+def _one(_: Evidence) -> Measured:
+    return exact("one", 1.0)
+
+
+def test_every_word_of_a_verdict_has_a_badge_with_the_word_in_it():
+    assert badges.COLOURS.keys() == words() | {badges.NOT_JUDGED}
+    for word in badges.COLOURS:
+        path = GALLERY / "badges" / f"{word.replace(' ', '-')}.svg"
+        assert f">{word}</text>" in path.read_text(encoding="utf-8")
+
+
+def contrast(first: str, second: str) -> float:
+    """Of two colours, as WCAG 2 defines it."""
+    lights = []
+    for colour in (first, second):
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05)
+    return max(lights) / min(lights)
+
+
+def test_words_of_badges_can_be_read():
+    assert all(contrast(*colours) >= 4.5 for colours in badges.COLOURS.values())
+
+
+def test_verdicts_are_of_claims_there_are_and_counted_in_the_readme():
+    found = verdicts.read(GALLERY)
+    assert found.keys() <= claims().keys()
+    row = f"| all | {len(claims())} | "
+    assert row in (GALLERY / "README.md").read_text(encoding="utf-8")
+
+
+def judged(folder: Path, scale: str, word: str, **reading: str) -> Path:
+    """A file as `benign verify` writes it, with one verdict."""
+    part = {"name": "", "rule": "in [1, 2]", "outcome": "holds", "of": "N", "value": 3.0}
+    verdict = {
+        "id": "jiang/fig1.boundary_1000",
+        "verdict": word,
+        "setting": "unconditional",
+        "reason": "",
+        "scale": scale,
+        "reading": recipe("jiang/fig1").reading(reading),
+        "parts": [{**part, "low": 2.5, "high": "inf"}],
+    }
+    path = folder / f"{scale}-{word}.json"
+    path.write_text(json.dumps({"benign": "1.2.3", "verdicts": [verdict]}), encoding="utf-8")
+    return path
+
+
+def test_a_larger_scale_replaces_a_smaller_one_of_the_same_reading(tmp_path: Path):
+    quick = judged(tmp_path, "quick", "inconclusive")
+    paper = judged(tmp_path, "paper", "confirmed")
+    other = judged(tmp_path, "quick", "refuted", w_O="divided")
+    assert verdicts.merge(tmp_path, [quick]) == (1, 0)
+    assert verdicts.merge(tmp_path, [paper, other]) == (2, 0)
+    assert verdicts.merge(tmp_path, [quick]) == (0, 1)
+    kept = verdicts.read(tmp_path)["jiang/fig1.boundary_1000"]
+    assert {name: each["verdict"] for name, each in kept.items()} == {
+        "default": "confirmed",
+        "w_O=divided": "refuted",
+    }
+    assert kept["default"]["parts"][0]["statistic"] == "3.00 [2.50, inf]"
+    made.write(tmp_path, {"jiang-fig1": MADE["jiang-fig1"]})
+    shown = pages.texts(tmp_path)
+    assert "![confirmed](badges/confirmed.svg) fig1.boundary_1000" in shown[tmp_path / "README.md"]
+    assert "| paper | default |" in shown[tmp_path / "pages" / "jiang-fig1.md"]
+
+
+def test_a_folder_of_results_is_taken_in(tmp_path: Path):
+    folder, gallery = tmp_path / "run", tmp_path / "gallery"
+    gallery.mkdir()
+    choices = Choices("smoke", ["w_O=divided"], seeds=2, out=folder)
+    [plan] = plans("jiang/fig1", choices)
+    result = plan.experiment.run(folder, made=plan.made)
+    before = sorted(folder.rglob("*"))
+    name = made.add(gallery, folder, seconds=12.5, host="two cores")
+    assert name == "jiang-fig1-w_O-divided-smoke"
+    assert sorted(folder.rglob("*")) == before, "results may be read-only"
+    assert (gallery / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    entry = made.read(gallery)[name]
+    assert entry.command == ("benign run jiang/fig1 --scale smoke --reading w_O=divided --seeds 2")
+    assert entry.summary == plan.summarise(result).splitlines()
+    assert (entry.numerics, entry.wall_seconds, entry.recipe_changed) == (NUMERICS, 12.5, False)
+    assert sum(entry.runs.values()) == result.status.size
+    kept = json.loads((gallery / "data" / f"{name}.json").read_text(encoding="utf-8"))
+    expected = result.test_loss.mean("seed")
+    mean = xr.DataArray(kept["test_loss"]["mean"], dims=kept["test_loss"]["axes"])
+    assert abs(mean - expected.transpose(*mean.dims).values).max() < 1e-3
+    pages.write(gallery)
+    page = (gallery / "pages" / "jiang-fig1.md").read_text(encoding="utf-8")
+    assert f"`{entry.command}`" in page
+    assert entry.summary[0] in page
+
+
+def test_numbers_behind_a_picture_stay_small():
+    steps, seeds = 2000, 3
+    data = {
+        f"variable_{n}": (("seed", "step"), [[1 / 3] * steps] * seeds, {"long_name": "a third"})
+        for n in range(120)
+    }
+    status = ("seed", [2] * seeds)
+    kept = made.numbers(xr.Dataset({"status": status, **data}, {"step": range(steps)}))
+    found = json.loads(kept)
+    assert len(kept) < made.LARGEST_DATA + 3000
+    assert found["left_out"]
+    assert len(found["variable_0"]["mean"]) == made.MOST_STEPS
+    assert found["variable_0"]["mean"][-1] == 0.3333
+    assert found["variable_0"]["steps"][-1] == steps - 1

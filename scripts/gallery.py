@@ -1,0 +1,46 @@
+"""The gallery's pictures and pages.
+
+python scripts/gallery.py add FOLDER [--name NAME] [--seconds S] [--host TEXT]: take the picture of a folder of results
+python scripts/gallery.py verdicts FILE...: take in what `benign verify` wrote
+python scripts/gallery.py index: write README.md and the pages again; `make gallery`
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from showcase import made, pages, verdicts
+
+GALLERY = Path(__file__).parents[1] / "gallery"
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+
+@app.command()
+def add(
+    folders: Annotated[list[Path], typer.Argument(help="folders of results, made by benign run")],
+    name: Annotated[str, typer.Option(help="of the picture; figure and reading if not given")] = "",
+    seconds: Annotated[float | None, typer.Option(help="that the whole command took")] = None,
+    host: Annotated[str, typer.Option(help="the machine, in words")] = "",
+) -> None:
+    """Draw folders of results again and keep their pictures, numbers and how they were made."""
+    for folder in folders:
+        typer.echo(f"gallery/{made.add(GALLERY, folder, name, seconds, host)}.png")
+    pages.write(GALLERY)
+
+
+@app.command("verdicts")
+def take_verdicts(files: Annotated[list[Path], typer.Argument(help="verdicts.json, each")]) -> None:
+    """Take in verdicts; of one claim and reading the larger scale stays."""
+    taken, aside = verdicts.merge(GALLERY, files)
+    typer.echo(f"{taken} verdicts taken, {aside} left aside")
+    pages.write(GALLERY)
+
+
+@app.command()
+def index() -> None:
+    """Write README.md, the pages of the figures and the badges again."""
+    pages.write(GALLERY)
+
+
+if __name__ == "__main__":
+    app()
