@@ -58,7 +58,8 @@ def attacks(budgets: str) -> list[Attack]:
         PGD(ball=Ball(p=p, radius=RADIUS * chosen[name], relative_to="signal"), steps=20, step=0.2)
         for name, p in NORM_OF.items()
     ]
-    together = Balls(radius=RADIUS, relative_to="signal", **chosen)
+    l1, l2, linf = chosen.values()
+    together = Balls(radius=RADIUS, relative_to="signal", l1=l1, l2=l2, linf=linf)
     return [*alone, MultiNorm(balls=together, combine="worst")]
 
 
