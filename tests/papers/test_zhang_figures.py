@@ -150,8 +150,8 @@ def shares(budgets: str) -> dict[Any, float]:
     found = {}
     for attack in norms.attacks(budgets)[:3]:
         assert isinstance(attack, PGD)
-        impossible = float(radii.universal_radius(signals, attack.ball.p)[0])
-        found[attack.ball.p] = attack.ball.size(data) / impossible
+        p: Any = attack.ball.p
+        found[p] = attack.ball.size(data) / float(radii.universal_radius(signals, p)[0])
     return found
 
 

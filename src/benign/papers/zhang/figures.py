@@ -56,7 +56,7 @@ SNR_GRID = Question(
 )
 
 _SIZES = {
-    "smoke": FigureSize(32, 4, range(2, 7, 2), 3, 1, 20, 10),
+    "smoke": FigureSize(32, 4, range(2, 7, 4), 3, 1, 20, 4),
     "quick": FigureSize(256, 32, range(2, 23, 4), 6, 1, 250, 300),
     "paper": FigureSize(1024, 128, range(2, 23, 2), 12, 5, 1000, 5000),
 }

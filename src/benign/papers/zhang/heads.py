@@ -84,7 +84,7 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
             ),
         ],
         [
-            along_snr(times, "steps to converge", log=True),
+            along_snr(times, "steps to converge", log=True, title="runs that converged"),
             Curves(
                 list(critical_races(result).items()),
                 f"N SNR² at accuracy {LEVEL:g}",

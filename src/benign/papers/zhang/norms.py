@@ -58,7 +58,8 @@ def attacks(budgets: str) -> list[Attack]:
         PGD(ball=Ball(p=p, radius=RADIUS * chosen[name], relative_to="signal"), steps=20, step=0.2)
         for name, p in NORM_OF.items()
     ]
-    together = Balls(radius=RADIUS, relative_to="signal", **chosen)
+    l1, l2, linf = chosen.values()
+    together = Balls(radius=RADIUS, relative_to="signal", l1=l1, l2=l2, linf=linf)
     return [*alone, MultiNorm(balls=together, combine="worst")]
 
 
@@ -67,7 +68,7 @@ def _build(scale: str, reading: Reading) -> Experiment:
     samples, tokens = at(scale, (4, 2), (10, 4), (10, 4))
     return Experiment(
         data=noisy_signals(
-            dim, tokens=tokens, samples=samples, snr=logspace(0.3, 8.0, at(scale, 2, 6, 10))
+            dim, tokens=tokens, samples=samples, snr=logspace(0.15, 6.0, at(scale, 2, 6, 10))
         ),
         network=network(hidden, reading["w_O"]),
         attack=attacks(reading["budgets"])[at(scale, slice(1, None, 2), slice(None), slice(None))],
@@ -96,11 +97,22 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     rows = [
         [
             panel("test_accuracy", "clean accuracy", **chance),
-            panel("robust_accuracy", "robust accuracy, thorough attack", **chance),
+            panel("robust_accuracy", "robust accuracy", title="thorough attack", **chance),
         ],
         [
-            panel("train_loss", "robust training loss (nats)", log=True, level=0.01),
-            panel("robust_accuracy_training_attack", "robust accuracy, training attack", **chance),
+            panel(
+                "train_loss",
+                "robust training loss (nats)",
+                log=True,
+                level=0.01,
+                level_name="training stops",
+            ),
+            panel(
+                "robust_accuracy_training_attack",
+                "robust accuracy",
+                title="training attack",
+                **chance,
+            ),
         ],
     ]
     radii = ", ".join(f"{name} {radius:.3g}" for name, radius in _radii(result).items())
