@@ -98,7 +98,9 @@ def draw_critical(ax: Axes, sets: Sequence[Critical], x: str, y: str, apart: flo
     ax.set_xscale("log")
     ax.set_yscale("log")
     for axis in (ax.xaxis, ax.yaxis):
-        log_ticks(axis, *axis.get_view_interval())
+        low, high = axis.get_view_interval()
+        if low > 0:  # not so where nothing was drawn
+            log_ticks(axis, low, high)
     ax.set_xlabel(x)
     ax.set_ylabel(y)
 
