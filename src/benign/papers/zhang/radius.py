@@ -49,7 +49,7 @@ BESIDE = 0.04
 """every threshold has a radius this share below and above it"""
 BOUND_POINTS = 100
 """fresh points of a seed on which the error that cannot be avoided is counted"""
-ROOM = {"learned": 0, "uniform": 1}
+PLACES = {"learned": 0, "uniform": 1}
 """places of the two networks"""
 
 TOKENS = Question(
@@ -179,7 +179,7 @@ class Setting:
     @property
     def learned(self) -> Attention:
         assert isinstance(self.experiment.network, Axis)
-        return self.experiment.network.values[ROOM["learned"]]
+        return self.experiment.network.values[PLACES["learned"]]
 
     @property
     def loss(self) -> float:
@@ -217,7 +217,7 @@ def networks_of(result: xr.Dataset) -> dict[str, xr.Dataset]:
     converged = result.status == Status.CONVERGED
     reached = converged.astype(float).where(ended(result))
     result = result.assign(reached=reached, steps_to_loss=result.steps.where(converged))
-    return {name: result.isel(network=place) for name, place in ROOM.items()}
+    return {name: result.isel(network=place) for name, place in PLACES.items()}
 
 
 def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
@@ -351,7 +351,7 @@ def _regimes_text(runs: xr.Dataset, setting: Setting) -> str:
         if focused < stalled * (1 - 2 * BESIDE)
         else f"not trained from {stalled:.3g} on, so that none is collapsed and trained"
     )
-    return f"regimes: clean-like up to {focused:.3g}, {collapsed}"
+    return f"regimes: clean-like up to {min(focused, stalled):.3g}, {collapsed}"
 
 
 def _masked_text(runs: xr.Dataset) -> str:
