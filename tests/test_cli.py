@@ -584,7 +584,7 @@ BAD = {
     "show of a device": (["show", "tiny.yaml", "--device", "tpu"], "must be one of cpu"),
     "show with no workers": (["show", "tiny.yaml", "--workers", "0"], "must be at least 1, got 0"),
     "show of the too large": (["show", "tiny.yaml", "--set", "data.dim=100000000000"], "GiB"),
-    "papers of nobody": (["papers", "nobody"], "choose one of jiang"),
+    "papers of nobody": (["papers", "nobody"], "choose one of compare, jiang"),
     "pack of nothing": (["pack", "nothing", "a.pack"], "nothing does not exist"),
     "pack over a file": (["pack", "nothing", "tiny.yaml"], "nothing does not exist"),
     "merge of nothing": (["merge", "nothing", "a"], "nothing does not exist"),

@@ -62,7 +62,7 @@ def exponents_panels(
         for ax in axes[len(panels) :]:
             ax.remove()
         for number, (ax, (name, sets)) in enumerate(zip(axes, panels.items(), strict=False)):
-            draw_critical(ax, sets, x, y)
+            draw_critical(ax, sets, x, y, apart=1.02)
             ax.set_title(f"({'abcdefgh'[number]}) {name}")
             ax.tick_params(labelbottom=True, labelleft=True)
             ax.legend(loc="upper left", bbox_to_anchor=(0, -0.2), borderaxespad=0, borderpad=0)
@@ -71,9 +71,12 @@ def exponents_panels(
     return figure
 
 
-def draw_critical(ax: Axes, sets: Sequence[Critical], x: str, y: str) -> None:
-    """Critical values with their range over seeds, the law fitted to them and the curve predicted."""
-    for colour, each in zip(COLOURS, sets, strict=False):
+def draw_critical(ax: Axes, sets: Sequence[Critical], x: str, y: str, apart: float = 1.0) -> None:
+    """Critical values with their range over seeds, the law fitted to them and the curve predicted.
+
+    Points of one set are drawn `apart` times to the right of those before, so that equal ones are seen.
+    """
+    for number, (colour, each) in enumerate(zip(COLOURS, sets, strict=False)):
         rows = each.boundary.critical[each.boundary.law.row].values.astype(float)
         found = each.boundary.critical.values
         spread = each.boundary.critical_per_seed.values
@@ -83,7 +86,9 @@ def draw_critical(ax: Axes, sets: Sequence[Critical], x: str, y: str) -> None:
             for pick in (np.min, np.max)
         )  # fmt: skip
         bars = [(found - low)[known], (high - found)[known]]
-        ax.errorbar(rows[known], found[known], bars, fmt="o", color=colour, markersize=4)
+        ax.errorbar(
+            rows[known] * apart**number, found[known], bars, fmt="o", color=colour, markersize=4
+        )
         ax.plot([], [], "o", color=colour, label=f"{each.name}: {_slope(each.boundary)}")
         if each.boundary.fit is not None:
             ax.plot(rows, each.boundary.fit.curve(rows), color=colour, linewidth=1)
@@ -93,7 +98,9 @@ def draw_critical(ax: Axes, sets: Sequence[Critical], x: str, y: str) -> None:
     ax.set_xscale("log")
     ax.set_yscale("log")
     for axis in (ax.xaxis, ax.yaxis):
-        log_ticks(axis, *axis.get_view_interval())
+        low, high = axis.get_view_interval()
+        if low > 0:  # not so where nothing was drawn
+            log_ticks(axis, low, high)
     ax.set_xlabel(x)
     ax.set_ylabel(y)
 

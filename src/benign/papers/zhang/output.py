@@ -62,7 +62,7 @@ class _Size:
 
 _SIZES = {
     "smoke": _Size(32, 4, 4, 3, (1.0, 8.0), 1, 4, 5),
-    "quick": _Size(128, 16, 10, 6, (1.0, 2.0, 8.0), 2, 50, 500),
+    "quick": _Size(128, 16, 10, 9, (1.0, 2.0, 8.0), 2, 50, 500),
     "paper": _Size(1024, 128, 20, 14, (1.0, 2.0, 4.0, 8.0), 5, 1000, 5000),
 }
 
@@ -123,11 +123,14 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         return Curves([*curves, *more], label, "output_norm", "output norm |w_O|", told, **how)
 
     least = float(result.snr.min())
-    theory = (f"theory: uniform, SNR = {least:g}", theory_steps(result, least, tokens))
+    theory = [
+        (f"theory: {word}, SNR = {least:g}", theory_steps(result, least, count))
+        for word, count in (("uniform", tokens), ("on the signal", 1))
+    ]
     rows = [
         [
-            panel(steps_taken(result), "steps to the loss", theory, log=True),
-            panel(reached, "share of runs that reach the loss", named=True),
+            panel(steps_taken(result), "steps to the loss", *theory, log=True),
+            panel(reached, "share that reaches the loss", named=True),
             panel(
                 result.attention_on_signal, "attention on the signal",
                 level=1 / tokens, level_name="uniform: 1 / M",
@@ -186,11 +189,11 @@ def _near(runs: xr.Dataset, norm: float) -> str:
 
 
 def _slope(runs: xr.Dataset) -> str:
-    """Slope of log steps on log |w_O| over norms that all seeds converge at, and in at least ten steps."""
+    """Slope of log steps on log |w_O| over norms that all seeds converge at, and in at least five steps."""
     steps = steps_taken(runs).mean("seed", skipna=False)
-    kept = steps.where(steps >= 10).dropna("output_norm")
+    kept = steps.where(steps >= 5).dropna("output_norm")
     if kept.size < 3:
-        return f"(no exponent: {kept.size} norms with 10 steps and more)"
+        return f"(no exponent: {kept.size} norms with 5 steps and more)"
     return str(slope("", np.log(kept.output_norm.values), np.log(kept.values)).estimate)
 
 

@@ -17,7 +17,7 @@ import xarray as xr
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.axes import logspace
+from benign.axes import Axis, logspace
 from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
@@ -49,7 +49,7 @@ BESIDE = 0.04
 """every threshold has a radius this share below and above it"""
 BOUND_POINTS = 100
 """fresh points of a seed on which the error that cannot be avoided is counted"""
-ROOM = {"learned": 0, "uniform": 1}
+PLACES = {"learned": 0, "uniform": 1}
 """places of the two networks"""
 
 TOKENS = Question(
@@ -172,31 +172,34 @@ class Setting:
         return cls(Experiment.from_dict(json.loads(result.attrs["experiment"])))
 
     @property
-    def tokens(self) -> int:
-        return self.experiment.data.tokens
+    def data(self) -> SignalNoise:
+        assert isinstance(self.experiment.data, SignalNoise)
+        return self.experiment.data
 
     @property
-    def hidden(self) -> int:
-        return self.experiment.network.values[ROOM["learned"]].hidden
+    def learned(self) -> Attention:
+        assert isinstance(self.experiment.network, Axis)
+        return self.experiment.network.values[PLACES["learned"]]
 
     @property
     def loss(self) -> float:
         return self.experiment.training.stop_loss
 
     def thresholds(self) -> dict[str, Threshold]:
-        return thresholds(self.tokens, self.hidden, self.experiment.data.snr)
+        snr = self.data.signal_norm() / (self.data.noise_std * math.sqrt(self.data.dim))
+        return thresholds(self.data.tokens, self.learned.hidden, snr)
 
     def steps(self, radius: xr.DataArray, tokens: int) -> xr.DataArray:
         """S8: of uniform attention, or with one token of attention on the signal alone; NaN where there are none."""
-        norm = self.experiment.network.values[ROOM["learned"]].output_norm or math.sqrt(1 / 3)
-        signal, rate = self.experiment.data.signal_norm(), self.experiment.training.rate
+        norm = self.learned.output_norm or math.sqrt(1 / 3)
+        signal, rate = self.data.signal_norm(), self.experiment.training.rate
         lengths = torch.from_numpy(signal * radius.values)
         steps = convergence_steps(self.loss, rate, signal, tokens, lengths, norm).numpy()
         return xr.where(np.isfinite(steps), radius.copy(data=steps), np.nan).expand_dims("seed")
 
     def best_accuracy(self, radius: xr.DataArray) -> xr.DataArray:
         """The robust accuracy that no permutation-invariant classifier exceeds, on fresh points of every seed."""
-        data, seeds = self.experiment.data, range(self.experiment.seeds)
+        data, seeds = self.data, range(self.experiment.seeds)
         streams = Streams([RunId(self.experiment.root_seed, seed, "") for seed in seeds])
         count = min(BOUND_POINTS, self.experiment.evaluation.samples)
         fresh = data.sample(streams, "test/0", count, torch.float64)
@@ -214,7 +217,7 @@ def networks_of(result: xr.Dataset) -> dict[str, xr.Dataset]:
     converged = result.status == Status.CONVERGED
     reached = converged.astype(float).where(ended(result))
     result = result.assign(reached=reached, steps_to_loss=result.steps.where(converged))
-    return {name: result.isel(network=place) for name, place in ROOM.items()}
+    return {name: result.isel(network=place) for name, place in PLACES.items()}
 
 
 def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
@@ -231,7 +234,7 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         return panel([*curves, *more], label, **how)
 
     theory_steps = [
-        ("theory: uniform", setting.steps(radius, setting.tokens)),
+        ("theory: uniform", setting.steps(radius, setting.data.tokens)),
         ("theory: on the signal", setting.steps(radius, 1)),
     ]
     attention = [
@@ -247,7 +250,7 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         ],
         [
             panel(attention, "attention on the signal", named=True,
-                  level=1 / setting.tokens, level_name="uniform: 1 / M"),
+                  level=1 / setting.data.tokens, level_name="uniform: 1 / M"),
             both("test_accuracy", "clean accuracy", level=0.5),
             both("robust_accuracy", "robust accuracy",
                  ("permutation invariant, at best", setting.best_accuracy(radius)), level=0.5),
@@ -290,7 +293,7 @@ def crossed(values: xr.DataArray, level: float, rising: bool) -> str:
 
 def _summarise(result: xr.Dataset) -> str:
     setting = Setting.of(result)
-    lines = [f"M = {setting.tokens}, d_h = {setting.hidden}; radii as shares of |mu|"]
+    lines = [f"M = {setting.data.tokens}, d_h = {setting.learned.hidden}; radii as shares of |mu|"]
     for name, runs in networks_of(result).items():
         lines.append(f"{name} attention:")
         if name == "learned":
@@ -309,13 +312,13 @@ def _middle(attention: xr.DataArray, tokens: int) -> float:
 
 
 def _attention_text(runs: xr.Dataset, setting: Setting) -> list[str]:
-    uniform, printed = 1 / setting.tokens, setting.thresholds()["focus"].radius
+    uniform, printed = 1 / setting.data.tokens, setting.thresholds()["focus"].radius
     lines = []
     for word, values in (
         ("clean points", runs.attention_on_signal),
         ("attacked points", runs.attention_on_signal_attacked),
     ):
-        first, middle = float(values.isel(radius=0).mean()), _middle(values, setting.tokens)
+        first, middle = float(values.isel(radius=0).mean()), _middle(values, setting.data.tokens)
         lines.append(
             f"  attention on the signal, {word}: {first:.2f} at the smallest radius (uniform {uniform:.2f}), halfway "
             f"between the two at {crossed(values, middle, False)} (printed: {printed:.3g}); "
@@ -339,7 +342,7 @@ def _training_text(runs: xr.Dataset, setting: Setting) -> list[str]:
 def _regimes_text(runs: xr.Dataset, setting: Setting) -> str:
     """The regimes of learned attention: collapsed radii are those with uniform attention that still train."""
     attention = runs.attention_on_signal
-    focused = crossing(attention, _middle(attention, setting.tokens), False).column
+    focused = crossing(attention, _middle(attention, setting.data.tokens), False).column
     stalled = crossing(runs.train_loss, math.log(2), True).column
     if not (math.isfinite(focused) and math.isfinite(stalled)):
         return "regimes: not told, as attention or loss does not cross its level"
@@ -348,7 +351,7 @@ def _regimes_text(runs: xr.Dataset, setting: Setting) -> str:
         if focused < stalled * (1 - 2 * BESIDE)
         else f"not trained from {stalled:.3g} on, so that none is collapsed and trained"
     )
-    return f"regimes: clean-like up to {focused:.3g}, {collapsed}"
+    return f"regimes: clean-like up to {min(focused, stalled):.3g}, {collapsed}"
 
 
 def _masked_text(runs: xr.Dataset) -> str:
