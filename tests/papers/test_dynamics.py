@@ -6,7 +6,7 @@ import xarray as xr
 
 from benign.papers.jiang import dynamics
 from benign.papers.jiang.dynamics import FIG3, FIG4
-from benign.papers.jiang.theory import Numbers
+from benign.papers.jiang.theory import Numbers, parts
 from benign.papers.jiang.times import steps_derived
 from benign.papers.recipes import Recipe
 from benign.sweep.dataset import assemble
@@ -44,7 +44,8 @@ def test_the_summary_holds_the_formula_with_the_attention_that_is_left():
 
 def test_lengths_of_tokens_are_the_papers_at_every_scale():
     for scale in ("smoke", "quick", "paper"):
-        data = FIG3.experiment(scale).data
+        data, _ = parts(FIG3.experiment(scale))
+        assert data.strong_noise_std is not None
         assert data.strong_noise_std**2 * data.dim == pytest.approx(2048)
         assert data.strong_noise_std / data.noise_std == pytest.approx(20)
 

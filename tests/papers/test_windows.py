@@ -56,8 +56,10 @@ def test_the_paper_scale_is_the_papers_grid():
     assert sum(len(unit.runs) for unit in first.units()) == 1800
     assert sum(len(unit.runs) for unit in third.units()) == 1080
     for each in (first, third):
-        assert (each.data.samples, each.network.width, each.training.max_steps) == (100, 1000, 1000)
-        assert (each.attack.steps, each.attack.step) == (20, 0.2)
+        written = each.as_dict()
+        assert (written["data"]["samples"], written["network"]["width"]) == (100, 1000)
+        assert (written["attack"]["steps"], written["attack"]["step"]) == (20, 0.2)
+        assert each.training.max_steps == 1000
         assert (each.evaluation.samples, each.seeds) == (2000, 10)
 
 

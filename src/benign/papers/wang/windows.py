@@ -60,7 +60,7 @@ def _window(scale: str, reading: Reading, signal: Any, dim: Any, radius: Any) ->
 
 
 def _build_1(scale: str, reading: Reading) -> Experiment:
-    quick = [2.5, 3.0, 3.5, 4.0, 5.0, 7.0], [500, 900, 1600, 2800, 5000, 9000]
+    quick = [2.5, 3.0, 3.5, 4.0, 5.0, 6.0], [500, 900, 1600, 2800, 5000, 9000]
     paper = [float(r) for r in range(1, 11)], [1000 * k for k in range(1, 19)]
     signal, dim = at(scale, ([2.0, 4.0, 8.0], [64, 200]), quick, paper)
     return _window(scale, reading, signal, dim, RHO)

@@ -20,7 +20,7 @@ from benign.claims import (
 from benign.papers.wang.claims import again
 from benign.papers.wang.claims.studies import SWITCH
 from benign.papers.wang.exponents import LEVEL, boundaries
-from benign.papers.wang.windows import FIG1, FIG3, edges, growth
+from benign.papers.wang.windows import FIG1, FIG3
 from benign.theory.boundary import Boundary, boundary
 from benign.theory.intervals import Estimate
 
@@ -43,26 +43,18 @@ def exponent(found: Boundary, of: str) -> Measured:
     return Measured(of, Estimate(found.fit.slope, low, high), f"{found.fit.rows} signals")
 
 
-def figure_1_exponent(evidence: Evidence, kind: str) -> Measured:
-    """The power of r that d* grows with, from the r* of every d."""
-    found = edges(evidence.result)[kind]
-    power = growth(found)
-    if power is None:
-        raise Undecided(f"{kind}: {found.reason or 'the slope may be 0'}")
-    rows = int(found.critical.notnull().sum())
-    return Measured(f"power of r that d* grows with, {kind}", power, f"{rows} dimensions")
-
-
 @CLAIMS.add("fig1.clean-exponent-4", "Figure 1", between(3.5, 4.5), FIG1)
 def clean_exponent(evidence: Evidence) -> Measured:
     """Clean accuracy changes at a dimension d* that grows as r^4."""
-    return figure_1_exponent(evidence, "clean")
+    accuracy = evidence.result.test_accuracy
+    return exponent(boundary(accuracy, LEVEL, LAW), "slope of log d* on log r, clean")
 
 
 @CLAIMS.add("fig1.robust-exponent-2", "Figure 1", between(1.7, 2.3), FIG1, robust=True)
 def robust_exponent(evidence: Evidence) -> Measured:
     """Robust accuracy changes at a dimension d* that grows as r^2, in the window of the figure."""
-    return figure_1_exponent(evidence, "robust")
+    accuracy = evidence.result.robust_accuracy
+    return exponent(boundary(accuracy, LEVEL, LAW), "slope of log d* on log r, robust")
 
 
 @CLAIMS.add("fig1.robust-below-clean", "Figure 1", at_most(0.0), FIG1)
