@@ -7,6 +7,7 @@ import xarray as xr
 
 from benign.claims.study import Question, Reading
 from benign.experiment import Experiment
+from benign.papers.li.alpha import ALPHA
 from benign.papers.li.setting import (
     EPS,
     GRADIENT,
@@ -125,4 +126,5 @@ RECIPES = [
         questions=(GRADIENT, START, LOSS, STEPS),
         conditions=conditions,
     ),
+    ALPHA,
 ]
