@@ -176,10 +176,15 @@ def _copy_picture(plan: Plan, result: xr.Dataset, path: Path) -> None:
 
 
 def numbers(result: xr.Dataset) -> str:
-    """Means over seeds and their standard errors as JSON: end values first, then curves, as far as they fit."""
+    """Means over seeds and their standard errors as JSON, as far as they fit.
+
+    End values come before curves, and among each losses and accuracies before the rest.
+    """
     sound = result.where(result["status"].isin([Status.CONVERGED, Status.STEP_CAP]))
     names = [str(name) for name in result if name not in ("status", "audit")]
-    names.sort(key=lambda name: "step" in result[name].dims)
+    names.sort(
+        key=lambda n: ("step" in result[n].dims, not n.startswith(("test_", "robust_", "train_")))
+    )
     head = {
         "axes": {str(dim): _plain(result[dim].values) for dim in result.dims},
         "beside": {

@@ -9,6 +9,8 @@ from pathlib import Path
 from benign.papers.claims import claims
 from benign.papers.recipes import Recipe, recipes, rooms
 from benign.plan.runs import NUMERICS
+from benign.progress import statuses
+from benign.training.descent import Status
 from showcase import badges, made, verdicts
 from showcase.badges import NOT_JUDGED
 from showcase.made import Picture
@@ -134,7 +136,9 @@ def _page(gallery: Path, figure: Figure, found: Verdicts) -> str:
 def _how(gallery: Path, name: str, picture: Picture) -> list[str]:
     """The command, what is known of its work, and what it said."""
     facts = [
-        ", ".join(f"{count} runs {word.replace('_', ' ')}" for word, count in picture.runs.items()),
+        f"runs: {statuses({Status[w.upper()]: n for w, n in picture.runs.items()})}"
+        if picture.runs
+        else "",
         f"{picture.wall_seconds:g} s for the whole command" if picture.wall_seconds else "",
         f"{picture.work_seconds:g} s of work in all runs" if picture.work_seconds else "",
         picture.device,

@@ -46,6 +46,7 @@ from tests.reference.attention import (
     token_values,
 )
 from tests.registry import forgetting
+from tests.training.test_attacked_patches import ATTACKED
 from tests.training.test_theory_probes import LI, WANG, WANG_TALLIES
 
 
@@ -277,7 +278,9 @@ def of_the_package(probes: dict[str, Snapshot] | dict[str, Tally], function: str
 
 
 def test_every_probe_of_the_package_is_recomputed_here_or_in_the_test_of_its_theory(frames):
-    assert of_the_package(SNAPSHOTS, "measure") == DIRECT.keys() | WANG.keys() | LI.keys()
+    assert of_the_package(SNAPSHOTS, "measure") == (
+        DIRECT.keys() | WANG.keys() | LI.keys() | ATTACKED.keys()
+    )
     assert of_the_package(TALLIES, "update") == {"peak_loss"} | FIRST.keys() | WANG_TALLIES.keys()
     applied = {probe.name for probe in snapshots_for(frames[0].batch.setup)}
     assert applied == DIRECT.keys(), "the small experiment should meet every probe"

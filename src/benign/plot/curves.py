@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -48,6 +49,8 @@ class Curves:
     """a word about it"""
     title: str = ""
     """what sets this panel apart from its neighbours, beside its letter"""
+    legend: Literal["best", "upper left", "upper right", "lower left", "lower right"] = "best"
+    """where the legend stands"""
 
 
 def curves_figure(rows: Sequence[Sequence[Curves]], *, title: str, caption: str) -> Figure:
@@ -109,4 +112,4 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
         ax.set_yscale("log")
     ax.set_xlabel(panel.along_label)
     ax.set_ylabel(panel.label)
-    ax.legend()
+    ax.legend(loc=panel.legend)

@@ -13,7 +13,7 @@ from torch import Tensor
 from benign import axes
 from benign.attacks.attack import Attack, Target, repeated
 from benign.coordinates.beyond import draws_starts, widened
-from benign.coordinates.fresh import Fresh
+from benign.coordinates.fresh import BLOCK, Fresh
 from benign.coordinates.span import View
 from benign.coordinates.start import start
 from benign.data.feature_patches import FeaturePatches
@@ -130,6 +130,12 @@ class Step:
     """the points trained on: attacked, or the clean ones without an attack"""
     seen: Pass
     """the forward pass on those points"""
+
+    @cached_property
+    def fresh(self) -> Target:
+        """The first of the points that runs are tested on, for probes that attack them."""
+        count = min(BLOCK, self.batch.setup.evaluation.samples)
+        return self.batch.target(self.batch.fresh("test/0", count), "attack/fresh")
 
     @cached_property
     def y(self) -> Float[Tensor, "runs samples"]:

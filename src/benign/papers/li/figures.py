@@ -1,130 +1,117 @@
 """The figures of Li and Li as recipes."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import xarray as xr
 
-from benign.attacks.balls import Ball
-from benign.attacks.one_step import OneStep
-from benign.attacks.strong import Strong
 from benign.claims.study import Question, Reading
-from benign.data.feature_patches import FeaturePatches
 from benign.experiment import Experiment
-from benign.networks.patch_cnn import PatchCNN
+from benign.papers.li.alpha import ALPHA
+from benign.papers.li.setting import (
+    EPS,
+    GRADIENT,
+    LOSS,
+    START,
+    Size,
+    conditions,
+    experiment,
+    kinds,
+)
 from benign.papers.recipes import Recipe
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
-from benign.training.setup import Evaluation, GradientDescent
 
-CLIPS = (0.0, 1.2)
-"""eps of standard and of adversarial training; a clip of 0 is no attack"""
+LONGER = 5
+"""T = 5000 in place of 1000"""
 
-GRADIENT = Question(
-    "gradient",
-    "the attack step eta~ = 1000 multiplies a gradient: of the mean loss or of each point's own?",
-    {"mean": "of the mean over the N points", "sample": "of each point, as the formula is printed"},
-    "the reading that reproduces the printed feature curves (papers/li.md 3.2)",
-)
-START = Question(
-    "sigma_0",
-    "sigma_0 = 0.01: a standard deviation or a variance?",
-    {"std": "standard deviation 0.01", "variance": "standard deviation 0.1"},
-    "the theory's sigma_0^2 = 1/d would be a standard deviation of 0.1 at d = 100",
-)
-LOSS = Question(
-    "loss",
-    "which loss does the training attack ascend?",
-    {"own": "-F_y, as defined", "margin": "-(F_y - max F_j)", "cross_entropy": "the training loss"},
-    "the paper's definition",
+STEPS = Question(
+    "steps",
+    "how many steps are the networks trained?",
+    {"1000": "T = 1000, as in the figure", "5000": "T = 5000, to see what comes after"},
+    "the figure ends there",
 )
 
-
-@dataclass(frozen=True)
-class _Size:
-    samples: int
-    width: int
-    seeds: int
-    test: int
-    steps: int
-
+ATTACKS = {
+    "robust_accuracy_one_step": "one step of the training attack",
+    "robust_accuracy_own_ascent": "sign-PGD on -F_y",
+    "robust_accuracy_loss_ascent": "sign-PGD on the cross-entropy",
+    "robust_accuracy_margin_ascent": "sign-PGD on minus the margin",
+    "robust_accuracy_feature_swap": "Delta(X, y)",
+    "robust_accuracy_all_patch": "the all-patch attack",
+    "robust_accuracy": "the judge",
+}
+"""robust accuracies at the end, and what they are under"""
+DRAWN = {
+    "robust_accuracy_one_step": "one step",
+    "robust_accuracy_loss_ascent": "PGD on the loss",
+    "robust_accuracy_own_ascent": "PGD on -F_y",
+}
+"""those drawn along training"""
+DRAWN_TOLD = (
+    "Along training the first 250 test points are attacked: by one step as in training, and by 20 sign steps of "
+    "eps / 8 on the cross-entropy and on -F_y; a curve that is not seen lies under the next."
+)
 
 _SIZES = {
-    "smoke": _Size(20, 10, 1, 50, 40),
-    "quick": _Size(50, 30, 5, 200, 1000),
-    "paper": _Size(100, 100, 5, 500, 1000),
+    "smoke": Size(20, 10, 1, 50, 40, (20, 1)),
+    "quick": Size(50, 30, 5, 100, 1000, (20, 2)),
+    "paper": Size(100, 100, 5, 500, 1000),
 }
 
 
 def _build(scale: str, reading: Reading) -> Experiment:
     size = _SIZES[scale]
-    points = size.samples if reading["gradient"] == "mean" else 1
-    rules = {"rate": 1000.0 / points, "loss": reading["loss"]}
-    return Experiment(
-        data=FeaturePatches(
-            samples=size.samples,
-            classes=2,
-            tokens=16,
-            dim=100,
-            robust_patches=1,
-            alpha=2.0,
-            beta=1.0,
-            noise_std=0.1,
-        ),
-        network=PatchCNN(
-            width=size.width,
-            q=3,
-            threshold=1.0,
-            init_std=0.01 if reading["sigma_0"] == "std" else 0.1,
-        ),
-        attack=OneStep(clip=list(CLIPS), **rules),
-        training=GradientDescent(rate=0.1, stop_loss=0.0, max_steps=size.steps),
-        evaluation=Evaluation(samples=size.test, attack=_judge(rules), at="snapshots"),
-        seeds=size.seeds,
-    )
-
-
-def _judge(rules: dict[str, Any]) -> Strong:
-    """For both kinds of training, with the paper's own attack among those tried."""
-    ball = Ball(p="inf", radius=CLIPS[1], per="sample")
-    return Strong(ball=ball, also=OneStep(clip=CLIPS[1], **rules))
-
-
-def _kinds(result: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
-    standard, adversarial = (result.sel(clip=clip) for clip in CLIPS)
-    return [("standard training", standard), ("adversarial training", adversarial)]
+    if reading["steps"] == "5000":
+        size = replace(size, steps=LONGER * size.steps)
+    return experiment(size, reading, at="snapshots")
 
 
 def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     features, accuracy = [], []
-    for name, cell in _kinds(result):
+    for name, cell in kinds(result):
         learned = [
             ("robust feature u", cell.robust_feature_learned_curve),
             ("non-robust feature v", cell.non_robust_feature_learned_curve),
         ]
-        features.append(Curves(learned, f"correlation, {name}"))
+        features.append(Curves(learned, "largest correlation with a weight", title=name))
         curves = [("clean", cell.test_accuracy_curve)]
-        if name.startswith("adversarial"):
-            curves.append(("under the training attack", cell.robust_accuracy_curve))
-        accuracy.append(Curves(curves, f"test accuracy, {name}"))
+        curves += [(word, _known(cell, f"{each}_curve")) for each, word in DRAWN.items()]
+        label = f"test accuracy, eps = {EPS}"
+        accuracy.append(Curves(curves, label, title=name, legend="lower left"))
     figure = curves_figure(
-        [features, accuracy], title="Features learned by a patch network", caption=caption
+        [features, accuracy],
+        title="Features learned by a patch network",
+        caption=f"{caption} {DRAWN_TOLD}",
     )
     return save(figure, folder / "fig3")
 
 
+def _known(cell: xr.Dataset, name: str) -> xr.DataArray:
+    """A curve at the steps that have values; runs from before it was measured have none."""
+    curve = cell.get(name, xr.full_like(cell.test_accuracy_curve, float("nan")))
+    return curve.dropna("step", how="all") if curve.notnull().any() else curve
+
+
 def _summarise(result: xr.Dataset) -> str:
     lines = []
-    for name, cell in _kinds(result):
+    for name, cell in kinds(result):
         mean = cell.mean("seed")
-        lines.append(
-            f"{name}: max <w, u> = {float(mean.robust_feature_learned):.3g}, "
-            f"max <w, v> = {float(mean.non_robust_feature_learned):.3g}, "
-            f"clean accuracy {float(mean.test_accuracy):.3g}, under its own training attack "
-            f"{float(mean.robust_accuracy_training_attack):.3g}, under the evaluation attack with eps = {CLIPS[1]} "
-            f"{float(mean.robust_accuracy):.3g}"
-        )
+        told = {key: f"{float(mean[key]):.3g}" for key in map(str, mean) if not mean[key].dims}
+        attacked = [f"{told[key]} under {word}" for key, word in ATTACKS.items() if key in told]
+        lines += [
+            f"{name}: max <w, u> = {told['robust_feature_learned']}, "
+            f"max <w, v> = {told['non_robust_feature_learned']}, "
+            f"loss of attacked training points {told['train_loss']}, clean accuracy {told['test_accuracy']}",
+            f"  with u alone {told['robust_feature_accuracy']}, with v alone {told['non_robust_feature_accuracy']}",
+            f"  robust accuracy, eps = {EPS}: {', '.join(attacked)}",
+        ]
+        if "label_leak_on_noise" in told:
+            lines.append(
+                f"  labels leak: the step's perturbation turns pure noise into the point's class in "
+                f"{told['label_leak_on_noise']}, and made with the wrong label it turns the point into that in "
+                f"{told['label_leak_wrong_label']}"
+            )
     return "\n".join(lines)
 
 
@@ -136,6 +123,8 @@ RECIPES = [
         build=_build,
         draw=_draw,
         summarise=_summarise,
-        questions=(GRADIENT, START, LOSS),
-    )
+        questions=(GRADIENT, START, LOSS, STEPS),
+        conditions=conditions,
+    ),
+    ALPHA,
 ]

@@ -13,8 +13,9 @@ from benign.claims.rule import Rule
 from benign.papers.li.claims.adversarial import settled
 from benign.papers.li.claims.standard import dominance
 from benign.papers.li.claims.studies import EPS, linf
-from benign.papers.li.claims.trained import Perturb, accuracy, fresh, own_ascent, predicted, trained
+from benign.papers.li.claims.trained import Perturb, accuracy, fresh, predicted, trained
 from benign.training.descent import Batch
+from benign.training.probes.attacked_patches import own_ascent
 
 CLAIMS = Claims("li")
 
@@ -31,7 +32,7 @@ def _attacks(batch: Batch) -> dict[str, Perturb]:
     return {
         "cross-entropy": PGD(ball=linf(), step=0.125, loss="cross_entropy").perturb,
         "margin": PGD(ball=linf(), step=0.125).perturb,
-        "own loss": own_ascent(EPS),
+        "own loss": lambda target: own_ascent(target, linf()),
         "one step": batch.setup.attack.perturb,
     }
 

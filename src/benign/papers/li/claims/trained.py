@@ -94,17 +94,3 @@ def fresh(batch: Batch, count: int) -> Target:
 def predicted(target: Target, points: Points) -> Int64[Tensor, "seeds samples"]:
     """The class with the largest output."""
     return target.run(points).outputs.argmax(2)
-
-
-def own_ascent(radius: float, steps: int = 20) -> Perturb:
-    """Sign steps of 2.5 eps / steps on -F_y, the paper's margin loss, in the l_inf ball."""
-
-    def perturb(target: Target) -> Points:
-        points = target.x.clone()
-        for _ in range(steps):
-            rise = target.network.own_gradient(target.params, points, target.x, target.y)
-            moved = points - 2.5 * radius / steps * rise.sign()
-            points = target.x + (moved - target.x).clamp(-radius, radius)
-        return points
-
-    return perturb
