@@ -32,8 +32,6 @@ def check_machine(cells: Iterable[Setup], device: str, workers: int) -> None:
     check_device(device)
     cells = list(cells)
     check_memory(cells, device)
-    if device == "cpu" and any(cell.precision == "tf32" for cell in cells):
-        raise ValueError("`precision` is tf32, which a cpu does not have: use `float32` or a GPU")
     if workers < 1:
         raise ValueError(f"`workers` must be at least 1, got {workers}")
 

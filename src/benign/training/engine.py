@@ -38,7 +38,8 @@ def train_runs(
     """
     size = batch_size(cells[0], device)
     parts: list[dict[str, np.ndarray]] = []
-    with exact_products(cells[0].precision != "tf32"):
+    rounds = cells[0].precision == "tf32" and device != "cpu"  # where a CPU would round to other lengths
+    with exact_products(not rounds):
         for begin in range(0, len(cells), size):
             batch = slice(begin, begin + size)
             parts += _train_or_halve(cells[batch], ids[batch], device, progress)

@@ -80,7 +80,7 @@ class Setup(Spec):
     evaluation: Evaluation = Evaluation()
     """what is measured on fresh points"""
     precision: Literal["float32", "float64", "tf32"] = "float32"
-    """of all numbers; tf32 is float32 whose matrix products round their factors to 10 binary digits, on a GPU only"""
+    """of all numbers; tf32 is float32 whose matrix products may round their factors to 10 binary digits: a GPU does"""
     coordinates: Wanted = "ambient"
     """where runs are computed: in R^dim; in the span they stay in, drawn in R^dim (projected: the same runs) or drawn
     there (sampled: the same law, whatever `dim`); auto takes the smallest that is exact; approximate is for attacks
