@@ -85,18 +85,19 @@ def _along_training(runs: xr.Dataset) -> list[Curves]:
 
     return [
         panel("train_loss", "robust training loss (nats)", log=True, **_NOTHING),
-        panel("attention_entropy", "attention entropy, clean (nats)", **_UNIFORM),
-        panel("value_norm", "|u| = |W_V w_O| (1 / length)"),
+        panel("attention_entropy", "entropy (nats)", title="attention, clean points", **_UNIFORM),
+        panel("value_norm", "|u| (1 / length)", title="u = W_V w_O"),
     ]
 
 
 def _over_radii(result: xr.Dataset) -> list[Curves]:
-    """Loss, entropy and accuracy at the end, over all radii."""
+    """Loss, entropy and accuracy at the end, over all radii; the first says what the marks are."""
     places = marks(specification(result)["network"]["hidden"])
 
-    def panel(curves: dict[str, str], label: str, **more) -> Curves:
+    def panel(curves: dict[str, str], label: str, words: bool = False, **more) -> Curves:
         named = [(name, result[variable]) for name, variable in curves.items()]
-        return Curves(named, label, "radius", "radius τ / |μ|", places, along_log=False, **more)
+        marked = places if words else [(place, "") for place, _ in places]
+        return Curves(named, label, "radius", "radius τ / |μ|", marked, along_log=False, **more)
 
     entropies = {"clean": "attention_entropy", "attacked": "attention_entropy_attacked"}
     accuracies = {
@@ -105,9 +106,16 @@ def _over_radii(result: xr.Dataset) -> list[Curves]:
         "thorough attack": "robust_accuracy",
     }
     return [
-        panel({"at the end": "train_loss"}, "robust training loss (nats)", log=True, **_NOTHING),
-        panel(entropies, "attention entropy at the end (nats)", **_UNIFORM),
-        panel(accuracies, "test accuracy at the end", level=0.5),
+        panel(
+            {"training attack": "train_loss"},
+            "robust training loss (nats)",
+            words=True,
+            log=True,
+            title="at the end",
+            **_NOTHING,
+        ),
+        panel(entropies, "entropy (nats)", title="attention at the end", **_UNIFORM),
+        panel(accuracies, "test accuracy", level=0.5, title="at the end"),
     ]
 
 
