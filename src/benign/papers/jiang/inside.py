@@ -16,6 +16,7 @@ from benign.papers.jiang.theory import (
     ALL_ONE,
     HARMFUL_CONSTANT,
     benign_constant,
+    conditions,
     largest_rate,
     parts,
     strong_noise_factor,
@@ -166,4 +167,5 @@ INSIDE = Recipe(
     draw=_draw,
     summarise=_summarise,
     questions=(START,),
+    conditions=conditions,
 )
