@@ -322,7 +322,9 @@ def test_memory_is_that_of_the_largest_cell():
 
 def test_a_cpu_computes_tf32_in_float32(tmp_path):
     """So that a recipe of that precision runs everywhere; its runs have a name of their own all the same."""
-    exact, rounded = (tiny(f"precision={name}").run(tmp_path / name) for name in ("float32", "tf32"))
+    exact, rounded = (
+        tiny(f"precision={name}").run(tmp_path / name) for name in ("float32", "tf32")
+    )
     np.testing.assert_array_equal(exact.train_loss, rounded.train_loss)
 
 

@@ -22,8 +22,8 @@ from benign.targets import Plan
 LONG_WORK = 30.0
 """seconds of work above which several processes are worth their start of about 3 s"""
 LONG_ON_GPU = 60.0
-"""seconds of work, at least, above which compiling for 20 to 70 s is worth it on a GPU. At least, which counts runs that
-take all their steps: where runs end one by one every size of the batch is compiled anew (zhang/radius: 2 minutes)"""
+"""seconds of work, at least, above which compiling for 20 to 70 s is worth it on a GPU: that counts the runs that take
+all their steps. Where runs end one by one every size of the batch is compiled anew (zhang/radius: for 2 minutes)"""
 
 
 def perform(plan: Plan, device: str, workers: int | None, again: bool, verbose: bool) -> bool:

@@ -38,7 +38,9 @@ def train_runs(
     """
     size = batch_size(cells[0], device)
     parts: list[dict[str, np.ndarray]] = []
-    rounds = cells[0].precision == "tf32" and device != "cpu"  # where a CPU would round to other lengths
+    rounds = (
+        cells[0].precision == "tf32" and device != "cpu"
+    )  # where a CPU would round to other lengths
     with exact_products(not rounds):
         for begin in range(0, len(cells), size):
             batch = slice(begin, begin + size)
