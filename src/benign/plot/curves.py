@@ -77,9 +77,8 @@ def curves_figure(rows: Sequence[Sequence[Curves]], *, title: str, caption: str)
 
 
 def look(number: int) -> tuple[str, str]:
-    """Colour and line of a curve: where there are more curves than colours, colours come again with other lines."""
-    rounds, place = divmod(number, len(COLOURS))
-    return COLOURS[place], LINES[rounds % len(LINES)]
+    """Colour and line of a curve: no two of 24 alike, and of two that lie on one another both are seen."""
+    return COLOURS[number % len(COLOURS)], LINES[(number + number // 12) % len(LINES)]
 
 
 def draw_curves(ax: Axes, panel: Curves) -> None:
@@ -112,4 +111,5 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
         ax.set_yscale("log")
     ax.set_xlabel(panel.along_label)
     ax.set_ylabel(panel.label)
-    ax.legend(loc=panel.legend)
+    # A pale ground: some legends have no place that is free.
+    ax.legend(loc=panel.legend, frameon=True, framealpha=0.75, edgecolor="none", fancybox=False)
