@@ -15,6 +15,8 @@ from PIL import Image
 from benign.audits import with_rate_audit
 from benign.experiment import Experiment, open_result
 from benign.papers.recipes import Recipe, recipes
+from benign.plan.estimate import operations
+from benign.plan.runs import runs_of
 from benign.sweep.dataset import counts_of
 from benign.sweep.store import Store
 from benign.targets import Choices, Plan, plans
@@ -52,6 +54,10 @@ class Picture:
     """of all runs, one after another"""
     wall_seconds: float | None = None
     """of the whole command"""
+    operations: float | None = None
+    """additions and multiplications of all matrix products"""
+    precision: str = ""
+    """of these products"""
     recipe_changed: bool = False
     """whether the recipe builds another experiment than the one that was run"""
     summary: list[str] = field(default_factory=list)
@@ -115,9 +121,18 @@ def _made(plan: Plan, recipe: Recipe, result: xr.Dataset) -> Picture:
         torch=", ".join(told["torch"]),
         runs={s.name.lower(): count for s, count in counts_of(result["status"]).items() if count},
         work_seconds=round(sum(meta["seconds"] for meta in records), 1),
+        operations=float(f"{_operations(plan.experiment, result):.3g}"),
+        precision=plan.experiment.precision,
         recipe_changed=today != plan.experiment,
         summary=plan.summarise(result).splitlines(),
     )
+
+
+def _operations(experiment: Experiment, result: xr.Dataset) -> float:
+    """Of all runs, by the steps they took."""
+    taken = result["steps"].fillna(0).values.ravel()  # in the order of the runs
+    runs = runs_of(experiment)
+    return sum(operations(run.cell, steps) for run, steps in zip(runs, taken, strict=True))
 
 
 def _today(target: str, choices: Choices, seeds: int) -> Experiment | None:

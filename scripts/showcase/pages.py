@@ -45,6 +45,10 @@ class Figure:
         return next(iter(self.pictures))
 
 
+PEAKS = {("NVIDIA H200", "float32"): 51.0e12, ("NVIDIA H200", "tf32"): 413e12}
+"""operations a second of a product of 8192 x 8192 matrices, measured on the machine that made the pictures"""
+
+
 def write(gallery: Path) -> None:
     """Write README.md, a page a figure and the badges; pages of figures that are no more are removed."""
     badges.write(gallery)
@@ -141,6 +145,7 @@ def _how(gallery: Path, name: str, picture: Picture) -> list[str]:
         else "",
         f"{picture.wall_seconds:g} s for the whole command" if picture.wall_seconds else "",
         f"{picture.work_seconds:g} s of work in all runs" if picture.work_seconds else "",
+        _floor(picture),
         picture.device,
         picture.host,
         f"torch {picture.torch}" if picture.torch else "",
@@ -157,6 +162,17 @@ def _how(gallery: Path, name: str, picture: Picture) -> list[str]:
     if (gallery / "data" / f"{name}.json").exists():
         lines += ["", f"[Means over seeds and standard errors](../data/{name}.json)"]
     return lines
+
+
+def _floor(picture: Picture) -> str:
+    """The least time that the matrix products alone would take on a device whose peak is known."""
+    if not picture.operations:
+        return ""
+    told = f"{picture.operations:.3g} operations in matrix products"
+    for (device, precision), peak in PEAKS.items():
+        if device in picture.device and precision == picture.precision:
+            return f"{told}, {picture.operations / peak:.2g} s at the {peak:.3g} a second of a large product there"
+    return told
 
 
 def _judged(judged: Sequence[Judged]) -> list[str]:

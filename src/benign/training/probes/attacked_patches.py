@@ -69,7 +69,11 @@ def _measured(step: Step, seen: Seen) -> PerRunValue:
     ball = judge.threat()
     assert isinstance(ball, Ball)
     with torch.no_grad():
-        return seen(step.fresh, ball, _in_ball(attack, ball)).double().mean(1)
+        value = seen(step.fresh, ball, _in_ball(attack, ball)).double().mean(1)
+    sound = (
+        step.seen.outputs.isfinite().flatten(1).all(1)
+    )  # NaN > 0 is false, but that is no measurement
+    return torch.where(sound, value, torch.nan)
 
 
 def _looked_at(number: int, setup: Setup) -> bool:
