@@ -29,6 +29,7 @@ from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.linear_mode import population_error, separator
+from benign.papers.zhang.setting import LEVEL, RADIUS
 from benign.plot.exponents import Critical, exponents_panels
 from benign.plot.style import save
 from benign.streams import RunId, Streams
@@ -38,10 +39,6 @@ from benign.theory.intervals import Estimate
 from benign.training.descent import Status
 from benign.training.setup import Evaluation, GradientDescent
 
-LEVEL = 0.75
-"""accuracy halfway between chance and certainty"""
-RADIUS = 0.05
-"""of the balls around tokens, as a share of |mu|"""
 NAMES = ("attention", "linear mode", "two-layer", "CNN")
 TRAININGS = ("clean", "adversarial")
 MARGIN = "max margin"

@@ -27,7 +27,7 @@ from benign.papers.zhang.inside import INSIDE
 from benign.papers.zhang.linear_mode import critical_snr
 from benign.papers.zhang.norms import NORMS
 from benign.papers.zhang.output import OUTPUT_NORM
-from benign.papers.zhang.radius import RADIUS as RADII
+from benign.papers.zhang.radius import RADII
 from benign.papers.zhang.setting import LEVEL, RADIUS, noisy_signals, pgd, specification
 from benign.papers.zhang.theory import conditions
 from benign.papers.zhang.tokens import TOKENS

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 from scipy.optimize import nnls
 from torch import Tensor
 
@@ -111,14 +112,14 @@ def population_error(
     return torch.where(deviation > 0, error, certain).mean(1)
 
 
-def critical_snr(samples: np.ndarray, tokens: int, dim: int, accuracy: float) -> np.ndarray:
+def critical_snr(samples: ArrayLike, tokens: ArrayLike, dim: int, accuracy: float) -> np.ndarray:
     """The SNR at which clean accuracy is this: N SNR^4 = 4 (M - 1)^2 z^2 / d with z = Phi^-1(accuracy).
 
     u is along mean_n y_n xbar_n, whose noise outweighs its signal there: y f has mean over deviation
     z = SNR^2 sqrt(d N) / (2 (M - 1)) at fresh points (papers/zhang.md section 5).
     """
-    z = NormalDist().inv_cdf(accuracy)
-    return (4 * (tokens - 1) ** 2 * z**2 / (dim * samples)) ** 0.25
+    z, others = NormalDist().inv_cdf(accuracy), np.asarray(tokens) - 1
+    return np.asarray((4 * others**2 * z**2 / (dim * np.asarray(samples))) ** 0.25)
 
 
 def convergence_steps(

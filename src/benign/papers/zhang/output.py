@@ -13,8 +13,6 @@ import numpy as np
 import torch
 import xarray as xr
 
-from benign.attacks.balls import Ball
-from benign.attacks.pgd import PGD
 from benign.axes import logspace
 from benign.claims.measure import slope
 from benign.claims.study import Question, Reading
@@ -24,6 +22,7 @@ from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.linear_mode import convergence_steps
+from benign.papers.zhang.setting import NOISE_LENGTH, RADIUS, pgd
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
@@ -32,10 +31,6 @@ from benign.training.setup import Evaluation, GradientDescent
 
 UNDIVIDED, DIVIDED = math.sqrt(1 / 3), math.sqrt(1 / 3) / 16
 """|w_O| of PyTorch's default, and of that divided by 16"""
-RADIUS = 0.05
-"""of figure 1"""
-NOISE = math.sqrt(0.4 * 1024)
-"""length sigma_p sqrt(d) of a noise token of figure 1, whatever d is here"""
 
 TOKENS = Question(
     "tokens",
@@ -75,7 +70,7 @@ def _build(scale: str, reading: Reading) -> Experiment:
             tokens=int(reading["tokens"]),
             dim=size.dim,
             snr=list(size.ratios),
-            noise_std=NOISE / math.sqrt(size.dim),
+            noise_std=NOISE_LENGTH / math.sqrt(size.dim),
             balanced=True,
         ),
         network=Attention(
@@ -83,7 +78,7 @@ def _build(scale: str, reading: Reading) -> Experiment:
             init=TorchDefault(divide_by=16),
             output_norm=logspace(0.03, 3.0, size.norms),
         ),
-        attack=PGD(ball=Ball(radius=RADIUS, relative_to="signal"), steps=20, step=0.2),
+        attack=pgd(RADIUS),
         training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=size.steps),
         evaluation=Evaluation(samples=size.test),
         coordinates="projected",

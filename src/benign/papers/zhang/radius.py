@@ -15,8 +15,6 @@ import numpy as np
 import torch
 import xarray as xr
 
-from benign.attacks.balls import Ball
-from benign.attacks.pgd import PGD
 from benign.axes import Axis, logspace
 from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
@@ -29,6 +27,7 @@ from benign.papers.recipes import Recipe
 from benign.papers.zhang import theory
 from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.radii import proven_error
+from benign.papers.zhang.setting import pgd
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
 from benign.streams import RunId, Streams
@@ -148,7 +147,7 @@ def _build(scale: str, reading: Reading) -> Experiment:
             balanced=True,
         ),
         network=_networks(size, tokens, steps),
-        attack=PGD(ball=Ball(radius=radii, relative_to="signal"), steps=20, step=0.2),
+        attack=pgd(radii),
         training=GradientDescent(
             rate=0.1 if steps == "experiments" else SMALL / SIGNAL**2,
             stop_loss=0.05,
@@ -372,7 +371,7 @@ def _conditions(cell: Setup) -> Conditions | None:
     return theory.conditions(cell, 1 if weak else 2)
 
 
-RADIUS = Recipe(
+RADII = Recipe(
     name="zhang/radius",
     title="Theorems 2 and 3 over the radius: loss, attention and accuracy on one axis",
     shows="that attention focuses up to |mu| / log d_h, stays uniform but trains and generalises up to |mu|, and that "

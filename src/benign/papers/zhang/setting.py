@@ -16,6 +16,8 @@ LEVEL = 0.75
 """accuracy halfway between chance and certainty"""
 RADIUS = 0.05
 """tau / |mu| of figures 1 and 2"""
+NOISE_LENGTH = math.sqrt(0.4 * 1024)
+"""sigma_p sqrt(d) of a noise token of figures 1 and 2, also where d is another"""
 
 
 def noisy_signals(dim: int, **more) -> SignalNoise:

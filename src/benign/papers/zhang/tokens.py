@@ -12,10 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from scipy import stats
 
-from benign.attacks.balls import Ball
-from benign.attacks.pgd import PGD
 from benign.axes import logspace, zipped
 from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
@@ -23,6 +20,8 @@ from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.papers.attention_questions import network
 from benign.papers.recipes import Recipe
+from benign.papers.zhang.linear_mode import critical_snr
+from benign.papers.zhang.setting import LEVEL, NOISE_LENGTH, RADIUS, pgd
 from benign.plot.exponents import Critical, exponents_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
@@ -31,10 +30,6 @@ from benign.theory.intervals import Estimate
 from benign.training.descent import Status
 from benign.training.setup import Evaluation, GradientDescent
 
-LEVEL = 0.75
-"""accuracy halfway between chance and certainty"""
-NOISE = math.sqrt(0.4 * 1024)
-"""length sigma_p sqrt(d) of a noise token of figure 1, whatever d is here"""
 AROUND = (0.4, 5.0)
 """ratios that are tried, as multiples of the predicted one"""
 PLACES = {"learned attention": 0, "uniform attention": 1}
@@ -67,9 +62,8 @@ _SIZES = {
 
 
 def predicted(samples: int, dim: int) -> Callable[[np.ndarray], np.ndarray]:
-    """The critical SNR of uniform attention over M - 1: N SNR^4 = 4 (M - 1)^2 z^2 / d, with Phi(z) = 0.75."""
-    z = stats.norm.ppf(LEVEL)
-    return lambda others: (4 * others**2 * z**2 / (samples * dim)) ** 0.25
+    """The critical SNR of uniform attention over M - 1."""
+    return lambda others: critical_snr(samples, others + 1, dim, LEVEL)
 
 
 def _build(scale: str, reading: Reading) -> Experiment:
@@ -83,19 +77,18 @@ def _build(scale: str, reading: Reading) -> Experiment:
     learned = network(size.hidden, "undivided")
     fields = {name: value for name, value in learned if name != "kind"}
     linear = Attention(**fields | {"attend": "uniform", "hidden": 1, "value_dim": size.hidden})
-    ball = Ball(radius=0.05, relative_to="signal")
     return Experiment(
         data=SignalNoise(
             samples=size.samples,
             tokens=zipped("cell", [tokens for tokens, _ in cells]),
             dim=size.dim,
             snr=zipped("cell", [snr for _, snr in cells]),
-            noise_std=NOISE / math.sqrt(size.dim),
+            noise_std=NOISE_LENGTH / math.sqrt(size.dim),
             projected=True,
             balanced=True,
         ),
         network=[learned, linear],
-        attack=PGD(ball=ball, steps=20, step=0.2) if reading["training"] == "adversarial" else None,
+        attack=pgd(RADIUS) if reading["training"] == "adversarial" else None,
         training=GradientDescent(rate=0.1, stop_loss=0.05, max_steps=size.steps),
         evaluation=Evaluation(samples=size.test),
         pairing="common",
