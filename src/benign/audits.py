@@ -128,7 +128,9 @@ def with_rate_audit(result: xr.Dataset, folder: Path) -> xr.Dataset:
             )
             here = {dim: result[dim] for dim in moved.dims}
             result = result.assign({f"{name}_moved": moved.reindex(here)})
-    note = f"Step-size audit, {fast.sizes['seed']} seeds: a quarter of the rate moves {', '.join(told)}."
+    seeds = fast.sizes["seed"]
+    of = "1 seed" if seeds == 1 else f"{seeds} seeds"
+    note = f"Step-size audit, {of}: a quarter of the rate moves {', '.join(told)}."
     return result.assign_attrs(rate_audit=note)
 
 
