@@ -66,3 +66,18 @@ def test_the_picture_says_what_it_shows(tmp_path):
         assert words in drawn
     with pytest.raises(ValueError, match="`rows` must hold at least one row"):
         curves_figure([], title="", caption="")
+
+
+def test_words_beside_close_marks_do_not_cover_one_another():
+    marks = [(1.0, "one"), (1.05, "near it"), (100.0, "far")]
+    along = (
+        values()
+        .rename(step="race")
+        .assign_coords(race=np.geomspace(0.5, 200, values().sizes["step"]))
+    )
+    panel = Curves([("one", along)], "loss", "race", "N SNR^2", marks)
+    words = {
+        text.get_text(): text
+        for text in curves_figure([[panel]], title="", caption="").axes[0].texts
+    }
+    assert [words[name].get_va() for name in ("one", "near it", "far")] == ["top", "bottom", "top"]

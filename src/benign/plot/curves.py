@@ -22,7 +22,9 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 LINES = ("-", "--", "-.", ":")
 
 GREY = "#8c8c8c"
-BESIDE = {"fontsize": SMALL, "color": GREY, "ha": "right", "va": "top"}
+BESIDE = {"fontsize": SMALL, "color": GREY, "ha": "right"}
+CLOSE = 0.06
+"""share of the width of a panel below which words beside two marks would cover one another"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +96,8 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
     if panel.level is not None:
         name = panel.level_name or None
         ax.axhline(panel.level, color=GREY, linewidth=0.8, linestyle=":", label=name)
-    for place, word in panel.marks:
+    for place, _ in panel.marks:
         ax.axvline(place, color=GREY, linewidth=0.8, linestyle="--")
-        ax.annotate(word, (place, 0.98), xycoords=ax.get_xaxis_transform(), rotation=90, **BESIDE)
     if panel.along == "step":
         ax.set_xscale("symlog", linthresh=1)
         ax.set_xlim(left=0)
@@ -111,5 +112,18 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
         ax.set_yscale("log")
     ax.set_xlabel(panel.along_label)
     ax.set_ylabel(panel.label)
+    _name_marks(ax, panel.marks)
     # A pale ground: some legends have no place that is free.
     ax.legend(loc=panel.legend, frameon=True, framealpha=0.75, edgecolor="none", fancybox=False)
+
+
+def _name_marks(ax: Axes, marks: Sequence[tuple[float, str]]) -> None:
+    """A word left of every mark, at the top, or at the bottom where one at the top would be in its way."""
+    last = -np.inf
+    for place, word in sorted(marks):
+        across = ax.transAxes.inverted().transform(ax.transData.transform((place, 1.0)))[0]
+        top = across - last > CLOSE
+        last = across if top else last
+        height, side = (0.98, "top") if top else (0.02, "bottom")
+        at = {"xy": (place, height), "xycoords": ax.get_xaxis_transform(), "va": side}
+        ax.annotate(word, **at, rotation=90, **BESIDE)
