@@ -61,10 +61,12 @@ def test_a_stored_specification_gives_the_stored_numbers(name, tmp_path):
     for each in before:
         found = result[each]
         expected = before[each].sel({**CELLS[name], "seed": [0]}).transpose(*found.dims)
-        near = {"rtol": LOSS, "atol": 1e-6}
+        relative, absolute = LOSS, 1e-6
         if str(each).endswith("accuracy"):
-            near = {"rtol": 0, "atol": (POINTS + 0.5) / points}
-        np.testing.assert_allclose(found.values, expected.values, err_msg=str(each), **near)
+            relative, absolute = 0.0, (POINTS + 0.5) / points
+        np.testing.assert_allclose(
+            found.values, expected.values, relative, absolute, err_msg=str(each)
+        )
 
 
 def main() -> None:
