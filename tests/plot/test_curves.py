@@ -80,4 +80,8 @@ def test_words_beside_close_marks_do_not_cover_one_another():
         text.get_text(): text
         for text in curves_figure([[panel]], title="", caption="").axes[0].texts
     }
-    assert [words[name].get_va() for name in ("one", "near it", "far")] == ["top", "bottom", "top"]
+    assert [words[name].get_verticalalignment() for name in ("one", "near it", "far")] == [
+        "top",
+        "bottom",
+        "top",
+    ]
