@@ -1,5 +1,6 @@
 """The front door: an experiment is a specification that can be planned, run, opened and replayed."""
 
+import json
 import math
 import sys
 import warnings
@@ -218,6 +219,16 @@ class Experiment(Setup):
                 values = ", ".join(str(each) for each in sorted(known, key=str))
                 raise ValueError(f"`{name}` must be one of {values}, got {value}")
         return runs[0]
+
+
+def specification(result: xr.Dataset) -> dict[str, Any]:
+    """The experiment that a result is of, as plain data."""
+    return json.loads(result.attrs["experiment"])
+
+
+def experiment_of(result: xr.Dataset) -> Experiment:
+    """The experiment that a result is of."""
+    return Experiment.from_dict(specification(result))
 
 
 def open_result(folder: Folder) -> xr.Dataset:

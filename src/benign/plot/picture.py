@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from benign.experiment import Experiment
+from benign.experiment import experiment_of
 from benign.plot.axis import set_axis
 from benign.plot.caption import describe, endings
 from benign.plot.curves import look
@@ -179,7 +178,7 @@ def _caption(result: xr.Dataset) -> str:
     chosen = [f"{name} = {each.item()}" for name, each in result.coords.items() if each.ndim == 0]
     told = [f"Here {', '.join(chosen)}."] if chosen else []
     if "experiment" in result.attrs:
-        told.insert(0, describe(Experiment.from_dict(json.loads(result.attrs["experiment"]))))
+        told.insert(0, describe(experiment_of(result)))
     if "status" in result:
         told.append(endings(result))
     return " ".join(filter(None, told))

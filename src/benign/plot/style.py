@@ -79,7 +79,9 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> list[Path]:
     stem.parent.mkdir(parents=True, exist_ok=True)
     png = _write(stem.with_name(f"{stem.name}.png"), _render(figure, "png", None))
     layout = figure.get_layout_engine()
-    figure.set_layout_engine("none")  # to find the places of all parts again takes as long as drawing them
+    figure.set_layout_engine(
+        "none"
+    )  # to find the places of all parts again takes as long as drawing them
     svg = _write(stem.with_name(f"{stem.name}.svg"), _render(figure, "svg", {"Date": None}))
     figure.set_layout_engine(layout)
     return [png, svg]

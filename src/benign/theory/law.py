@@ -165,6 +165,11 @@ class PowerLaw:
     errors: Errors
 
     @property
+    def growth(self) -> Estimate:
+        """The power of the row that the critical column grows with, and its interval."""
+        return Estimate(self.slope, *self.slope_interval)
+
+    @property
     def bounded(self) -> bool:
         """Whether the slope's interval excludes 0, so that the exponent is known at all."""
         return math.isfinite(self.exponent_interval[0])

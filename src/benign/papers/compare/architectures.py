@@ -6,7 +6,6 @@ them stands the max-margin classifier of the mean token, which the linear mode c
 balls is the margin less tau |u|, so that its direction is the same under attack (papers/zhang.md S5 to S7).
 """
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from benign.attacks.strong import Strong
 from benign.axes import logspace, zipped
 from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
-from benign.experiment import Experiment
+from benign.experiment import Experiment, experiment_of
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.networks.network import Network
@@ -29,13 +28,12 @@ from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.linear_mode import population_error, separator
-from benign.papers.zhang.setting import LEVEL, RADIUS
+from benign.papers.zhang.setting import LEVEL, RADIUS, pgd
 from benign.plot.exponents import Critical, exponents_panels
 from benign.plot.style import save
 from benign.streams import RunId, Streams
 from benign.sweep.dataset import ended
 from benign.theory.boundary import Boundary, boundary
-from benign.theory.intervals import Estimate
 from benign.training.descent import Status
 from benign.training.setup import Evaluation, GradientDescent
 
@@ -95,7 +93,7 @@ def _build(scale: str, reading: Reading) -> Experiment:
     # A radius of 0 is clean training: an axis cannot hold no attack.
     attacks = [
         PGD(ball=Ball(radius=0.0, relative_to="signal"), steps=1),
-        PGD(ball=ball, steps=20, step=0.2),
+        pgd(RADIUS),
     ]
     models = [
         (net, rate, attack)
@@ -133,7 +131,7 @@ def max_margin_accuracy(result: xr.Dataset, radius: float) -> xr.DataArray:
 
     All cells of a seed share their draws, so one draw for every N is all that is needed: SNR scales its first token.
     """
-    experiment = Experiment.from_dict(json.loads(result.attrs["experiment"]))
+    experiment = experiment_of(result)
     streams = Streams([RunId(experiment.root_seed, seed, "") for seed in range(experiment.seeds)])
     fixed = {name: value for name, value in experiment.data if name not in ("kind", "snr")}
     found = xr.full_like(result.test_accuracy.isel(model=0, drop=True), np.nan)
@@ -210,7 +208,7 @@ def _law_text(edge: Boundary) -> str:
     fit = edge.fit
     if fit is None:
         return edge.reason
-    slope = Estimate(fit.slope, *fit.slope_interval)
+    slope = fit.growth
     # The middle of the rows, where the line is known best.
     middle = float(np.exp(np.log(edge.critical.samples.values.astype(float)).mean()))
     return f"{slope}, {float(fit.curve(np.array([middle]))[0]):.3g} at N = {middle:.3g}"

@@ -1,6 +1,5 @@
 """Figures 3 and 4 of Jiang et al. as recipes: scores, attention and values along training (appendix A)."""
 
-import json
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +9,7 @@ import xarray as xr
 
 from benign.claims.study import Reading, at
 from benign.data.signal_noise import SignalNoise
-from benign.experiment import Experiment
+from benign.experiment import Experiment, experiment_of
 from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
 from benign.papers.attention_questions import OUTPUT
@@ -80,7 +79,7 @@ def _build(case: _Case, scale: str, reading: Reading) -> Experiment:
 
 def numbers(result: xr.Dataset) -> Numbers:
     """What the theorems are about, of the one cell of a result."""
-    return Numbers.of(Experiment.from_dict(json.loads(result.attrs["experiment"])))
+    return Numbers.of(experiment_of(result))
 
 
 def _draw(case: _Case, result: xr.Dataset, folder: Path, caption: str) -> list[Path]:

@@ -1,6 +1,5 @@
 """What strong robust features change: Figure 3 of Li and Li over alpha (papers/li.md 2.9, 5)."""
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ import xarray as xr
 from benign.axes import cells, replace
 from benign.claims.study import Reading, at
 from benign.data.feature_patches import FeaturePatches
-from benign.experiment import Experiment
+from benign.experiment import Experiment, experiment_of
 from benign.networks.patch_cnn import PatchCNN
 from benign.papers.li.setting import EPS, GRADIENT, LOSS, Size, conditions, experiment, kinds
 from benign.papers.li.theory import parts, robust_accuracy_limit
@@ -40,7 +39,7 @@ def _build(scale: str, reading: Reading) -> Experiment:
 
 def _cell(result: xr.Dataset) -> Setup:
     """The first cell of the grid, for what all share."""
-    _, cell = next(cells(Experiment.from_dict(json.loads(result.attrs["experiment"]))))
+    _, cell = next(cells(experiment_of(result)))
     return cell
 
 

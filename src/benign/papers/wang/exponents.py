@@ -1,6 +1,5 @@
 """How the critical dimension grows with the signal, far beyond the paper's own figure, in exact coordinates."""
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from benign.attacks.pgd import PGD
 from benign.axes import zipped
 from benign.claims.study import Question, Reading
 from benign.data.mixture import Mixture
-from benign.experiment import Experiment
+from benign.experiment import Experiment, specification
 from benign.networks.two_layer import TwoLayer
 from benign.papers.recipes import Recipe
 from benign.papers.wang.predictor import critical_dim
@@ -161,7 +160,7 @@ def _interval(bounds: tuple[float, float]) -> str:
 
 
 def _samples(result: xr.Dataset) -> int:
-    return json.loads(result.attrs["experiment"])["data"]["samples"]
+    return specification(result)["data"]["samples"]
 
 
 EXPONENTS = Recipe(

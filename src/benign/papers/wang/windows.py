@@ -4,7 +4,6 @@ The paper counts errors against flipped labels, and so do the maps; the level th
 labels, Phi(1), as in wang/exponents. The averaged linear predictor errs there at s - alpha = 1 (papers/wang.md 2.5).
 """
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ import xarray as xr
 from benign.attacks.pgd import PGD
 from benign.axes import zipped
 from benign.claims.study import Reading, at
-from benign.experiment import Experiment
+from benign.experiment import Experiment, specification
 from benign.papers.recipes import Recipe
 from benign.papers.wang.exponents import LEVEL
 from benign.papers.wang.predictor import averaged_alignment, critical_dim
@@ -92,7 +91,7 @@ def growth(found: Boundary) -> Estimate | None:
 
 def predicted_signal(result: xr.Dataset, kind: str) -> Curve:
     """The r at which the averaged linear predictor crosses the level, of every d."""
-    given = json.loads(result.attrs["experiment"])
+    given = specification(result)
     r = torch.logspace(math.log10(1.2), 3, 4000, dtype=torch.float64)
     alpha = 0.0 if kind == "clean" else _radius(given, r, RHO)
     dims = critical_dim(r, given["data"]["samples"], alpha, FLIP)
@@ -182,14 +181,14 @@ def by_radius(result: xr.Dataset) -> xr.Dataset:
     name = "attack.ball.radius"
     shown = result.swap_dims(rho=name).drop_vars("rho").rename({name: "radius"})
     told = {"long_name": "radius of the attack in units of |mu|", "symbol": "rho"}
-    if json.loads(result.attrs["experiment"])["attack"]["ball"].get("relative_to") != "signal":
+    if specification(result)["attack"]["ball"].get("relative_to") != "signal":
         told["long_name"] = "radius of the attack"
     return shown.assign_coords(radius=shown.radius.assign_attrs(told))
 
 
 def predicted_radius(result: xr.Dataset) -> Curve:
     """The rho at which the averaged linear predictor crosses the level, of every d: s = 1 + alpha."""
-    given = json.loads(result.attrs["experiment"])
+    given = specification(result)
     samples, unit = given["data"]["samples"], _radius(given, SIGNAL, 1.0)
 
     def curve(dim: np.ndarray) -> np.ndarray:
@@ -234,9 +233,9 @@ def _summarise_3(result: xr.Dataset) -> str:
     edge = edge_3(shown)
     lines = [str(edge)]
     if edge.fit is not None:
-        slope = Estimate(edge.fit.slope, *edge.fit.slope_interval)
         lines.append(
-            f"  rho* grows as d to the {slope}; item 3 of Theorem 3.1 asks rho <= r sqrt(n / d) / C, a power of -0.5"
+            f"  rho* grows as d to the {edge.fit.growth}; "
+            "item 3 of Theorem 3.1 asks rho <= r sqrt(n / d) / C, a power of -0.5"
         )
     known = edge.critical.dropna("dim")
     for dim, expected in zip(

@@ -7,10 +7,10 @@ import xarray as xr
 
 from benign.claims.study import Question, Reading, at
 from benign.data.signal_noise import SignalNoise
-from benign.experiment import Experiment
+from benign.experiment import Experiment, specification
 from benign.papers.attention_questions import OUTPUT, network
 from benign.papers.recipes import Recipe
-from benign.papers.zhang.setting import held, pgd, specification
+from benign.papers.zhang.setting import held, pgd
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended

@@ -10,7 +10,7 @@ import xarray as xr
 
 from benign.axes import linspace, logspace
 from benign.claims.study import Question, Reading
-from benign.experiment import Experiment
+from benign.experiment import Experiment, specification
 from benign.papers.attention_questions import (
     LABELS,
     OUTPUT,
@@ -28,7 +28,7 @@ from benign.papers.zhang.linear_mode import critical_snr
 from benign.papers.zhang.norms import NORMS
 from benign.papers.zhang.output import OUTPUT_NORM
 from benign.papers.zhang.radius import RADII
-from benign.papers.zhang.setting import LEVEL, RADIUS, noisy_signals, pgd, specification
+from benign.papers.zhang.setting import LEVEL, RADIUS, noisy_signals, pgd
 from benign.papers.zhang.theory import conditions
 from benign.papers.zhang.tokens import TOKENS
 from benign.plot.phase import Panel, phase_figure

@@ -17,10 +17,10 @@ from benign.attacks.several import NORMS as NORM_OF
 from benign.attacks.several import Balls
 from benign.axes import logspace
 from benign.claims.study import Question, Reading, at
-from benign.experiment import Experiment
+from benign.experiment import Experiment, specification
 from benign.papers.attention_questions import OUTPUT, network
 from benign.papers.recipes import Recipe
-from benign.papers.zhang.setting import RADIUS, noisy_signals, specification
+from benign.papers.zhang.setting import RADIUS, noisy_signals
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended

@@ -4,7 +4,6 @@
 1 / |w_O|^2. PyTorch's default has |w_O| = 0.577, and 0.036 if w_O is divided by 16 as the other weights are.
 """
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from benign.axes import logspace
 from benign.claims.measure import slope
 from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
-from benign.experiment import Experiment
+from benign.experiment import Experiment, specification
 from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
 from benign.papers.recipes import Recipe
@@ -94,7 +93,7 @@ def steps_taken(result: xr.Dataset) -> xr.DataArray:
 
 def theory_steps(result: xr.Dataset, snr: float, tokens: int) -> xr.DataArray:
     """S8 over |w_O|: of uniform attention, or with one token of attention on the signal alone."""
-    fields = json.loads(result.attrs["experiment"])
+    fields = specification(result)
     data, training, norms = fields["data"], fields["training"], result.output_norm
     signal = snr * data["noise_std"] * math.sqrt(data["dim"])
     steps = convergence_steps(
@@ -105,7 +104,7 @@ def theory_steps(result: xr.Dataset, snr: float, tokens: int) -> xr.DataArray:
 
 
 def _tokens(result: xr.Dataset) -> int:
-    return json.loads(result.attrs["experiment"])["data"]["tokens"]
+    return specification(result)["data"]["tokens"]
 
 
 def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:

@@ -6,7 +6,6 @@ Theorem 2 lets attention focus up to |mu| / log d_h (Case 1) and stay uniform, b
 The setting is that of figure 3, with M = 4 tokens and SNR = 4: |mu| = 25.6, about as many points.
 """
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import xarray as xr
 from benign.axes import Axis, logspace
 from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
-from benign.experiment import Experiment
+from benign.experiment import Experiment, experiment_of
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.papers.attention_questions import network
@@ -168,7 +167,7 @@ class Setting:
 
     @classmethod
     def of(cls, result: xr.Dataset) -> "Setting":
-        return cls(Experiment.from_dict(json.loads(result.attrs["experiment"])))
+        return cls(experiment_of(result))
 
     @property
     def data(self) -> SignalNoise:

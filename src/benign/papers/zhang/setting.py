@@ -1,8 +1,6 @@
 """The setting of Zhang's synthetic experiments (papers/zhang.md section 5), and how their curves are read."""
 
-import json
 import math
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -35,11 +33,6 @@ def pgd(radius: float | list[float], steps: int = 20, step: float = 0.2) -> PGD:
 def changed(net: Attention, **fields) -> Attention:
     """The network with other fields, which may be axes."""
     return Attention(**{name: value for name, value in net if name != "kind"} | fields)
-
-
-def specification(result: xr.Dataset) -> dict[str, Any]:
-    """The experiment that a result is of, as plain data."""
-    return json.loads(result.attrs["experiment"])
 
 
 def held(result: xr.Dataset, name: str, end: str | None = None) -> xr.DataArray:

@@ -4,7 +4,6 @@ With uniform attention a fresh point is classified at z = SNR^2 sqrt(d N) / (2 (
 critical SNR grows like sqrt(M - 1) (papers/zhang.md section 5). Attention that finds the signal would not dilute it.
 """
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,17 +15,15 @@ import xarray as xr
 from benign.axes import logspace, zipped
 from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
-from benign.experiment import Experiment
-from benign.networks.attention import Attention
+from benign.experiment import Experiment, specification
 from benign.papers.attention_questions import network
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.linear_mode import critical_snr
-from benign.papers.zhang.setting import LEVEL, NOISE_LENGTH, RADIUS, pgd
+from benign.papers.zhang.setting import LEVEL, NOISE_LENGTH, RADIUS, changed, pgd
 from benign.plot.exponents import Critical, exponents_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.theory.boundary import Boundary, boundary
-from benign.theory.intervals import Estimate
 from benign.training.descent import Status
 from benign.training.setup import Evaluation, GradientDescent
 
@@ -75,8 +72,7 @@ def _build(scale: str, reading: Reading) -> Experiment:
         for factor in logspace(*AROUND, size.ratios)
     ]
     learned = network(size.hidden, "undivided")
-    fields = {name: value for name, value in learned if name != "kind"}
-    linear = Attention(**fields | {"attend": "uniform", "hidden": 1, "value_dim": size.hidden})
+    linear = changed(learned, attend="uniform", hidden=1, value_dim=size.hidden)
     return Experiment(
         data=SignalNoise(
             samples=size.samples,
@@ -116,7 +112,7 @@ def _edge(values: xr.DataArray) -> Boundary:
 
 
 def _expected(result: xr.Dataset) -> Callable[[np.ndarray], np.ndarray]:
-    data = json.loads(result.attrs["experiment"])["data"]
+    data = specification(result)["data"]
     return predicted(data["samples"], data["dim"])
 
 
@@ -140,7 +136,7 @@ def _summarise(result: xr.Dataset) -> str:
     expected, lines = _expected(result), []
     for name, edge in boundaries(result).items():
         fit = edge.fit
-        told = edge.reason if fit is None else Estimate(fit.slope, *fit.slope_interval)
+        told = edge.reason if fit is None else fit.growth
         lines.append(f"{name}: SNR* grows as M - 1 to the {told} (linear theory: 0.5)")
         known = edge.critical.dropna("others")
         shares = known / expected(known.others.values.astype(float))

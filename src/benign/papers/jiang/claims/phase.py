@@ -29,7 +29,6 @@ from benign.papers.jiang.dynamics import FIG3, FIG4
 from benign.papers.jiang.figures import CUT
 from benign.papers.jiang.theory import Numbers
 from benign.theory.boundary import Boundary, boundary
-from benign.theory.intervals import Estimate
 
 CLAIMS = Claims("jiang")
 LOW_ERROR = 0.05
@@ -108,7 +107,7 @@ def figure_1_exponent_of_errors(evidence: Evidence) -> Measured:
 def _slope(edge: Boundary) -> Measured:
     if edge.fit is None:
         raise Undecided(edge.reason)
-    estimate = Estimate(edge.fit.slope, *edge.fit.slope_interval)
+    estimate = edge.fit.growth
     return Measured("slope of log SNR* on log N", estimate, f"{edge.fit.rows} rows")
 
 

@@ -10,7 +10,6 @@ import xarray as xr
 from benign.claims import Measured, Undecided, exact
 from benign.papers.zhang.setting import LEVEL
 from benign.theory.boundary import Boundary, boundary
-from benign.theory.intervals import Estimate
 
 ERRORS = 2.0
 """standard errors by which two accuracies must differ to be no tie"""
@@ -42,7 +41,7 @@ def boundary_slope(of: str, accuracy: xr.DataArray) -> Measured:
     edge = boundary(accuracy, LEVEL)
     if edge.fit is None:
         raise Undecided(f"{of}: {edge.reason}")
-    slope = Estimate(edge.fit.slope, *edge.fit.slope_interval)
+    slope = edge.fit.growth
     return Measured(of, slope, f"{edge.fit.rows} rows")
 
 
