@@ -22,8 +22,8 @@ from benign.targets import Plan
 LONG_WORK = 30.0
 """seconds of work above which several processes are worth their start of about 3 s"""
 LONG_ON_GPU = 60.0
-"""seconds of work, at least, above which compiling for 20 to 70 s is worth it on a GPU: that counts the runs that take
-all their steps. Where runs end one by one every size of the batch is compiled anew (zhang/radius: for 2 minutes)"""
+"""seconds of training to the last step above which compiling for 20 to 70 s is worth it on a GPU. Where runs end one by
+one every size of the batch is compiled anew (zhang/fig1 took twice as long with it on an H200)"""
 
 
 def perform(plan: Plan, device: str, workers: int | None, again: bool, verbose: bool) -> bool:
@@ -65,7 +65,7 @@ def processes(experiment: Experiment, device: str, asked: int | None) -> int:
     Long work on a GPU is compiled, whoever asked for how many.
     """
     if device != "cpu":
-        if estimate(experiment.units(), device).least_seconds > LONG_ON_GPU:
+        if estimate(experiment.units(), device).sure_training > LONG_ON_GPU:
             compiled.switch_on()
         return asked or 1
     if asked or cores() == 1:

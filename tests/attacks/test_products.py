@@ -20,7 +20,7 @@ from benign.attacks.products import Products, ground_of, pays, plain_attacks
 from benign.attacks.strong import Strong
 from benign.data.mixture import Mixture
 from benign.data.model import DataModel, Sample
-from benign.networks.attention import Attention
+from benign.networks.attention import Attention, ProductsPass
 from benign.networks.network import Network
 from benign.networks.products import SeesProducts
 from benign.networks.two_layer import TwoLayer
@@ -432,6 +432,20 @@ def test_what_runs_on_a_gpu_is_the_same(name, per, compiles, always, monkeypatch
     expected = attack.perturb(target)
     as_on_a_gpu(monkeypatch, compiles)
     close(attack.perturb(target), expected, 1e-10)
+
+
+def test_a_long_step_along_a_vanishing_gradient_is_finite(always, monkeypatch):
+    """In float32 the length of the step over the size of this gradient is not."""
+    target, attack = target_of("one head", torch.float32), small_pgd(1e4, steps=1)
+    expected = attack.perturb(target)
+    seen = ProductsPass.inputs_gradient
+    faint = 1e-36
+    monkeypatch.setattr(ProductsPass, "inputs_gradient", lambda *given: faint * seen(*given))
+    as_on_a_gpu(monkeypatch, compiles=True)
+    points = attack.perturb(target)
+    assert points.isfinite().all()
+    moved = attack.ball.norm(points - target.x)
+    close(moved, attack.ball.norm(expected - target.x), 1e-5)
 
 
 @pytest.mark.parametrize("start_at", ["zero", "uniform"])

@@ -86,6 +86,11 @@ class Attack(Component):
         """How many forward passes one attack costs, for estimates."""
         return 1
 
+    def recordable(self) -> bool:
+        """Whether it asks the device nothing on the way and draws nothing: every step of training is then the same
+        computation, which a GPU can record."""
+        return False
+
     def held(self) -> int:
         """How many perturbations of every point it holds at once, for the memory budget."""
         return 3

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benign.attacks.projections import l1_box_sizes, l1_sizes, l2_box_sizes, largest, shrink
 from benign.axes import PerRun, Shape
-from benign.data.model import DataModel
+from benign.data.model import DataModel, column
 from benign.spec import Count, NonNegative, Spec
 from benign.streams import Streams
 
@@ -89,8 +89,7 @@ class Ball(Spec):
 
     def radii(self, data: DataModel, x: Points) -> Units:
         """The radius around every point."""
-        size = torch.as_tensor(self.size(data), dtype=x.dtype, device=x.device)
-        size = size.expand(len(x))[:, None, None, None]
+        size = column(self.size(data), x).expand(len(x), 1, 1, 1)
         if self.relative_to == "point":
             return size * torch.linalg.vector_norm(x, self._order, dim=(-2, -1), keepdim=True)
         return size

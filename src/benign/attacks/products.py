@@ -236,8 +236,10 @@ def _step(
     axes, tiny = ground.ball.unit_axes, tiny_of(rise)
     scale = (rise * ground.lengths).abs().amax(axes, keepdim=True)
     scale = torch.where(scale > tiny, 1 / scale, 0)
-    norm = ((rise * scale) * (along * scale)).sum(axes, keepdim=True).clamp_min(0).sqrt()
-    size = length * scale / norm.clamp_min(ground.least)
+    # Scaled before anything else: a length over the size of a vanishing gradient is infinite.
+    rise, along = rise * scale, along * scale
+    norm = (rise * along).sum(axes, keepdim=True).clamp_min(0).sqrt()
+    size = length / norm.clamp_min(ground.least)
     coefficients, products = coefficients + size * rise, products + size * along
     norm = (coefficients * products).sum(axes, keepdim=True).clamp_min(0).sqrt()
     shorter = (ground.radius / norm.clamp_min(tiny)).clamp_max(1)

@@ -97,7 +97,8 @@ class DataModel(Component):
 
 def column(value: Any, like: Tensor) -> Tensor:
     """A number of each run (or one for all) as a tensor that multiplies `like` [runs, ...]."""
-    value = torch.as_tensor(value, dtype=like.dtype, device=like.device)
+    # A number is filled in on the device: a GPU could not record a copy to it.
+    value = value.to(like) if isinstance(value, Tensor) else like.new_full((), value)
     return value.reshape(-1, *[1] * (like.ndim - 1))
 
 

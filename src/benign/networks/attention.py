@@ -1,7 +1,7 @@
 """The one-layer attention network of Zhang et al. eq. (1) and Jiang et al. eq. (1), with closed-form gradients."""
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from jaxtyping import Float, Float64
@@ -42,6 +42,8 @@ class Attention(Network):
     >>> bo.Attention(hidden=32, init=init, attend="uniform").train
     'all'
     """
+
+    recordable: ClassVar[bool] = True
 
     hidden: Shape[Count]
     """width d_h of queries and keys"""

@@ -1,5 +1,7 @@
 """The attention network with W_Q = W_K = 0, which gradient descent never leaves: linear in the mean token."""
 
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
@@ -25,6 +27,8 @@ class Linear(Network):
     >>> bo.Linear(init_std=0.01).label()
     'linear(init_std=0.01)'
     """
+
+    recordable: ClassVar[bool] = True
 
     init_std: PerRun[NonNegative] = 0.0
     """standard deviation of an initial entry of u, sigma_V |w_O|"""

@@ -6,7 +6,7 @@ network with closed-form gradients overrides `run`.
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -50,6 +50,9 @@ class Pass:
 
 class Network(Component):
     """A family of functions f(params, x): one output a point (its sign predicts), or one a class."""
+
+    recordable: ClassVar[bool] = False
+    """whether no value decides what its passes compute, so that a GPU can record them; not inherited"""
 
     @abstractmethod
     def initial_params(self, data: DataModel, streams: Streams, dtype: torch.dtype) -> Params:

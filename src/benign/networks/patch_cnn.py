@@ -1,7 +1,7 @@
 """The two-layer convolutional network of Li & Li section 2, with closed-form gradients."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Float64
@@ -84,6 +84,8 @@ class PatchCNN(Network):
     >>> bo.PatchCNN(width=4, classes=3, threshold=1.0, init_std=0.01).output_count()
     3
     """
+
+    recordable: ClassVar[bool] = True
 
     width: Shape[Count]
     """filters of a class, m"""

@@ -1,7 +1,7 @@
 """The two-layer network of Wang et al. section 2, with closed-form gradients."""
 
 import math
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Float64
@@ -68,6 +68,8 @@ class TwoLayer(Network):
     >>> network.preset, network.activation
     ('theory', 'relu')
     """
+
+    recordable: ClassVar[bool] = True
 
     width: Shape[Count]
     """number of neurons m"""

@@ -34,11 +34,13 @@ class Estimate:
     bytes: int
     least_seconds: float
     most_seconds: float
+    sure_training: float
+    """seconds of training to a loss of 0, of which every step is taken"""
 
 
 def estimate(units: list[Unit], device: str) -> Estimate:
     """Estimate from operation counts and a short measurement of this device's matrix products."""
-    least = most = memory = 0.0
+    least = most = sure = memory = 0.0
     for unit in units:
         setup, runs = unit.runs[0].cell, len(unit.runs)
         rate = _products_per_second(device, setup.dtype)
@@ -48,11 +50,12 @@ def estimate(units: list[Unit], device: str) -> Estimate:
         products = runs * setup.data.samples * _step_passes(setup) * _multiplies(setup.reduced())
         stepwise = setup.training.max_steps * (calls * SECONDS_PER_PASS + products / rate)
         to_the_end = sum(run.cell.training.stop_loss == 0 for run in unit.runs) / runs
+        sure += to_the_end * stepwise
         least += fixed + to_the_end * stepwise
         most += fixed + stepwise
         memory = max(memory, together * run_bytes(setup))
     total = sum(len(unit.runs) for unit in units)
-    return Estimate(total, len(units), int(memory), least, most)
+    return Estimate(total, len(units), int(memory), least, most, sure)
 
 
 def operations(setup: Setup, steps: float) -> float:

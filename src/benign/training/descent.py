@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,12 +16,13 @@ from benign.coordinates.fresh import BLOCK, Fresh
 from benign.coordinates.span import View
 from benign.coordinates.start import start
 from benign.data.feature_patches import FeaturePatches
-from benign.data.model import Sample
+from benign.data.model import Sample, column
 from benign.losses import loss, loss_slope, margin
 from benign.networks.network import Params, Pass
 from benign.networks.products import CarriedPass
 from benign.streams import Streams
 from benign.training.carried import Carried
+from benign.training.recording import Recording
 from benign.training.setup import Setup
 
 
@@ -83,6 +83,11 @@ class Batch:
         if self.carried is not None:
             self.carried.settle()
         return self.held
+
+    @cached_property
+    def recording(self) -> Recording | None:
+        """What attacks the training points, where anything does."""
+        return None if self.setup.attack is None else Recording(self.setup.attack)
 
     def target(self, sample: Sample, part: str) -> Target:
         """Points to attack, with draws for this part of the run."""
@@ -175,7 +180,7 @@ class Step:
         """What the step subtracts where products are carried, as coefficients of the training tokens."""
         assert isinstance(self.seen, CarriedPass)
         slope, rate = self._slope(), self.batch.setup.training.rate_at(self.number)
-        return self.seen.moves(slope * _by_run(rate, slope))
+        return self.seen.moves(slope * column(rate, slope))
 
     def _slope(self) -> Float[Tensor, "runs samples *classes"]:
         """Of the loss in the outputs."""
@@ -197,13 +202,13 @@ class Step:
 
 def look(batch: Batch, number: int) -> Step:
     """Attack the training points and run the network on them."""
-    setup, sample = batch.setup, batch.sample
+    sample, recording = batch.sample, batch.recording
     if batch.carried is not None:
         return Step(number, batch, sample.x, batch.carried.look())
     target = batch.target(sample, f"attack/{number}")
-    if setup.attack is None or number < setup.training.first_attacked_step:
+    if recording is None or number < batch.setup.training.first_attacked_step:
         return Step(number, batch, sample.x, target.train(sample.x))
-    points, seen = setup.attack.training_pass(target)
+    points, seen = recording.training_pass(target)
     return Step(number, batch, points, seen)
 
 
@@ -234,10 +239,4 @@ def update(batch: Batch, gradient: Params, number: int = 0) -> None:
     """Step `number` of gradient descent, in place."""
     rate, params = batch.setup.training.rate_at(number), batch.params
     for name, part in gradient.items():
-        params[name].addcmul_(part, -_by_run(rate, part))
-
-
-def _by_run(rate: Any, like: Tensor) -> Tensor:
-    """A number, or one a run, to be multiplied with a tensor of all runs."""
-    rate = torch.as_tensor(rate, dtype=like.dtype, device=like.device)
-    return rate.reshape(-1, *[1] * (like.ndim - 1))
+        params[name].addcmul_(part, -column(rate, part))

@@ -1,0 +1,121 @@
+"""A recorded attack trains the same runs, though every step writes over the one before."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from benign.attacks.attack import Target
+from benign.attacks.balls import Ball
+from benign.attacks.pgd import PGD
+from benign.networks.attention import Attention
+from benign.networks.network import Network
+from benign.training import recording
+from benign.training.engine import train_runs
+from benign.training.recording import Recording, can_record
+from tests.reference import run_ids, small_network, small_pgd, small_setup
+from tests.training.test_engine import assert_same, different_runs
+
+
+class Replay:
+    """Does what a CUDA graph does: computes again, into the memory of the first time."""
+
+    def __init__(self, recording: Recording, target: Target):
+        self.recording, self.target = recording, target
+        recording._found = recording._attack.training_pass(target)
+
+    def replay(self) -> None:
+        points, seen = self.recording._found
+        new_points, new_seen = self.recording._attack.training_pass(self.target)
+        points.copy_(new_points)
+        for name, part in vars(new_seen).items():
+            if isinstance(part, Tensor):
+                getattr(seen, name).copy_(part)
+
+
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch) -> list[Replay]:
+    """Recordings on the CPU, by `Replay`."""
+    made: list[Replay] = []
+
+    def record(self: Recording, target: Target) -> None:
+        made.append(Replay(self, target))
+        self._graph = made[-1]  # pyright: ignore[reportAttributeAccessIssue]
+
+    monkeypatch.setattr(Recording, "_record", record)
+    monkeypatch.setattr(recording, "can_record", lambda *_: True)
+    return made
+
+
+def test_writing_over_the_last_step_changes_nothing(monkeypatch, replays):
+    cells = different_runs(attacked=True)
+    with monkeypatch.context() as without:
+        without.setattr(recording, "WARM_UP", 10**9)
+        expected = train_runs(cells, run_ids(5))
+    assert not replays
+    assert_same(train_runs(cells, run_ids(5)), expected)
+    assert len(replays) > 1  # one for each batch that lasts
+    sizes = [len(each.target.x) for each in replays]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_a_batch_that_soon_changes_is_not_recorded(replays):
+    cell = small_setup(attack=small_pgd(), max_steps=recording.WARM_UP - 1)
+    train_runs([cell], run_ids(1))
+    assert not replays
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("p", [2, "inf"])
+def test_a_gpu_replays_the_same_steps(p, monkeypatch):
+    ball = Ball(p=p, radius=0.1)
+    cells = [
+        small_setup(network=small_network(hidden=8), attack=PGD(ball=ball), rate=rate, max_steps=30)
+        for rate in (0.5, 1.0)
+    ]
+    recorded = train_runs(cells, run_ids(2), "cuda")
+    monkeypatch.setattr(recording, "WARM_UP", 10**9)
+    assert_same(recorded, train_runs(cells, run_ids(2), "cuda"))
+
+
+class OnGpu(Tensor):
+    """Says that it is there; this machine may have none."""
+
+    is_cuda = property(lambda self: True)  # pyright: ignore[reportAssignmentType]
+
+
+class Derived(Attention):
+    """May do anything with values."""
+
+
+THERE = torch.zeros(1, 1, 1, 1).as_subclass(OnGpu)
+PLAIN = PGD(ball=Ball(radius=0.1))
+
+
+def network(of: type[Attention] = Attention) -> Network:
+    return of(hidden=2, init=small_network().init)
+
+
+def test_plain_climbs_are_recorded_on_a_gpu_alone():
+    assert can_record(PLAIN, network(), THERE)
+    assert can_record(PGD(ball=Ball(p="inf", radius=0.1)), network(), THERE)
+    assert not can_record(PLAIN, network(), torch.zeros(1, 1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        PGD(ball=Ball(radius=0.1), start="uniform"),
+        PGD(ball=Ball(radius=0.1), restarts=2),
+        PGD(ball=Ball(radius=0.1), keep="best"),
+        PGD(ball=Ball(radius=0.1), stop_when_wrong=True),
+        PGD(ball=Ball(p=1, radius=0.1)),
+        PGD(ball=Ball(radius=0.1, box=(0.0, 1.0))),
+    ],
+    ids=lambda attack: attack.label(),
+)
+def test_what_draws_or_decides_by_values_is_not(attack):
+    assert not can_record(attack, network(), THERE)
+
+
+def test_a_class_answers_for_itself():
+    assert not can_record(PLAIN, network(Derived), THERE)
