@@ -236,12 +236,13 @@ def test_a_cell_is_inside_condition_1():
     assert case_2(cell) is None
 
 
-def test_crossings_are_the_last_ones():
+def test_crossings_are_the_last_ones_or_the_first():
     values = xr.DataArray(
         [[1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0]], {"r": [0.0, 1.0, 2.0, 3.0]}, ("seed", "r")
     )
     found = crossings(values, "r", 0.5)
     assert found[0] == 2.5
+    assert crossings(values, "r", 0.5, "first")[0] == 0.5
     assert math.isnan(found[1])
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
 from benign.plot.curves import COLOURS, Curves, curves_figure
@@ -85,3 +86,20 @@ def test_words_beside_close_marks_do_not_cover_one_another():
         "bottom",
         "top",
     ]
+
+
+def names(ax: Axes) -> list[str]:
+    legend = ax.get_legend()
+    return [text.get_text() for text in legend.get_texts()] if legend else []
+
+
+def test_a_legend_tells_what_no_panel_before_it_told():
+    one, two = ("one", values(2)), ("two", values(2))
+    panels = [
+        Curves([one, two], "loss"),
+        Curves([one, two], "accuracy", level=0.5, level_name="chance"),
+        Curves([two], "error"),  # whose colour is now that of the first
+        Curves([one, two], "norm"),
+    ]
+    figure = curves_figure([panels], title="", caption="")
+    assert [names(ax) for ax in figure.axes] == [["one", "two"], ["chance"], ["two"], []]

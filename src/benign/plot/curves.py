@@ -56,7 +56,10 @@ class Curves:
 
 
 def curves_figure(rows: Sequence[Sequence[Curves]], *, title: str, caption: str) -> Figure:
-    """Panels in rows; bands are one standard error of the mean over seeds on either side."""
+    """Panels in rows; bands are one standard error of the mean over seeds on either side.
+
+    A legend tells what no panel before it has told.
+    """
     if not rows or len({len(row) for row in rows}) != 1:
         raise ValueError("`rows` must hold at least one row, and rows of equal length")
     columns = len(rows[0])
@@ -68,10 +71,12 @@ def curves_figure(rows: Sequence[Sequence[Curves]], *, title: str, caption: str)
             layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06),
         )
         axes = figure.subplots(len(rows), columns, squeeze=False)
+        told: set[tuple[str, ...]] = set()
         for number, (ax, panel) in enumerate(
             (axes[i, j], panel) for i, row in enumerate(rows) for j, panel in enumerate(row)
         ):
             draw_curves(ax, panel)
+            _name_curves(ax, panel, told)
             ax.set_title(f"({'abcdefghijkl'[number]}) {panel.title}".strip())
         figure.suptitle(title)
         figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=SMALL, linespacing=1.3)
@@ -113,8 +118,21 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
     ax.set_xlabel(panel.along_label)
     ax.set_ylabel(panel.label)
     _name_marks(ax, panel.marks)
-    # A pale ground: some legends have no place that is free.
-    ax.legend(loc=panel.legend, frameon=True, framealpha=0.75, edgecolor="none", fancybox=False)
+
+
+def _name_curves(ax: Axes, panel: Curves, told: set[tuple[str, ...]]) -> None:
+    """A legend of the lines whose names and looks are not `told`, which they are from here on."""
+    looks = {
+        (str(line.get_label()), str(line.get_color()), str(line.get_linestyle())): line
+        for line in ax.lines
+        if not str(line.get_label()).startswith("_")  # which matplotlib calls those without a name
+    }
+    new = [line for each, line in looks.items() if each not in told]
+    told.update(looks)
+    if new:
+        # A pale ground: some legends have no place that is free.
+        frame = {"frameon": True, "framealpha": 0.75, "edgecolor": "none", "fancybox": False}
+        ax.legend(handles=new, loc=panel.legend, **frame)
 
 
 def _name_marks(ax: Axes, marks: Sequence[tuple[float, str]]) -> None:

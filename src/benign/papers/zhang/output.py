@@ -123,8 +123,8 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     ]
     rows = [
         [
-            panel(steps_taken(result), "steps to the loss", *theory, log=True),
             panel(reached, "share that reaches the loss", named=True),
+            panel(steps_taken(result), "steps to the loss", *theory, log=True),
             panel(
                 result.attention_on_signal, "attention on the signal",
                 level=1 / tokens, level_name="uniform: 1 / M",

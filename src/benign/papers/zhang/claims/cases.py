@@ -197,7 +197,10 @@ def linear_model_needs_more_signal(evidence: Evidence) -> Measured:
     training loss to reach falls."""
     result = evidence.result
     critical = np.stack(
-        [crossings(result.test_accuracy.sel(stop_loss=e), "snr", LEVEL) for e in result.stop_loss],
+        [
+            crossings(result.test_accuracy.sel(stop_loss=e), "snr", LEVEL, "first")
+            for e in result.stop_loss
+        ],
         axis=1,
     )
     of = "power of 1/eps in the needed N SNR^2"
@@ -292,7 +295,8 @@ def several_heads_do_the_same(evidence: Evidence) -> dict[str, Measured]:
     heads."""
     accuracy = evidence.result.robust_accuracy
     log_snr = {
-        int(h): np.log(crossings(accuracy.sel(heads=h), "snr", LEVEL)) for h in accuracy.heads
+        int(h): np.log(crossings(accuracy.sel(heads=h), "snr", LEVEL, "first"))
+        for h in accuracy.heads
     }
     return {
         f"H={h}": mean("log of the ratio of critical N SNR^2", 2 * (found - log_snr[1]))

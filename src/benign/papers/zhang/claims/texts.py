@@ -124,7 +124,7 @@ def attention_finds_sparser_signals(evidence: Evidence) -> Measured:
     signal among 16 tokens its critical SNR is lower."""
     accuracy = evidence.result.test_accuracy
     learned, uniform = (
-        np.log(crossings(accuracy.sel(attend=name), "snr", LEVEL))
+        np.log(crossings(accuracy.sel(attend=name), "snr", LEVEL, "first"))
         for name in ("learned", "uniform")
     )
     return mean("log of the critical SNR, learned less uniform", learned - uniform)
