@@ -68,10 +68,6 @@ DYNAMIC = {"lazy.py", "spec.py", "outside.py", "papers/recipes.py", "papers/clai
 """modules that may import by a name made at run time: public names, components, files of a user's own, recipes"""
 DYNAMIC_CALLS = {"import_module", "__import__", "exec", "eval", "run_path", "exec_module"}
 
-CIRCLES = {("sweep.local", "sweep.pool")}
-"""imports that are left out when circles are looked for; this one is lazy: processes are started only when asked for,
-and what they run is in `local`"""
-
 
 @cache
 def _tree(text: str) -> ast.Module:
@@ -180,8 +176,6 @@ def circles(sources: Sources) -> list[str]:
         for module, path in modules.items()
         if module != "__init__"
     }
-    for module, other in CIRCLES:
-        graph.get(module, set()).discard(other)
     try:
         TopologicalSorter({module: used - {module, ""} for module, used in graph.items()}).prepare()
     except CycleError as error:

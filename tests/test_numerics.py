@@ -9,7 +9,7 @@ import xarray as xr
 from benign.axes import replace
 from benign.papers.recipes import recipe
 from benign.plan.runs import NUMERICS
-from benign.sweep.local import Watcher
+from benign.sweep.watcher import Watcher
 
 PINNED = json.loads((Path(__file__).parent / "numerics.json").read_text(encoding="utf-8"))
 VARIABLES = ("train_loss", "test_loss", "test_accuracy", "robust_accuracy", "steps")

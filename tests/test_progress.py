@@ -10,7 +10,7 @@ import pytest
 
 from benign import progress
 from benign.progress import Bar, Lines, duration, statuses, watching
-from benign.sweep.local import Watcher
+from benign.sweep.watcher import Watcher
 from benign.training.descent import Status
 from tests.tiny import tiny
 

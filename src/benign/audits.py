@@ -9,7 +9,7 @@ import xarray as xr
 
 from benign.axes import Axis
 from benign.experiment import Experiment, open_result
-from benign.sweep.local import Watcher
+from benign.sweep.watcher import Watcher
 from benign.training.audit import FLAGS, GAP
 from benign.training.descent import Status
 

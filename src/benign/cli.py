@@ -22,14 +22,18 @@ from benign.options import (
     FAILED,
     INTERRUPTED,
     OK,
+    Again,
     Answers,
     Changes,
     Device,
+    Executor,
     Out,
     Readings,
     Scale,
     Seeds,
+    TakeOver,
     Target,
+    UnitTimeout,
     Verbose,
     Workers,
     examples,
@@ -113,35 +117,32 @@ def run(
     workers: Workers = None,
     out: Out = None,
     changes: Changes = None,
-    again: Annotated[
-        bool,
-        typer.Option(
-            "--again",
-            help="Compute runs again that lack a variable, or whose code of yours has changed.",
-        ),
-    ] = False,
+    executor: Executor = None,
+    unit_timeout: UnitTimeout = None,
+    take_over: TakeOver = False,
+    again: Again = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="As `benign show`.")] = False,
     verbose: Verbose = False,
 ) -> None:
     """Run an experiment, draw its figure, and say how it went.
 
     A second call resumes, or returns at once; more --seeds or longer axes add to what is there.
+    Ctrl-c once ends it with the units under way, twice at once.
     """
-    from benign.perform import perform
+    from benign.perform import carry_out
+    from benign.sweep.crew import Manner
 
+    plans = _plans(target, scale, reading, readings, changes, seeds, out)
+    if dry_run:
+        _show_plans(plans, device, workers, verbose)
+        return
+    manner = Manner(device, 1, executor, unit_timeout, take_over)
     try:
-        plans = _plans(target, scale, reading, readings, changes, seeds, out)
-        if dry_run:
-            _show_plans(plans, device, workers, verbose)
-            return
-        for plan in plans:  # so that none is refused after others have run
-            at_once = 1 if workers is None else workers
-            plan.experiment.prepare(plan.folder, device, at_once, again, plan.made)
-        failed = [perform(plan, device, workers, again, verbose) for plan in plans]
+        failed = carry_out(plans, manner, workers, again, verbose)
     except KeyboardInterrupt:
         complain("interrupted: what is finished is kept, the same command resumes")
         raise typer.Exit(INTERRUPTED) from None
-    raise typer.Exit(FAILED if any(failed) else OK)
+    raise typer.Exit(FAILED if failed else OK)
 
 
 @app.command(

@@ -26,8 +26,9 @@ from benign.progress import on_terminal
 from benign.replay import Replay
 from benign.spec import Count, SpecError, load_components
 from benign.sweep import pack as packs
+from benign.sweep.crew import Manner
 from benign.sweep.dataset import assemble, not_measured
-from benign.sweep.local import Watcher, run_units
+from benign.sweep.drive import run_units
 from benign.sweep.pack import Merged
 from benign.sweep.results import (
     RETRIED,
@@ -40,6 +41,7 @@ from benign.sweep.results import (
     unfinished,
 )
 from benign.sweep.store import About, Store, StoreError
+from benign.sweep.watcher import Watcher
 from benign.training.setup import Setup
 from benign.training.variables import variables
 from benign.tryout import try_own_parts
@@ -136,6 +138,9 @@ class Experiment(Setup):
         watcher: Watcher | None = None,
         again: bool = False,
         made: Mapping[str, Any] | None = None,
+        executor: str | None = None,
+        unit_timeout: float | None = None,
+        take_over: bool = False,
     ) -> xr.Dataset:
         """Compute what is not yet in the folder and return the whole result.
 
@@ -145,13 +150,24 @@ class Experiment(Setup):
         is kept in the folder: what was asked for to make it. On the CPU `workers` units are computed at a time, each
         by a process with one thread; a script that asks for more than one needs the usual
         `if __name__ == "__main__":`, so one is the default here, other than on the command line. Progress is shown
-        where stderr is a terminal, or by a `watcher`; `benign.sweep.local.Watcher()` is one that says nothing.
+        where stderr is a terminal, or by a `watcher`; `benign.sweep.watcher.Watcher()` is one that says nothing.
+
+        `executor` has a cluster compute: `dask`, `slurm`, an address or a scheduler file (docs/clusters.md). A unit
+        that has not ended after `unit_timeout` seconds is ended and its runs have failed. Several processes may run
+        the same folder; with `take_over` units are taken from other hosts, where nobody here can see who is dead.
+        Ctrl-c once ends the sweep with the units under way, twice at once.
         """
-        store, work = self.prepare(folder, device, workers, again, made)
+        manner = Manner(device, workers, executor, unit_timeout, take_over)
+        manner.check()
+        store, work = self.prepare(folder, device, workers, again, made, here=executor is None)
         if work.note:
             warnings.warn(f"{folder}: {work.note}", ResultWarning, stacklevel=2)
         with nullcontext(watcher) if watcher else on_terminal(sys.stderr) as shown:
-            run_units(work.left, work.done, store, device, shown, workers)
+            others = run_units(work.left, work.done, store, shown, manner, again)
+        if others:
+            names = "; ".join(sorted({str(other) for other in others}))
+            note = f"units are under way elsewhere ({names}): run again when they are done, or with --take-over if dead"
+            warnings.warn(f"{folder}: {note}", ResultWarning, stacklevel=2)
         return _result(self, store)
 
     def check_machine(self, device: str = "cpu", workers: int = 1) -> None:
@@ -165,9 +181,14 @@ class Experiment(Setup):
         workers: int = 1,
         again: bool = False,
         made: Mapping[str, Any] | None = None,
+        here: bool = True,
     ) -> tuple[Store, Work]:
-        """Refuse what cannot be run, before any work; the store to run in and what is to be done there."""
-        self.check_machine(device, workers)
+        """Refuse what cannot be run, before any work; the store to run in and what is to be done there.
+
+        A machine that is not to compute it, `here`, need not be able to.
+        """
+        if here:
+            self.check_machine(device, workers)
         try_own_parts(cell for _, cell in cells(self))
         store = Store.open(folder, create=True)
         work, there = self.work_in(store, again), store.about

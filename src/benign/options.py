@@ -49,6 +49,30 @@ Workers = Annotated[
         help="Processes on the CPU.  [default: one a core, if the work is long]",
     ),
 ]
+Executor = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHERE",
+        help="A cluster instead of this machine: dask, slurm or slurm:FILE, tcp://HOST:PORT, a scheduler file.",
+    ),
+]
+UnitTimeout = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="End a unit of runs that takes longer; they have failed."),
+]
+TakeOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over", help="Take units that processes on other hosts have: these are dead."
+    ),
+]
+Again = Annotated[
+    bool,
+    typer.Option(
+        "--again",
+        help="Compute runs again that lack a variable, or whose code of yours has changed.",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(

@@ -3,7 +3,8 @@
 import sys
 import traceback
 import warnings
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 
 import xarray as xr
 
@@ -15,6 +16,7 @@ from benign.experiment import Experiment, open_experiment
 from benign.machine import cores
 from benign.plan.estimate import estimate
 from benign.progress import statuses, watching
+from benign.sweep.crew import Manner
 from benign.sweep.dataset import counts_of
 from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
 from benign.targets import Plan
@@ -26,16 +28,38 @@ LONG_ON_GPU = 60.0
 one every size of the batch is compiled anew (zhang/fig1 took twice as long with it on an H200)"""
 
 
-def perform(plan: Plan, device: str, workers: int | None, again: bool, verbose: bool) -> bool:
+def carry_out(
+    plans: Sequence[Plan], manner: Manner, workers: int | None, again: bool, verbose: bool
+) -> bool:
+    """Run, draw and tell all; returns whether something failed. None is refused after others have run."""
+    manner.check()
+    for plan in plans:
+        here, at_once = manner.executor is None, workers or 1
+        plan.experiment.prepare(plan.folder, manner.device, at_once, again, plan.made, here)
+    failed = [
+        perform(plan, _with_processes(manner, plan, workers), again, verbose) for plan in plans
+    ]
+    return any(failed)
+
+
+def _with_processes(manner: Manner, plan: Plan, asked: int | None) -> Manner:
+    if manner.executor is None:
+        return replace(manner, workers=processes(plan.experiment, manner.device, asked))
+    return replace(manner, workers=asked or cores())
+
+
+def perform(plan: Plan, manner: Manner, again: bool, verbose: bool) -> bool:
     """Run, draw and tell; returns whether something failed."""
     say(plan.title)
     if verbose:
         say(yaml_text(plan.experiment))
-    workers = processes(plan.experiment, device, workers)
     with watching(sys.stderr) as watcher, warnings.catch_warnings():
         warnings.simplefilter("always", ResultWarning)  # of every plan
         warnings.simplefilter("ignore", RunsFailed)  # told below, at length
-        result = plan.experiment.run(plan.folder, device, workers, watcher, again, plan.made)
+        how = asdict(manner)
+        result = plan.experiment.run(
+            plan.folder, watcher=watcher, again=again, made=plan.made, **how
+        )
     counts = counts_of(result["status"])
     failed = any(counts[status] for status in RETRIED)
     failed |= not _draw(*_with_all_seeds(plan, result), verbose)

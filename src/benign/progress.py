@@ -1,6 +1,6 @@
 """What a sweep tells while it runs: a bar on a terminal, plain lines elsewhere.
 
-Both are watchers of `benign.sweep.local`, called at every step: a call that has nothing to show
+Both are watchers of a sweep (`benign.sweep.watcher`), called at every step: a call that has nothing to show
 only reads the clock.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benign.plan.runs import Unit
-from benign.sweep.local import Watcher
+from benign.sweep.watcher import Watcher
 from benign.training.descent import Status
 
 
@@ -74,13 +74,16 @@ class Watching(Watcher, ABC):
             doing = f"{self._shape()}step {number}, {training} training"
             self.show(doing if training else "starting")
 
-    def unit_ends(self, unit: Unit, arrays: dict[str, np.ndarray], seconds: float) -> None:
+    def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None:
         self.under_way.pop(unit.key, None)
         self.done += len(unit.runs)
         self.ended_units += 1
         self.shown = time.monotonic()
         counts = Counter(Status(code) for code in arrays["status"].tolist())
         self.show(f"unit {self.ended_units} of {self.units}: {statuses(counts)}")
+
+    def stopping(self) -> None:
+        self.show("finishing what is under way; ctrl-c again stops now")
 
     def end(self) -> None:
         self.close()

@@ -289,7 +289,7 @@ def test_the_packages_own_code_is_not_recorded(good):
 
 
 def numerics(monkeypatch, number: int) -> None:
-    for module in ("plan.runs", "sweep.results", "sweep.local", "sweep.dataset", "experiment"):
+    for module in ("plan.runs", "sweep.results", "sweep.work", "sweep.dataset", "experiment"):
         monkeypatch.setattr(f"benign.{module}.NUMERICS", number)
 
 

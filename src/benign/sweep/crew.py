@@ -1,0 +1,50 @@
+"""Who computes units for a sweep, and in which manner."""
+
+from abc import ABC, abstractmethod
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+
+from benign.plan.runs import Unit
+from benign.sweep.work import Computed
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a sweep is to be computed."""
+
+    device: str = "cpu"
+    workers: int = 1
+    """units at a time on this machine"""
+    executor: str | None = None
+    """None: this machine's processes; else a cluster: dask, slurm, an address or a file that names one"""
+    unit_timeout: float | None = None
+    """seconds after which a unit that has not ended is ended"""
+    take_over: bool = False
+    """count processes on other hosts as dead"""
+
+    def check(self) -> None:
+        if self.workers < 1:
+            raise ValueError(f"`workers` must be at least 1, got {self.workers}")
+        if self.unit_timeout is not None and not self.unit_timeout > 0:
+            raise ValueError(f"`unit_timeout` must be above 0 seconds, got {self.unit_timeout}")
+
+
+class Crew(ABC):
+    """Computes units for a sweep that records what comes back."""
+
+    size: int = 1
+    """units to hand out at a time"""
+    lost: type[Exception] = BrokenProcessPool
+    """what a future raises when the process that computed its unit has ended"""
+
+    @abstractmethod
+    def submit(self, unit: Unit) -> "Future[Computed]":
+        """Have a unit computed."""
+
+    @abstractmethod
+    def told(self) -> tuple[int, int]:
+        """The highest step under way, and how many runs are training."""
+
+    def look_after(self) -> None:  # noqa: B027
+        """Called twice a second: end units that take too long."""
