@@ -717,20 +717,47 @@ def test_a_killed_sweep_is_finished_by_the_same_command(tmp_path, workers):
     assert open_result(killed).identical(tiny(*SLOW).run(tmp_path / "whole"))
 
 
+INTERRUPTED = "benign: interrupted: what is finished is kept, the same command resumes"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
 @pytest.mark.parametrize("after", [0.5, 3.0, 6.0])
-def test_ctrl_c_ends_workers_and_all_at_once(tmp_path, after):
+def test_ctrl_c_twice_ends_workers_and_all_at_once(tmp_path, after):
     """While the workers start, as they begin, and in the midst of work."""
     tiny_file(tmp_path, *SLOW, "training.max_steps=100000")
     with started("run", "tiny.yaml", "--workers", "2") as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "24 runs to do in 6 units\n"
         time.sleep(after)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers as well
+        for _ in range(2):
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers as well
+            time.sleep(0.3)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert out == "tiny.yaml\n"
-    last = "benign: interrupted: what is finished is kept, the same command resumes"
-    assert err.splitlines()[-1] == last
+    assert err.splitlines()[-1] == INTERRUPTED
     assert "Traceback" not in err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs signals")
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_ctrl_c_once_finishes_the_units_under_way(tmp_path, workers):
+    tiny_file(tmp_path, *SLOW)
+    with started("run", "tiny.yaml", "--out", "cut", "--workers", workers) as process:
+        begun = time.monotonic()
+        while not any((tmp_path / "cut" / "taken").glob("*.json")):
+            assert time.monotonic() - begun < 60
+            time.sleep(0.005)
+        under_way = [path.stem for path in (tmp_path / "cut" / "taken").glob("*.json")]
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "finishing what is under way; ctrl-c again stops now" in err
+    assert err.splitlines()[-1] == INTERRUPTED
+    kept = {path.stem for path in records(tmp_path / "cut")}
+    assert set(under_way) <= kept
+    assert len(kept) < 6
+    assert not any((tmp_path / "cut" / "taken").glob("*.json"))
+    assert typed("run", "tiny.yaml", "--out", "cut").returncode == 0
+    assert open_result(tmp_path / "cut").identical(tiny(*SLOW).run(tmp_path / "whole"))

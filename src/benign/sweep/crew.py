@@ -46,5 +46,9 @@ class Crew(ABC):
     def told(self) -> tuple[int, int]:
         """The highest step under way, and how many runs are training."""
 
+    def overdue(self, unit: Unit) -> bool:
+        """Whether a unit whose process has ended was ended for taking too long."""
+        return False
+
     def look_after(self) -> None:  # noqa: B027
         """Called twice a second: end units that take too long."""

@@ -59,8 +59,6 @@ class _Sweep:
         self.manner, self.again = manner, again
         self.under_way: dict[Future[Computed], Unit] = {}
         self.mine: set[str] = set()
-        self.begun: dict[str, float] = {}
-        """when each unit was handed out last"""
         self.lost: set[str] = set()
         """units whose process ended"""
         self.elsewhere: list[Taken] = []
@@ -92,7 +90,6 @@ class _Sweep:
                 self.put_aside(unit, other, waiting)
                 return
             self.watcher.unit_begins(unit)
-        self.begun[unit.key] = time.monotonic()
         self.under_way[self.crew.submit(unit)] = unit
 
     def put_aside(self, unit: Unit, other: Taken, waiting: deque[Unit]) -> None:
@@ -128,9 +125,9 @@ class _Sweep:
 
     def explained(self, unit: Unit) -> Computed | None:
         """What is recorded of a unit whose process ended; None where it deserves another try."""
-        limit, device = self.manner.unit_timeout, self.manner.device
-        if limit is not None and time.monotonic() - self.begun[unit.key] > limit:
-            why = f"it had not ended after {limit:g} s (--unit-timeout)"
+        device = self.manner.device
+        if self.crew.overdue(unit):
+            why = f"it had not ended after {self.manner.unit_timeout:g} s (--unit-timeout)"
             return not_computed(unit, device, Status.FAILED, why)
         if unit.key in self.lost:
             why = "the process that computed it was killed twice, most likely for memory"

@@ -10,7 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from multiprocessing.context import SpawnContext
 from pathlib import Path
 from typing import Any
 
@@ -48,64 +50,87 @@ class Processes(Crew):
 
     def __init__(self, manner: Manner, size: int):
         self.size, self._manner = size, manner
-        context = multiprocessing.get_context("spawn")  # a forked torch can hang in its thread pool
-        self._slots = context.Array("q", 3 * size)
-        self._pools: list[ProcessPoolExecutor | None] = [None] * size
-        self._begun: dict[int, float] = {}
-        """since when each place is at work"""
-        self._started = True
+        # a forked torch can hang in its thread pool
+        self._context = multiprocessing.get_context("spawn")
+        self._places = [_Place(self._context) for _ in range(size)]
+        self._overdue: set[str] = set()
 
     def submit(self, unit: Unit) -> Future[Computed]:
-        place = next(place for place in range(self.size) if place not in self._begun)
+        place = next(place for place in self._places if place.is_free())
         with _interrupts_wait():  # so that a new process never sees one
-            future = self._pool(place).submit(_work, unit, self._manner.device)
-        self._begun[place] = time.monotonic()
-        future.add_done_callback(lambda future: self._free(place, future))
-        return future
-
-    def _pool(self, place: int) -> ProcessPoolExecutor:
-        pool = self._pools[place]
-        if pool is None:
-            given = (self._slots, 3 * place, outside.loaded())
-            context = multiprocessing.get_context("spawn")
-            pool = self._pools[place] = ProcessPoolExecutor(1, context, _begin, given)
-        return pool
-
-    def _free(self, place: int, future: Future[Computed]) -> None:
-        if not future.cancelled() and isinstance(future.exception(), self.lost):
-            self._pools[place] = None
-            self._started &= self._slots[3 * place + 2] > 0
-            self._slots[3 * place : 3 * place + 3] = [0, 0, 0]
-        self._begun.pop(place, None)
+            return place.submit(unit, self._manner.device)
 
     def told(self) -> tuple[int, int]:
-        return max(self._slots[0::3]), sum(self._slots[1::3])
+        steps, training, _ = zip(*(place.numbers for place in self._places), strict=True)
+        return max(steps), sum(training)
 
     def look_after(self) -> None:
-        if not self._started:
-            raise RuntimeError("no process could be started: what it printed above says why")
         limit = self._manner.unit_timeout
-        for place, begun in list(self._begun.items()):
-            # A process that still starts has no number yet, and has not begun its unit.
-            if (
-                limit is not None
-                and time.monotonic() - begun > limit
-                and self._slots[3 * place + 2]
-            ):
-                self._kill(place)
+        for place in self._places:
+            if limit is not None and place.seconds() > limit:
+                self._overdue.add(place.unit_key)
+                place.kill()
 
-    def _kill(self, place: int) -> None:
-        if pid := self._slots[3 * place + 2]:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL if os.name != "nt" else signal.SIGTERM)
+    def overdue(self, unit: Unit) -> bool:
+        return unit.key in self._overdue
 
     def close(self) -> None:
         """End all processes, also those that are at work."""
-        for place in list(self._begun):
-            self._kill(place)
-        for pool in self._pools:
-            if pool is not None:
-                pool.shutdown(wait=not self._begun, cancel_futures=True)
+        for place in self._places:
+            place.close()
+
+
+class _Place:
+    """Room for one process, and another one if that is killed."""
+
+    def __init__(self, context: SpawnContext):
+        self._context = context
+        self._pool: ProcessPoolExecutor | None = None
+        self._future: Future[Computed] | None = None
+        self.unit_key = ""
+        self._begun: float | None = None
+        self.numbers = context.Array("q", 3)
+        """its step, its training runs and its own number; it writes them itself"""
+
+    def submit(self, unit: Unit, device: str) -> Future[Computed]:
+        if self._pool is None:
+            given = (self.numbers, outside.loaded())
+            self._pool = ProcessPoolExecutor(1, self._context, _begin, given)
+        self.unit_key, self._begun = unit.key, None
+        self._future = self._pool.submit(_work, unit, device)
+        return self._future
+
+    def is_free(self) -> bool:
+        """Whether it may be given a unit; what is left of a process that was killed is cleared away."""
+        if self._future is None:
+            return True
+        if not self._future.done():
+            return False
+        if isinstance(self._future.exception(), BrokenProcessPool):
+            if not self.numbers[2]:
+                raise RuntimeError("no process could be started: what it printed above says why")
+            self._pool, self.numbers[:] = None, [0, 0, 0]
+        self._future = None
+        return True
+
+    def seconds(self) -> float:
+        """For how long it has been seen to train: a process takes seconds to start."""
+        if self.is_free() or not self.numbers[1]:
+            return 0.0
+        self._begun = self._begun or time.monotonic()
+        return time.monotonic() - self._begun
+
+    def kill(self) -> None:
+        if pid := self.numbers[2]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM if os.name == "nt" else signal.SIGKILL)
+
+    def close(self) -> None:
+        at_work = self._future is not None and not self._future.done()
+        if at_work:
+            self.kill()
+        if self._pool is not None:
+            self._pool.shutdown(wait=not at_work, cancel_futures=True)
 
 
 def check_importable(units: list[Unit]) -> None:
@@ -146,16 +171,16 @@ _tell: Callable[[int, int], None] = lambda step, training: None  # noqa: E731
 """in a worker: how it tells its step and its training runs"""
 
 
-def _begin(slots: Any, place: int, sources: list[Path]) -> None:
+def _begin(numbers: Any, sources: list[Path]) -> None:
     global _tell
 
     def tell(step: int, training: int) -> None:
-        slots[place : place + 2] = [step, training]
+        numbers[0:2] = [step, training]
 
     _tell = tell
     outside.load_all(sources)
     threading.Thread(target=_follow_parent, daemon=True).start()
-    slots[place + 2] = os.getpid()
+    numbers[2] = os.getpid()
 
 
 def _follow_parent() -> None:
@@ -167,6 +192,7 @@ def _follow_parent() -> None:
 
 
 def _work(unit: Unit, device: str) -> Computed:
+    _tell(0, len(unit.runs))
     try:
         return compute(unit, device, _tell)
     finally:

@@ -51,14 +51,14 @@ def take(store: Store, key: str, take_over: bool = False) -> Taken | None:
 
     With `take_over` a process on another host counts as dead.
     """
+    path = _path(store, key)
     with _alone(store):
-        other = _read(_path(store, key))
-        if other:
-            alive = other.alive()
-            if alive or (alive is None and not take_over):
-                return other
-            _path(store, key).unlink(missing_ok=True)
-        return _write(_path(store, key))
+        other = _read(path)
+        alive = other is not None and other.alive()
+        if other and (alive or (alive is None and not take_over)):
+            return other
+        path.unlink(missing_ok=True)  # of a dead process, or something that no process wrote
+        return _write(path)
 
 
 def release(store: Store, key: str) -> None:

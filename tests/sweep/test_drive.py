@@ -1,0 +1,140 @@
+"""A sweep leaves no unit out and does none twice, whoever else works on it and whatever becomes of its processes."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from benign.experiment import open_result
+from benign.plan.runs import Unit
+from benign.sweep import drive, taken
+from benign.sweep.results import ResultWarning, RunsFailed
+from benign.sweep.store import Store
+from benign.sweep.work import Computed, compute
+from benign.training.descent import Status
+from tests.tiny import tiny, tiny_file
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The keys of the units that this process computes."""
+    keys: list[str] = []
+
+    def noted(unit: Unit, *given: object) -> Computed:
+        keys.append(unit.key)
+        return compute(unit, *given)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr("benign.sweep.processes.compute", noted)
+    return keys
+
+
+def belongs(folder: Path, key: str, **other: object) -> None:
+    """Let a unit of a sweep belong to somebody else."""
+    store = Store.open(folder)
+    assert taken.take(store, key) is None
+    path = folder / "taken" / f"{key}.json"
+    path.write_text(json.dumps(asdict(taken.taken_in(store)[key]) | other))
+
+
+def test_units_of_another_host_are_left_to_it(tmp_path, computed):
+    folder = tmp_path / "run"
+    tiny().prepare(folder)
+    theirs, ours = (unit.key for unit in tiny().units())
+    belongs(folder, theirs, host="far away")
+    with pytest.warns(
+        ResultWarning, match=r"under way elsewhere \(far away, process .*--take-over"
+    ):
+        result = tiny().run(folder)
+    assert computed == [ours]
+    assert result.attrs["runs_missing"] == 4
+    assert tiny().run(folder, take_over=True).identical(tiny().run(tmp_path / "whole"))
+    assert computed[1] == theirs
+    assert not taken.taken_in(Store.open(folder))
+
+
+def test_units_of_a_living_process_are_waited_for(tmp_path, computed, monkeypatch):
+    """It records one and dies with the other."""
+    monkeypatch.setattr(drive, "POLL_SECONDS", 0.05)
+    folder, whole = tmp_path / "run", tmp_path / "whole"
+    expected = tiny().run(whole)
+    computed.clear()
+    tiny().prepare(folder)
+    recorded, left = (unit.key for unit in tiny().units())
+    for key in (recorded, left):
+        belongs(folder, key)
+
+    def other() -> None:
+        time.sleep(0.2)
+        Store.open(folder).path(recorded).write_bytes(Store.open(whole).path(recorded).read_bytes())
+        taken.release(Store.open(folder), recorded)
+        time.sleep(0.2)
+        belongs_to_nobody = folder / "taken" / f"{left}.json"
+        text = json.loads(belongs_to_nobody.read_text())
+        belongs_to_nobody.write_text(json.dumps(text | {"started": "long ago"}))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert tiny().run(folder).identical(expected)
+    thread.join()
+    assert computed == [left]
+
+
+def test_what_another_process_recorded_meanwhile_is_not_computed_again(tmp_path, computed):
+    folder, whole = tmp_path / "run", tmp_path / "whole"
+    expected = tiny().run(whole)
+    store, work = tiny().prepare(folder)
+    computed.clear()
+    done = work.left[0].key
+    store.path(done).write_bytes(Store.open(whole).path(done).read_bytes())
+    drive.run_units(work.left, work.done, store, drive.Watcher(), drive.Manner())
+    assert computed == [work.left[1].key]
+    assert open_result(folder).identical(expected)
+
+
+def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command line, typed in a folder."""
+    command = [sys.executable, "-m", "benign", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+
+
+OWN = """
+import multiprocessing, os, signal, time
+import torch
+import benign as bo
+
+
+@bo.snapshot("nothing")
+def nothing(step):
+    if multiprocessing.parent_process() and step.attacked.shape[1] == 2:
+        {does}
+    return torch.zeros(len(step.batch))
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "status", "why"),
+    [
+        ("time.sleep(1000)", Status.FAILED, "it had not ended after 2 s (--unit-timeout)"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", Status.OUT_OF_MEMORY, "killed twice"),
+    ],
+    ids=["hangs", "is killed"],
+)
+@pytest.mark.skipif(os.name == "nt", reason="needs signals")
+def test_a_unit_that_hangs_or_dies_takes_no_other_with_it(tmp_path, does, status, why):
+    (tmp_path / "own.py").write_text(OWN.format(does=does))
+    tiny_file(tmp_path)
+    words = ["--with", "own.py", "run", "tiny.yaml", "--out", "run"]
+    done = typed(tmp_path, *words, "--workers", "2", "--unit-timeout", "2")
+    assert done.returncode == 1
+    assert why in done.stdout
+    with pytest.warns(RunsFailed):
+        status_of = open_result(tmp_path / "run").status
+    assert (status_of.sel(samples=2) == status).all()
+    assert (status_of.sel(samples=4) == Status.STEP_CAP).all()
+    assert typed(tmp_path, *words, "--workers", "1").returncode == 0, "here it does neither"

@@ -1,0 +1,78 @@
+"""A unit belongs to the process that took it, until that process is dead."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from benign.sweep.store import Store
+from benign.sweep.taken import Taken, release, take, taken_in
+
+KEY = "0" * 32
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "store", create=True)
+
+
+def write(store: Store, taken: Taken) -> None:
+    (store.folder / "taken").mkdir(exist_ok=True)
+    (store.folder / "taken" / f"{KEY}.json").write_text(json.dumps(asdict(taken)))
+
+
+def mine(store: Store) -> Taken:
+    assert take(store, KEY) is None
+    return taken_in(store)[KEY]
+
+
+def test_who_took_a_unit_keeps_it(store):
+    me = mine(store)
+    assert (me.host, me.pid) == (socket.gethostname(), os.getpid())
+    assert abs(me.since - time.time()) < 60
+    assert me.alive()
+    assert take(store, KEY) == me
+    assert take(store, KEY, take_over=True) == me, "it is alive on this host"
+    release(store, KEY)
+    assert taken_in(store) == {}
+    assert take(store, KEY) is None
+
+
+def test_a_dead_process_has_no_unit(store):
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    me = mine(store)
+    write(store, replace(me, pid=process.pid))
+    assert taken_in(store)[KEY].alive() is False
+    assert take(store, KEY) is None
+    assert taken_in(store)[KEY].pid == os.getpid()
+
+
+def test_another_process_of_the_same_number_is_not_the_one_that_took_it(store):
+    write(store, replace(mine(store), started="long ago"))
+    assert take(store, KEY) is None
+
+
+def test_of_another_host_only_a_person_knows(store):
+    other = replace(mine(store), host="far away")
+    write(store, other)
+    assert other.alive() is None
+    assert take(store, KEY) == other
+    assert str(other).startswith(f"far away, process {os.getpid()}, since 20")
+    assert take(store, KEY, take_over=True) is None
+    assert taken_in(store)[KEY].host == socket.gethostname()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"host": 1}', b"\xff" * 9])
+def test_what_no_process_wrote_holds_no_unit(store, content):
+    me = mine(store)
+    (store.folder / "taken" / f"{KEY}.json").write_bytes(content)
+    assert taken_in(store) == {}
+    assert take(store, KEY) is None
+    assert taken_in(store)[KEY].pid == me.pid
