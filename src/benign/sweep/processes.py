@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from multiprocessing.context import SpawnContext
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,7 @@ class _Place:
         self.unit_key = ""
         self._begun: float | None = None
         self.numbers = context.Array("q", 3)
-        """its step, its training runs and its own number; it writes them itself"""
+        """its step, its training runs and whether it has started; it writes them itself"""
 
     def submit(self, unit: Unit, device: str) -> Future[Computed]:
         if self._pool is None:
@@ -121,9 +121,9 @@ class _Place:
         return time.monotonic() - self._begun
 
     def kill(self) -> None:
-        if pid := self.numbers[2]:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM if os.name == "nt" else signal.SIGKILL)
+        assert self._pool is not None
+        for process in list((self._pool._processes or {}).values()):  # also one that still starts
+            process.kill()
 
     def close(self) -> None:
         at_work = self._future is not None and not self._future.done()
@@ -180,7 +180,7 @@ def _begin(numbers: Any, sources: list[Path]) -> None:
     _tell = tell
     outside.load_all(sources)
     threading.Thread(target=_follow_parent, daemon=True).start()
-    numbers[2] = os.getpid()
+    numbers[2] = True
 
 
 def _follow_parent() -> None:
