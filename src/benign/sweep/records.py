@@ -15,8 +15,9 @@ import json
 import math
 import os
 import re
+import stat
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -71,20 +72,41 @@ def write_record(path: Path, arrays: Mapping[str, np.ndarray], meta: Mapping[str
         file.write(data)
 
 
-def read_record(path: Path) -> Record:
-    """Read a record; raises DamagedRecord, with the path and the reason, if it is not intact."""
+def read_record(path: Path, check: Callable[[Record], None] | None = None) -> Record:
+    """Read a record; raises DamagedRecord, with the path and the reason, if it is not intact or `check` refuses it."""
     try:
-        return decode_record(read_bytes(path))
+        record = decode_record(read_bytes(path))
+        if check:
+            check(record)
+        return record
     except DamagedRecord as error:
         raise DamagedRecord(f"{path} {error}: delete it or compute it again") from error
 
 
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a record file, not yet checked, unless there are too many of them."""
-    with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size > LARGEST_RECORD:
-            raise DamagedRecord(f"is larger than a record may be ({LARGEST_RECORD} bytes)")
-        return file.read()
+def read_bytes(path: Path, largest: int | None = None) -> bytes:
+    """The bytes of a file of a store, not yet checked, unless it is a link, a device or too large."""
+    found, largest = os.lstat(path), largest or LARGEST_RECORD
+    if not stat.S_ISREG(found.st_mode):
+        raise DamagedRecord("is a link or no file, and might lead anywhere")
+    if found.st_size > largest:
+        raise DamagedRecord(f"is larger than it may be ({largest} bytes)")
+    return path.read_bytes()
+
+
+def check_unit(record: Record) -> None:
+    """Refuse an intact record that is none of a unit: every array has a row for each of its runs."""
+    runs, status = (record.arrays.get(name) for name in ("run", "status"))
+    if runs is None or status is None:
+        raise DamagedRecord("holds no `run` and `status`")
+    if runs.ndim != 1 or runs.dtype.kind != "U" or status.dtype.kind not in "iu":
+        raise DamagedRecord("holds a `run` or `status` that is none")
+    for name, array in record.arrays.items():
+        if array.shape[:1] != runs.shape or (name != "run" and array.dtype.kind not in "biuf"):
+            raise DamagedRecord(f"holds a `{name}` that has not a number for each run")
+    code, seconds = record.meta.get("code") or {}, record.meta.get("seconds") or 0
+    words = isinstance(code, dict) and all(isinstance(each, str | None) for each in code.values())
+    if not words or not isinstance(seconds, int | float):
+        raise DamagedRecord("holds a `code` or `seconds` that is none")
 
 
 def encode_record(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> bytes:
@@ -189,7 +211,8 @@ def remove_stale(folder: Path, now: float, of: str | None = None) -> None:
     for path in list(folder.iterdir()):
         if is_temporary(path.name, of):
             with contextlib.suppress(FileNotFoundError):
-                if now - path.stat().st_mtime > STALE_AFTER:
+                found = path.lstat()
+                if now - found.st_mtime > STALE_AFTER and not stat.S_ISDIR(found.st_mode):
                     path.unlink()
 
 
