@@ -29,6 +29,7 @@ import numpy as np
 LARGEST_RECORD = 2**30
 STALE_AFTER = 3600.0
 
+_HEADER = 30  # bytes that a zip has before the name of a member
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{32}\.tmp")
 # The one header numpy writes for plain arrays. numpy's own reader also takes pickles and evaluates
@@ -174,6 +175,12 @@ def stored_members(archive: ZipFile, size: int) -> dict[str, ZipInfo]:
         raise ValueError("its members claim more bytes than the file has")
     if any(entry.header_offset < 0 for entry in entries):
         raise ValueError("one of its members lies outside the file")
+    # A flipped length in the list of members can swallow those that follow.
+    if (
+        sum(_HEADER + len(name.encode()) + entry.file_size for name, entry in members.items())
+        != archive.start_dir
+    ):
+        raise ValueError("its list of members does not tell all of it")
     return members
 
 
@@ -183,6 +190,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     temporary = temporary_name(path)
     try:
         with open(temporary, "xb") as file:
+            _lock(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -207,13 +215,35 @@ def is_temporary(name: str, of: str | None = None) -> bool:
 
 
 def remove_stale(folder: Path, now: float, of: str | None = None) -> None:
-    """Remove the temporary files that killed processes left in a folder over an hour ago."""
+    """Remove the temporary files that killed processes left in a folder over an hour ago.
+
+    A clock may have jumped: what a living process still holds stays, whatever its time.
+    """
     for path in list(folder.iterdir()):
         if is_temporary(path.name, of):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # another process removed it, or it is nobody's file
                 found = path.lstat()
-                if now - found.st_mtime > STALE_AFTER and not stat.S_ISDIR(found.st_mode):
-                    path.unlink()
+                if stat.S_ISREG(found.st_mode) and now - found.st_mtime > STALE_AFTER:
+                    with open(path, "rb") as file:
+                        left = _lock(file, shared=True)
+                    if left:
+                        path.unlink()
+
+
+def _lock(file: BinaryIO, shared: bool = False) -> bool:
+    """Hold a file until it is closed; False where another process holds it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where a file that is open cannot be removed
+        return True
+    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 def _check_array(name: str, array: np.ndarray) -> None:
