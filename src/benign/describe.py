@@ -228,8 +228,6 @@ def _state(experiment: Experiment, folder: Path) -> tuple[list[Unit], list[Unit]
         units = experiment.units()
         return units, units, f"it would be refused: {error}"
     state = f"{work.done} of {work.done + sum(len(unit.runs) for unit in work.left)} runs are done"
-    if store.damaged:
-        state += f"; {len(store.damaged)} damaged records will be computed again"
     if work.note:
         state += f"; {work.note}"
     return work.units, work.left, state

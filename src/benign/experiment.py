@@ -36,6 +36,7 @@ from benign.sweep.results import (
     RunAt,
     RunsFailed,
     changed_code,
+    damage,
     other_versions,
     runs_in,
     unfinished,
@@ -206,7 +207,7 @@ class Experiment(Setup):
         history = grown(_history(store), self, str(store.folder))
         units, held = units_of(history), _held(store)
         asked = {run.key for unit in units for run in unit.runs}
-        note = other_versions(held, asked)
+        note = "; ".join(filter(None, (damage(store.damaged), other_versions(held, asked))))
         whole = history[-1].as_dict() == self.as_dict()
         if not whole:
             asked = {run.key for run in runs_of(self)}
@@ -268,7 +269,7 @@ def open_result(folder: Folder) -> xr.Dataset:
     experiment, held = _current(store), _held(store)
     keys = {run.key for run in runs_of(experiment)}
     _check_code(store, [held.get(key) for key in keys])
-    if note := other_versions(held, keys):
+    for note in filter(None, (damage(store.damaged), other_versions(held, keys))):
         warnings.warn(f"{folder}: {note}", ResultWarning, stacklevel=2)
     return _result(experiment, store)
 

@@ -67,6 +67,8 @@ for _kind, _pattern, _first in (
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML file that holds fields and values."""
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise FileError(f"{path} is no file but a device or a pipe: save it as a file")
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)
     except OSError as error:

@@ -81,6 +81,10 @@ class Spec(BaseModel):
                 super().__init__(**fields)
             except ValidationError as error:
                 raise SpecError(_problems(error, type(self))) from None
+            except TypeError as error:
+                if problems := _no_words(fields):
+                    raise SpecError(problems) from error
+                raise
 
     @model_validator(mode="before")
     @classmethod
@@ -155,6 +159,22 @@ class Spec(BaseModel):
             return cls.model_validate(dict(fields))
         except ValidationError as error:
             raise SpecError(_problems(error, cls)) from None
+        except TypeError as error:
+            if problems := _no_words(fields):
+                raise SpecError(problems) from error
+            raise
+
+
+def _no_words(fields: Any, path: str = "") -> list[tuple[str, str]]:
+    """The names inside plain fields that are no words; pydantic stumbles over them."""
+    if isinstance(fields, (list, tuple)):
+        return [problem for each in fields for problem in _no_words(each, path)]
+    problems = []
+    for name, value in fields.items() if isinstance(fields, Mapping) else ():
+        if not isinstance(name, str):
+            problems.append((path, f"the name of a field must be a word, got {_short(name)}"))
+        problems += _no_words(value, f"{path}.{name}" if path else str(name))
+    return problems
 
 
 def _check_plain(spec: Spec) -> None:
@@ -276,7 +296,7 @@ class Component(Spec):
             "kind",
             "`kind` must be one of {known}, got {kind}; a class of your own: load its file first, "
             "benign.load(path) or benign --with PATH",
-            {"known": ", ".join(sorted(cls.choices())), "kind": repr(kind)},
+            {"known": ", ".join(sorted(cls.choices())), "kind": _short(kind)},
         )
 
     def as_dict(self) -> dict[str, Any]:

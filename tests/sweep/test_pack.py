@@ -24,7 +24,8 @@ def key(number):
 
 
 def arrays(number):
-    return {"loss": np.full(5, float(number))}
+    runs = {"run": np.full(5, key(number)), "status": np.ones(5, np.int8)}
+    return {**runs, "loss": np.full(5, float(number))}
 
 
 def make_store(folder, numbers, history=(SPEC,)):
@@ -141,7 +142,7 @@ def test_a_killed_pack_is_cleaned_up_by_the_next(tmp_path):
 def test_merging_a_folder_counts_and_keeps(tmp_path):
     source = make_store(tmp_path / "a", range(6))
     target = make_store(tmp_path / "b", [4, 5, 6])
-    target.write(key(5), {}, {"number": 55})  # the same key with other bytes
+    target.write(key(5), arrays(5), {"number": 55})  # the same key with other bytes
     damage(target.path(key(4)))  # counts as missing
     damage(source.path(key(0)))
     damage(source.path(key(5)))

@@ -338,8 +338,10 @@ def test_python_makes_folders_that_know_their_version(good):
 
 def test_a_specification_that_cannot_be_read_names_folder_version_and_remedy(good, tmp_path):
     folder = shutil.copytree(good, tmp_path / "run")
-    file = folder / "experiment.json"
-    file.write_text(file.read_text().replace('"signal_noise"', '"rings_of_mine"'))
+    store = Store.open(folder)
+    about = store.about
+    about.history[0]["data"]["kind"] = "rings_of_mine"
+    store.set_about(about)
     with pytest.raises(StoreError, match=r"run holds a specification .* load the code .*\n.*kind"):
         bo.open_result(folder)
     told = folder_text(folder)

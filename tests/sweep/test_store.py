@@ -1,5 +1,6 @@
 """A store survives kills, damage, two writers and wrong folders."""
 
+import hashlib
 import json
 import os
 import signal
@@ -14,7 +15,8 @@ from benign.sweep.records import temporary_name
 from benign.sweep.store import About, Store, StoreError
 
 KEY, OTHER = "0123456789abcdef" * 2, "f" * 32
-ARRAYS, META = {"loss": np.arange(4.0)}, {"runs": [1, 2]}
+RUNS = {"run": np.array(["a", "b", "c", "d"]), "status": np.ones(4, np.int8)}
+ARRAYS, META = {**RUNS, "loss": np.arange(4.0)}, {"runs": [1, 2]}
 SPEC = {"seeds": 3}
 
 
@@ -43,7 +45,7 @@ def full_disk():
 
 
 def test_what_is_written_is_there_after_reopening(store):
-    store.write(OTHER, {"loss": np.zeros(2)}, {})
+    store.write(OTHER, RUNS, {})
     store.write(KEY, ARRAYS, META)
     store.set_about(About([SPEC, {"seeds": 5}]))
     again = Store.open(store.folder)
@@ -63,7 +65,9 @@ def test_layout_on_disk(store):
     store.set_about(About([SPEC], {"benign": "0.1.0", "target": "my.yaml"}, 3))
     text = (store.folder / "experiment.json").read_text()
     made = '"made":{"benign":"0.1.0","target":"my.yaml"}'
-    assert text == '{"format":2,"history":[{"seeds":3}],' + made + ',"numerics":3}'
+    before, _, checksum = text.partition(',"sha256":')
+    assert before == '{"format":2,"history":[{"seeds":3}],' + made + ',"numerics":3'
+    assert json.loads(checksum[:-1]) == hashlib.sha256(f"{before}}}".encode()).hexdigest()
     files = {str(path.relative_to(store.folder)) for path in store.folder.rglob("*")}
     assert files == {"experiment.json", "records", f"records/{KEY}.npz"}
 
@@ -246,7 +250,9 @@ store = Store.open(sys.argv[1], create=True)
 print("ready", flush=True)
 for turn in itertools.count() if sys.argv[2] == "forever" else range(int(sys.argv[2])):
     store.set_about(About([{"text": "x" * 10_000, "number": number} for number in range(turn % 5 + 1)]))
-    store.write(f"{turn % 7:032x}", {"loss": np.full((100, 1000), turn % 7)}, {"turn": turn % 7})
+    runs = {"run": np.full(100, "x"), "status": np.ones(100, int)}
+    arrays = {**runs, "loss": np.full((100, 1000), turn % 7)}
+    store.write(f"{turn % 7:032x}", arrays, {"turn": turn % 7})
 """
 
 

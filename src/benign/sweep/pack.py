@@ -19,6 +19,7 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 from benign.sweep.records import (
     LARGEST_RECORD,
     DamagedRecord,
+    check_unit,
     decode_record,
     read_bytes,
     remove_stale,
@@ -27,9 +28,16 @@ from benign.sweep.records import (
     zip_member,
 )
 from benign.sweep.results import outdoes
-from benign.sweep.store import About, Store, StoreError, decode_about, encode_about, try_writing
+from benign.sweep.store import (
+    LARGEST_ABOUT,
+    About,
+    Store,
+    StoreError,
+    decode_about,
+    encode_about,
+    try_writing,
+)
 
-LARGEST_ABOUT = 2**26
 History = list[dict[str, Any]]
 
 _MEMBER = re.compile(r"records/([0-9a-f]{32})\.npz")
@@ -58,7 +66,7 @@ class _Source:
         """The bytes of a record, or None if it is damaged."""
         try:
             data = self.load(key)
-            decode_record(data)
+            check_unit(decode_record(data))
         except DamagedRecord:
             return None
         return data

@@ -15,8 +15,9 @@ import json
 import math
 import os
 import re
+import stat
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -28,6 +29,7 @@ import numpy as np
 LARGEST_RECORD = 2**30
 STALE_AFTER = 3600.0
 
+_HEADER = 30  # bytes that a zip has before the name of a member
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{32}\.tmp")
 # The one header numpy writes for plain arrays. numpy's own reader also takes pickles and evaluates
@@ -71,20 +73,41 @@ def write_record(path: Path, arrays: Mapping[str, np.ndarray], meta: Mapping[str
         file.write(data)
 
 
-def read_record(path: Path) -> Record:
-    """Read a record; raises DamagedRecord, with the path and the reason, if it is not intact."""
+def read_record(path: Path, check: Callable[[Record], None] | None = None) -> Record:
+    """Read a record; raises DamagedRecord, with the path and the reason, if it is not intact or `check` refuses it."""
     try:
-        return decode_record(read_bytes(path))
+        record = decode_record(read_bytes(path))
+        if check:
+            check(record)
+        return record
     except DamagedRecord as error:
         raise DamagedRecord(f"{path} {error}: delete it or compute it again") from error
 
 
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a record file, not yet checked, unless there are too many of them."""
-    with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size > LARGEST_RECORD:
-            raise DamagedRecord(f"is larger than a record may be ({LARGEST_RECORD} bytes)")
-        return file.read()
+def read_bytes(path: Path, largest: int | None = None) -> bytes:
+    """The bytes of a file of a store, not yet checked, unless it is a link, a device or too large."""
+    found, largest = os.lstat(path), largest or LARGEST_RECORD
+    if not stat.S_ISREG(found.st_mode):
+        raise DamagedRecord("is a link or no file, and might lead anywhere")
+    if found.st_size > largest:
+        raise DamagedRecord(f"is larger than it may be ({largest} bytes)")
+    return path.read_bytes()
+
+
+def check_unit(record: Record) -> None:
+    """Refuse an intact record that is none of a unit: every array has a row for each of its runs."""
+    runs, status = (record.arrays.get(name) for name in ("run", "status"))
+    if runs is None or status is None:
+        raise DamagedRecord("holds no `run` and `status`")
+    if runs.ndim != 1 or runs.dtype.kind != "U" or status.dtype.kind not in "iu":
+        raise DamagedRecord("holds a `run` or `status` that is none")
+    for name, array in record.arrays.items():
+        if array.shape[:1] != runs.shape or (name != "run" and array.dtype.kind not in "biuf"):
+            raise DamagedRecord(f"holds a `{name}` that has not a number for each run")
+    code, seconds = record.meta.get("code") or {}, record.meta.get("seconds") or 0
+    words = isinstance(code, dict) and all(isinstance(each, str | None) for each in code.values())
+    if not words or not isinstance(seconds, int | float):
+        raise DamagedRecord("holds a `code` or `seconds` that is none")
 
 
 def encode_record(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> bytes:
@@ -152,6 +175,12 @@ def stored_members(archive: ZipFile, size: int) -> dict[str, ZipInfo]:
         raise ValueError("its members claim more bytes than the file has")
     if any(entry.header_offset < 0 for entry in entries):
         raise ValueError("one of its members lies outside the file")
+    # A flipped length in the list of members can swallow those that follow.
+    if (
+        sum(_HEADER + len(name.encode()) + entry.file_size for name, entry in members.items())
+        != archive.start_dir
+    ):
+        raise ValueError("its list of members does not tell all of it")
     return members
 
 
@@ -161,6 +190,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     temporary = temporary_name(path)
     try:
         with open(temporary, "xb") as file:
+            _lock(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -185,12 +215,35 @@ def is_temporary(name: str, of: str | None = None) -> bool:
 
 
 def remove_stale(folder: Path, now: float, of: str | None = None) -> None:
-    """Remove the temporary files that killed processes left in a folder over an hour ago."""
+    """Remove the temporary files that killed processes left in a folder over an hour ago.
+
+    A clock may have jumped: what a living process still holds stays, whatever its time.
+    """
     for path in list(folder.iterdir()):
         if is_temporary(path.name, of):
-            with contextlib.suppress(FileNotFoundError):
-                if now - path.stat().st_mtime > STALE_AFTER:
-                    path.unlink()
+            with contextlib.suppress(OSError):  # another process removed it, or it is nobody's file
+                found = path.lstat()
+                if stat.S_ISREG(found.st_mode) and now - found.st_mtime > STALE_AFTER:
+                    with open(path, "rb") as file:
+                        left = _lock(file, shared=True)
+                    if left:
+                        path.unlink()
+
+
+def _lock(file: BinaryIO, shared: bool = False) -> bool:
+    """Hold a file until it is closed; False where another process holds it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where a file that is open cannot be removed
+        return True
+    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 def _check_array(name: str, array: np.ndarray) -> None:

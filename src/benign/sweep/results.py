@@ -70,8 +70,8 @@ class Counting:
         names = frozenset(record.arrays)
         otherwise = changed(record.meta.get("code") or {})
         statuses = {
-            int(code): RunAt(Status(code), names, record.meta, otherwise)
-            for code in np.unique(record.arrays["status"])
+            code: RunAt(_status(code), names, record.meta, otherwise)
+            for code in np.unique(record.arrays["status"]).tolist()
         }
         rows = []
         for row, (key, code) in enumerate(
@@ -81,6 +81,11 @@ class Counting:
                 self.runs[key] = statuses[code]
                 rows.append((row, key))
         return rows
+
+
+def _status(code: int) -> Status:
+    """A status that is not known here, of a newer benign or of nobody, counts as failed."""
+    return Status(code) if code in set(Status) else Status.FAILED
 
 
 def runs_in(records: Iterable[Record]) -> dict[str, RunAt]:
@@ -93,8 +98,6 @@ def runs_in(records: Iterable[Record]) -> dict[str, RunAt]:
 
 def outdoes(new: Record, old: Record) -> bool:
     """Whether all runs that ended properly in the old record did so in the new one, and more."""
-    if not ("status" in new.arrays and "status" in old.arrays):
-        return False
     before, after = (_ended(record) for record in (old, new))
     return before < after
 
@@ -125,6 +128,11 @@ def failures(found: Iterable[RunAt]) -> Counter[str]:
 def changed_code(found: Iterable[RunAt]) -> Counter[str]:
     """The user's own code that has changed since finished runs were made, and the number of these."""
     return Counter(name for at in found if at.ended for name in at.changed)
+
+
+def damage(damaged: Collection[str]) -> str:
+    """What to know of damaged records; empty where there are none."""
+    return f"{len(damaged)} damaged records will be computed again" if damaged else ""
 
 
 def other_versions(held: Mapping[str, RunAt], known: Collection[str]) -> str:

@@ -1,6 +1,7 @@
 """A store: a folder with the specifications of an experiment and one record per finished unit.
 
-    folder/experiment.json    {"format": 2, "numerics": 3, "made": {...}, "history": [specification, extension, ...]}
+    folder/experiment.json    {"format": 2, "numerics": 3, "made": {...}, "history": [specification, extension, ...],
+                              "sha256": of all this}
     folder/records/<key>.npz  key: 32 hex digits, fixed by the runs that the record holds
 
 Every file appears whole or not at all, so a killed run leaves a readable store. Processes may write
@@ -10,6 +11,7 @@ for a run is decided by `benign.sweep.results`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -24,7 +26,9 @@ from benign.sweep.records import (
     DamagedRecord,
     Record,
     canonical_json,
+    check_unit,
     is_temporary,
+    read_bytes,
     read_record,
     remove_stale,
     replacing,
@@ -33,6 +37,13 @@ from benign.sweep.records import (
 )
 from benign.sweep.upgrade import FORMAT, upgraded
 
+LARGEST_ABOUT = 2**26
+MOST_EXTENSIONS = 1000
+OWN_FOLDERS = {"records", "taken"}
+
+_RESTORE = (
+    "restore it from a copy, or remove it and run the experiment again (finished records are kept)"
+)
 _KEY = re.compile(r"[0-9a-f]{32}")
 
 
@@ -84,9 +95,11 @@ class Store:
         """What `experiment.json` tells; nothing where there is none."""
         path = self.folder / "experiment.json"
         try:
-            return decode_about(path.read_bytes(), path)
+            return decode_about(read_bytes(path, LARGEST_ABOUT), path)
         except FileNotFoundError:
             return About()
+        except DamagedRecord as error:
+            raise StoreError(f"{path} {error}: {_RESTORE}") from error
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -103,7 +116,7 @@ class Store:
         """The keys on disk now, less those already found damaged (`records` looks at them all)."""
         try:
             with os.scandir(self.folder / "records") as entries:
-                names = [entry.name for entry in entries if entry.is_file()]
+                names = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
         except FileNotFoundError:
             return set()
         keys = {name.removesuffix(".npz") for name in names if name.endswith(".npz")}
@@ -120,7 +133,7 @@ class Store:
         path = self.path(key)
         self.damaged.pop(key, None)
         try:
-            return read_record(path)
+            return read_record(path, check_unit)
         except FileNotFoundError:
             return None
         except DamagedRecord as error:
@@ -154,11 +167,16 @@ class Store:
     def _check_contents(self, create: bool) -> None:
         """Refuse a folder that is no store; one killed before its first specification is one."""
         names = {name for name in os.listdir(self.folder) if not is_temporary(name)}
-        if (self.folder / "records").exists() and not (self.folder / "records").is_dir():
-            raise StoreError(f"{self.folder / 'records'} is not a folder: move it away")
+        for folder in (self.folder / name for name in names & OWN_FOLDERS):
+            if folder.is_symlink():
+                raise StoreError(
+                    f"{folder} is a link: move it away, or link {self.folder} as a whole"
+                )
+            if not folder.is_dir():
+                raise StoreError(f"{folder} is not a folder: move it away")
         if "experiment.json" in names:
             _ = self.history
-        elif names - {"records"}:
+        elif names - OWN_FOLDERS and not self.keys():
             raise StoreError(
                 f"{self.folder} holds other things and no experiment.json: "
                 "choose the folder of a store, or a new one"
@@ -175,13 +193,17 @@ def is_key(key: str) -> bool:
 def encode_about(about: About) -> bytes:
     """The content of experiment.json."""
     _check(**vars(about))
-    return canonical_json({"format": FORMAT, **vars(about)}).encode()
+    content = {"format": FORMAT, **vars(about)}
+    return canonical_json({**content, "sha256": _checksum(content)}).encode()
 
 
 def decode_about(data: bytes, path: Path) -> About:
     """What an experiment.json tells; `path` is for the messages."""
     try:
         content = json.loads(data)
+        # Files of earlier versions have none.
+        if content.pop("sha256", None) not in (None, _checksum(content)):
+            raise ValueError("its checksum does not fit its content")
         number = content["format"]
         if not isinstance(number, int) or number < 1:
             raise ValueError(f"`format` must be a whole number from 1 on, got {number!r}")
@@ -190,11 +212,8 @@ def decode_about(data: bytes, path: Path) -> About:
             told = {name: content[name] for name in ("history", "made", "numerics")}
             _check(**told)
             return About(**told)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise StoreError(
-            f"{path} is damaged ({error}): restore it from a copy, or remove it and run the "
-            "experiment again (finished records are kept)"
-        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise StoreError(f"{path} is damaged ({error}): {_RESTORE}") from error
     raise StoreError(
         f"{path} was made by a newer benign: it has format {number}, this version reads up to {FORMAT}; update benign"
     )
@@ -205,7 +224,20 @@ def _check(history: Any, made: Any, numerics: Any) -> None:
         raise ValueError("`history` must be a list of dicts, one for each specification")
     if not isinstance(made, dict) or not isinstance(numerics, int | None):
         raise ValueError("`made` must be a dict and `numerics` a whole number")
+    if len(history) > MOST_EXTENSIONS:
+        raise ValueError(f"`history` may hold {MOST_EXTENSIONS} specifications, got {len(history)}")
+    _check_made(**made)
     canonical_json([history, made])
+
+
+def _check_made(target="", scale="", reading=None, changes=(), **_: Any) -> None:
+    words = [target, scale, *changes, *(reading or {}).values()]
+    if isinstance(changes, str) or not all(isinstance(word, str) for word in words):
+        raise ValueError("`made` must hold words")
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
 def try_writing(folder: Path) -> float:
