@@ -1,0 +1,151 @@
+"""Which process works on which unit: several may work on one sweep, and none does another's unit.
+
+    folder/taken/<unit's key>.json    {"host": ..., "pid": ..., "started": ..., "since": ...}
+
+A file is left behind by a process that is killed. On its host anybody sees that it is dead, and takes the unit; from
+another host nobody can, and a person decides (`--take-over`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+
+from benign.sweep.records import temporary_name
+from benign.sweep.store import Store, is_key
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Who works on a unit."""
+
+    host: str
+    pid: int
+    started: str
+    """when that process started, as its system tells: numbers of processes are used again"""
+    since: float
+    """when it took the unit, in seconds since 1970 by its clock"""
+
+    def alive(self) -> bool | None:
+        """Whether that process still runs; None where it is on another host."""
+        if self.host != socket.gethostname():
+            return None
+        return _started(self.pid) == self.started
+
+    def __str__(self) -> str:
+        since = datetime.fromtimestamp(self.since).strftime("%Y-%m-%d %H:%M")
+        return f"{self.host}, process {self.pid}, since {since}"
+
+
+def take(store: Store, key: str, take_over: bool = False) -> Taken | None:
+    """Take a unit; where another process has it, that one comes back and the unit stays its own.
+
+    With `take_over` a process on another host counts as dead.
+    """
+    path = _path(store, key)
+    with _alone(store):
+        other = _read(path)
+        alive = other is not None and other.alive()
+        if other and (alive or (alive is None and not take_over)):
+            return other
+        path.unlink(missing_ok=True)  # of a dead process, or something that no process wrote
+        return _write(path)
+
+
+def release(store: Store, key: str) -> None:
+    """Leave a unit that this process has taken."""
+    _path(store, key).unlink(missing_ok=True)
+
+
+def taken_in(store: Store) -> dict[str, Taken]:
+    """Who works on which unit, the dead among them."""
+    try:
+        names = [path for path in (store.folder / "taken").iterdir() if is_key(path.stem)]
+    except FileNotFoundError:
+        return {}
+    return {path.stem: taken for path in names if (taken := _read(path))}
+
+
+def _path(store: Store, key: str) -> Path:
+    return store.folder / "taken" / f"{key}.json"
+
+
+def _read(path: Path) -> Taken | None:
+    """None where there is none, or something that no process wrote."""
+    try:
+        return Taken(**json.loads(path.read_bytes()[:4096]))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+
+
+def _write(path: Path) -> Taken | None:
+    """None, or who on another host was faster. The file appears with its content, or not at all."""
+    pid = os.getpid()
+    mine = Taken(socket.gethostname(), pid, _started(pid), time.time())
+    draft = temporary_name(path)
+    draft.write_text(json.dumps(asdict(mine)))
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return _read(path)
+    except (
+        OSError
+    ):  # a file system without links, where nobody is faster: processes of this host wait
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return None
+
+
+@contextlib.contextmanager
+def _alone(store: Store) -> Iterator[None]:
+    """One process of this host at a time: two that found the same dead one would both take its unit."""
+    folder = store.folder / "taken"
+    folder.mkdir(exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _started(pid: int) -> str:
+    """When a process of this host started; empty where there is none."""
+    return _own_start() if pid == os.getpid() else _asked(pid)
+
+
+@cache
+def _own_start() -> str:
+    return _asked(os.getpid())
+
+
+def _asked(pid: int) -> str:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] == "Z" else fields[19]
+    except OSError:
+        if Path("/proc/self/stat").exists():
+            return ""
+    # A Mac, or Windows with such a tool
+    with contextlib.suppress(OSError):
+        told = subprocess.run(
+            ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+        )
+        return told.stdout.strip()
+    return "unknown"
