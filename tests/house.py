@@ -39,7 +39,7 @@ ORDER += [
     "targets",
     "console",
 ]
-ORDER += ["perform", "verdicts", "verify", "advising", "options", "cli_claims", "cli"]
+ORDER += ["perform", "verdicts", "verify", "advising", "options", "cli_claims", "cli_store", "cli"]
 ENDS = ["__init__", "__main__"]
 """below all: the root, with every name it exports, and the module that starts the command line"""
 
@@ -60,7 +60,7 @@ OUTSIDE = {
     | {"audits", "targets", "perform", "verify"},
     "yaml": {"files"},
     "rich": {"progress"},
-    "typer": {"cli", "cli_claims", "options"},
+    "typer": {"cli", "cli_claims", "cli_store", "options"},
 }
 """where a package of others may be imported"""
 

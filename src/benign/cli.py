@@ -1,4 +1,4 @@
-"""The command line: `benign papers`, `run`, `show`, `verify`, `audit`, `pack` and `merge`.
+"""The command line: `benign papers`, `run`, `show`, `verify`, `audit`, `status`, `pack`, `merge` and others.
 
 Exit codes: 0 fine (a diverged run is an outcome), 1 some runs failed, 2 bad input, 130 interrupted.
 Results go to stdout, progress and complaints to stderr. What imports torch is imported inside
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benign import __version__, cli_claims, outside
+from benign import __version__, cli_claims, cli_store, outside
 from benign.console import complain, say
 from benign.options import (
     BAD_INPUT,
@@ -145,6 +145,20 @@ def run(
     raise typer.Exit(FAILED if failed else OK)
 
 
+@app.command(epilog=examples("benign resume runs/jiang/fig1/paper/default --workers 8"))
+def resume(
+    folder: cli_store.Folder,
+    device: Device = "cpu",
+    workers: Workers = None,
+    verbose: Verbose = False,
+) -> None:
+    """Compute what is missing, failed or damaged in a folder; `benign run FOLDER` does the same."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder: name one that `benign run` has made")
+    target = os.path.join(os.curdir, folder)  # which is no name of a recipe
+    run(target, device=device, workers=workers, verbose=verbose)
+
+
 @app.command(
     epilog=examples(
         "benign show jiang/fig1 --scale paper",
@@ -227,6 +241,7 @@ def audit(
 
 
 cli_claims.add_to(app)
+cli_store.add_to(app)
 
 
 @app.command(epilog=examples("benign pack runs/jiang/fig1/paper/default fig1.pack"))

@@ -2,7 +2,8 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from benign.machine import memory_of
 from benign.papers.recipes import Recipe, recipes, rooms
 from benign.plan.estimate import Estimate, estimate
 from benign.plan.growth import OtherExperiment
-from benign.plan.runs import Unit, runs_of
+from benign.plan.runs import Unit, keys_of
 from benign.progress import duration, statuses
 from benign.sweep.dataset import ended
 from benign.sweep.results import Counting, RunAt, changed_code, failures, other_versions, runs_in
+from benign.sweep.sound import sound_records
+from benign.sweep.status import Counts, Standing, Worker
 from benign.sweep.store import Store, StoreError
 from benign.training.descent import Status
 
@@ -133,14 +136,14 @@ def folder_text(folder: Path) -> str:
     if not store.history:
         return f"{folder}: no experiment yet"
     counting, seconds, records = Counting(), 0.0, 0
-    for _, record in store.records():
+    for record in sound_records(store):
         counting.take(record)
         seconds += float(record.meta.get("seconds") or 0)
         records += 1
     held = counting.runs
     try:
         experiment = open_experiment(folder)
-        grid, wanted = _grid(experiment), {run.key for run in runs_of(experiment)}
+        grid, wanted = _grid(experiment), set(keys_of(experiment))
     except StoreError as error:
         grid, wanted = [("cannot read", str(error).splitlines())], set(held)
     counts = Counter(held[key].status if key in held else Status.MISSING for key in wanted)
@@ -166,6 +169,86 @@ def folder_text(folder: Path) -> str:
         ("pictures", [", ".join(pictures)] if pictures else []),
     ]
     return f"{folder}\n{_labelled((label, lines) for label, lines in rows if lines)}"
+
+
+def standing_text(folder: Path, standing: Standing) -> str:
+    """How far a sweep is, along its axes, who works on it, and what to do next."""
+    rows = [
+        ("runs", [_progress(standing.counts)]),
+        *((name, _axis(values)) for name, values in standing.axes.items()),
+        ("damaged", list(standing.damaged.values())),
+        ("at work", list(map(_worker, standing.workers))),
+        ("note", standing.notes),
+    ]
+    whole = _labelled((label, lines) for label, lines in rows if lines)
+    todo = [f"next: {line}" for line in next_steps(folder, standing)]  # commands are not broken
+    return "\n".join([str(folder), whole, *todo])
+
+
+def standings_text(standings: Mapping[Path, Standing | str]) -> str:
+    """One line for each of several folders; a word of what is wrong stands in place of what cannot be read."""
+    width = max(len(str(folder)) for folder in standings)
+    return "\n".join(
+        f"{folder!s:{width}}  {each if isinstance(each, str) else _short_progress(each)}"
+        for folder, each in standings.items()
+    )
+
+
+def next_steps(folder: Path, standing: Standing) -> list[str]:
+    """What a person may want to do next with a sweep."""
+    counts, told = standing.counts, []
+    resume = f"`benign resume {folder}`"
+    if standing.damaged:
+        told.append(
+            f"`benign check {folder}` verifies every record; {resume} replaces damaged ones"
+        )
+    if counts.failed or counts.out_of_memory:
+        told.append(f"`benign show {folder}` says why runs failed; {resume} tries them again")
+    if counts.missing:
+        where = ", also on another machine beside those at work" if counts.running else ""
+        told.append(f"{resume} computes what is missing{where}")
+    if counts.done == counts.runs:
+        told.append(f"all is done: `benign show {folder}`, `benign export {folder} FILE.nc`")
+    return told or ["wait: every run that is left is being computed"]
+
+
+def _progress(counts: Counts) -> str:
+    told = {
+        "running": counts.running, "failed": counts.failed, "out of memory": counts.out_of_memory,
+        "missing": counts.missing,
+    }  # fmt: skip
+    rest = "".join(f", {number} {what}" for what, number in told.items() if number)
+    diverged = f" ({counts.diverged} diverged)" if counts.diverged else ""
+    return f"{counts.done} of {counts.runs} done{diverged}{rest}"
+
+
+def _short_progress(standing: Standing) -> str:
+    damaged = len(standing.damaged)
+    return _progress(standing.counts) + (f"; {damaged} damaged records" if damaged else "")
+
+
+def _axis(values: list[tuple[Any, Counts]]) -> list[str]:
+    """A table of the values of an axis; of a long one those where something is left to do."""
+    shown = values
+    if len(values) > MOST_ROWS:
+        shown = [each for each in values if each[1].done < each[1].runs][:MOST_ROWS]
+    rows = [["", "done", "of", "failed", "diverged"]] + [
+        [_value(value), *map(str, (at.done, at.runs, at.failed + at.out_of_memory, at.diverged))]
+        for value, at in shown
+    ]
+    left = [at for _, at in values if all(at is not each for _, each in shown)]
+    done = sum(at.done == at.runs for at in left)
+    rest = [f"and {len(left)} more values, {done} of them done"] if left else []
+    return [*(_table(rows) if shown else []), *rest]
+
+
+def _worker(worker: Worker) -> str:
+    since = datetime.fromtimestamp(worker.since).strftime("%Y-%m-%d %H:%M")
+    units = f"{worker.units} unit{'s' * (worker.units != 1)}"
+    told = f"{worker.host}, process {worker.pid}, since {since}: {units}"
+    if worker.alive is None:
+        return f"{told} (on another host: whether it still runs is not known here)"
+    return told if worker.alive else f"{told} (has ended: its units are free)"
 
 
 def _made(made: dict[str, Any]) -> list[str]:
@@ -201,7 +284,7 @@ def result_text(result: xr.Dataset) -> str:
 def errors(folder: Path, whole: bool = False) -> list[str]:
     """What made runs of a folder fail: the last line of each error, or the whole of it."""
     store = Store.open(folder, writing=False)
-    return _errors(runs_in(record for _, record in store.records()).values(), whole)
+    return _errors(runs_in(sound_records(store)).values(), whole)
 
 
 def _errors(found: Iterable[RunAt], whole: bool = False) -> list[str]:

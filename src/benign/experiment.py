@@ -21,7 +21,7 @@ from benign.axes import cells, check_rows, dimensions
 from benign.files import read_yaml
 from benign.machine import check_device, check_machine
 from benign.plan.growth import agreed, grown
-from benign.plan.runs import NUMERICS, Run, Unit, runs_of, units_of
+from benign.plan.runs import NUMERICS, Run, Unit, keys_of, runs_of, units_of
 from benign.progress import on_terminal
 from benign.replay import Replay
 from benign.spec import Count, SpecError, load_components
@@ -41,6 +41,7 @@ from benign.sweep.results import (
     runs_in,
     unfinished,
 )
+from benign.sweep.sound import sound_records
 from benign.sweep.store import About, Store, StoreError
 from benign.sweep.watcher import Watcher
 from benign.training.setup import Setup
@@ -204,13 +205,13 @@ class Experiment(Setup):
 
     def work_in(self, store: Store, again: bool = False) -> Work:
         """What is to be done in a store; ValueError if it holds another experiment, or results of other code."""
-        history = grown(_history(store), self, str(store.folder))
+        history = grown(history_of(store), self, str(store.folder))
         units, held = units_of(history), _held(store)
         asked = {run.key for unit in units for run in unit.runs}
         note = "; ".join(filter(None, (damage(store.damaged), other_versions(held, asked))))
         whole = history[-1].as_dict() == self.as_dict()
         if not whole:
-            asked = {run.key for run in runs_of(self)}
+            asked = set(keys_of(self))
             units = [unit for unit in units if any(run.key in asked for run in unit.runs)]
         if not again:
             _check_code(store, [held.get(run.key) for unit in units for run in unit.runs])
@@ -267,7 +268,7 @@ def open_result(folder: Folder) -> xr.Dataset:
     """
     store = Store.open(folder, writing=False)
     experiment, held = _current(store), _held(store)
-    keys = {run.key for run in runs_of(experiment)}
+    keys = set(keys_of(experiment))
     _check_code(store, [held.get(key) for key in keys])
     for note in filter(None, (damage(store.damaged), other_versions(held, keys))):
         warnings.warn(f"{folder}: {note}", ResultWarning, stacklevel=2)
@@ -326,7 +327,8 @@ def merge(source: Folder, folder: Folder) -> Merged:
     return packs.merge(source, folder, agree)
 
 
-def _history(store: Store) -> list[Experiment]:
+def history_of(store: Store) -> list[Experiment]:
+    """The experiments of a store: the first, and each that it grew into."""
     about = store.about
     try:
         return [Experiment.from_dict(each) for each in about.history]
@@ -339,14 +341,14 @@ def _history(store: Store) -> list[Experiment]:
 
 
 def _current(store: Store) -> Experiment:
-    history = _history(store)
+    history = history_of(store)
     if not history:
         raise StoreError(f"{store.folder} holds no experiment yet: run one there first")
     return history[-1]
 
 
 def _held(store: Store) -> dict[str, RunAt]:
-    return runs_in(record for _, record in store.records())
+    return runs_in(sound_records(store))
 
 
 def _check_code(store: Store, found: list[RunAt | None]) -> None:
@@ -361,7 +363,7 @@ def _check_code(store: Store, found: list[RunAt | None]) -> None:
 
 def _result(experiment: Experiment, store: Store) -> xr.Dataset:
     """The result of an experiment, with a warning where runs failed or lack variables."""
-    result = assemble(experiment, (record for _, record in store.records()))
+    result = assemble(experiment, sound_records(store))
     failed = sum(result.attrs[f"runs_{status.name.lower()}"] for status in RETRIED)
     if failed:
         warnings.warn(

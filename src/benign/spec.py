@@ -231,7 +231,12 @@ def canonical(value: Any) -> str:
 
 def digest(value: Any) -> str:
     """32 hex digits that identify plain data."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:32]
+    return text_digest(canonical(value))
+
+
+def text_digest(text: str) -> str:
+    """The same of plain data that has been written."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class Component(Spec):

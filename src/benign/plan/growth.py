@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from benign.plan.runs import runs_of
+from benign.plan.runs import keys_of
 
 
 class OtherExperiment(ValueError):
@@ -12,7 +12,7 @@ class OtherExperiment(ValueError):
 
 def extends(new: Any, old: Any) -> bool:
     """Whether every run of the old experiment is a run of the new one."""
-    return {run.key for run in runs_of(old)} <= {run.key for run in runs_of(new)}
+    return set(keys_of(old)) <= set(keys_of(new))
 
 
 def grown(history: Sequence[Any], new: Any, folder: str = "the folder") -> list[Any]:

@@ -8,11 +8,11 @@ as an uninterrupted one does.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
-from benign.axes import cells, replace, walk
-from benign.spec import digest
+from benign.axes import Axis, Path, cells, replace, walk
+from benign.spec import digest, text_digest
 from benign.streams import RunId
 from benign.training.setup import Setup
 
@@ -35,9 +35,7 @@ class Run:
     @cached_property
     def key(self) -> str:
         """Identifies what is computed: the resolved specification, the seed and the numerics."""
-        spec = self.cell.identity()
-        spec.pop("seeds", None)
-        return digest({"numerics": NUMERICS, "spec": spec, "seed": self.seed})
+        return _key(self.cell, self.seed)
 
     @property
     def id(self) -> RunId:
@@ -81,6 +79,20 @@ def runs_of(experiment: Any) -> Iterator[Run]:
             yield Run(cell, seed, {**where, "seed": seed})
 
 
+def keys_of(experiment: Any) -> list[str]:
+    """The keys of all runs of an experiment, in the order of `runs_of`."""
+    return [_key(cell, seed) for _, cell in cells(experiment) for seed in range(experiment.seeds)]
+
+
+def _key(cell: Setup, seed: int) -> str:
+    """The digest of {"numerics": ..., "seed": ..., "spec": ...}, whose last and long part seeds share.
+
+    100,000 keys of 1,000 cells take 0.2 s; each digested by itself they took 5.5 s.
+    """
+    text = f'{{"numerics":{NUMERICS},"seed":{seed},"spec":{cell.told}}}'
+    return text_digest(text)
+
+
 def units_of(history: Sequence[Any]) -> list[Unit]:
     """The units of an experiment that grew: those of the first specification, then of what each extension added."""
     known: set[str] = set()
@@ -88,15 +100,30 @@ def units_of(history: Sequence[Any]) -> list[Unit]:
     for experiment in history:
         new = [run for run in runs_of(experiment) if run.key not in known]
         known |= {run.key for run in new}
-        units += _pack(new)
+        units += _pack(new, _shaping(experiment))
     return units
 
 
-def _pack(runs: list[Run]) -> list[Unit]:
-    """Group runs by shape, keep their order, cut at `RUNS_A_UNIT`."""
+def _shaping(experiment: Any) -> list[Path]:
+    """The axes along which shapes may differ."""
+    return [
+        path for path, role, value in walk(experiment) if isinstance(value, Axis) and role != "run"
+    ]
+
+
+def _pack(runs: list[Run], shaping: list[Path]) -> list[Unit]:
+    """Group runs by shape, keep their order, cut at `RUNS_A_UNIT`.
+
+    A shape is digested once for the values of the `shaping` axes, which cells share: for 100,000 runs of
+    1,000 cells one by one took 23 s.
+    """
+    shapes: dict[tuple[int, ...], str] = {}
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(run.shape, []).append(run)
+        values = tuple(id(reduce(getattr, path, run.cell)) for path in shaping)
+        if values not in shapes:
+            shapes[values] = run.shape
+        groups.setdefault(shapes[values], []).append(run)
     return [
         Unit(tuple(group[begin : begin + RUNS_A_UNIT]))
         for group in groups.values()

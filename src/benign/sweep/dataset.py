@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from benign.axes import Dimension, Path, cells, coordinates, dimensions
-from benign.plan.runs import NUMERICS, runs_of
+from benign.plan.runs import NUMERICS, keys_of
 from benign.spec import canonical
 from benign.sweep.records import Record
 from benign.sweep.results import RETRIED, Counting, RunAt, failures
@@ -38,7 +38,7 @@ def assemble(experiment: Any, records: Iterable[Record]) -> xr.Dataset:
     after its run ended) is NaN; `status` and `steps` say why. A variable that is newer than all finished runs is left
     out; `not_measured` tells those that some lack.
     """
-    keys = [run.key for run in runs_of(experiment)]
+    keys = keys_of(experiment)
     place = {key: number for number, key in enumerate(keys)}
     assert len(place) == len(keys), "two cells of the grid are the same run"
     wanted = [variables(cell) for _, cell in cells(experiment)]

@@ -17,8 +17,9 @@ import os
 import re
 import stat
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,8 +27,11 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 
+from benign.sweep.members import END, checked, directory_at, members_in
+
 LARGEST_RECORD = 2**30
 STALE_AFTER = 3600.0
+REMEDY = "delete it or compute it again"
 
 _HEADER = 30  # bytes that a zip has before the name of a member
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -51,6 +55,22 @@ class Record:
 
     arrays: Mapping[str, np.ndarray]
     meta: Mapping[str, Any]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Those of all its arrays."""
+        return frozenset(self.arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class Glance(Record):
+    """A record of which only some arrays were read."""
+
+    all_names: frozenset[str]
+
+    @property
+    def names(self) -> frozenset[str]:
+        return self.all_names
 
 
 def canonical_json(value: Any) -> str:
@@ -81,17 +101,54 @@ def read_record(path: Path, check: Callable[[Record], None] | None = None) -> Re
             check(record)
         return record
     except DamagedRecord as error:
-        raise DamagedRecord(f"{path} {error}: delete it or compute it again") from error
+        raise DamagedRecord(f"{path} {error}: {REMEDY}") from error
+
+
+def glance_at(path: Path, wanted: Iterable[str]) -> Glance:
+    """Some arrays of a record and what it tells of itself, and no more of the file than that.
+
+    What was read is as it was written, or DamagedRecord; the rest of the file is not looked at.
+    """
+    try:
+        _check_plain(path, LARGEST_RECORD)
+        with open(path, "rb") as file:
+            return _glance(file, wanted)
+    except OSError:
+        raise
+    except Exception as error:  # as in `decode_record`
+        raise DamagedRecord(f"{path} is not an intact record ({error}): {REMEDY}") from error
+
+
+def _glance(file: BinaryIO, wanted: Iterable[str]) -> Glance:
+    size = file.seek(0, os.SEEK_END)
+    begin = directory_at(_part(file, size - END.size, END.size), size)
+    members = members_in(_part(file, begin, size - begin), begin)
+
+    def content(name: str) -> bytes:
+        place, length, crc = members[name]
+        return checked(_part(file, place, length), name, crc)
+
+    arrays = {name: _array(f"{name}.npy", content(f"{name}.npy")) for name in wanted}
+    return Glance(arrays, json.loads(content("meta.json")), _names(tuple(members)))
+
+
+def _part(file: BinaryIO, begin: int, length: int) -> bytes:
+    file.seek(max(begin, 0))
+    return file.read(length)
 
 
 def read_bytes(path: Path, largest: int | None = None) -> bytes:
     """The bytes of a file of a store, not yet checked, unless it is a link, a device or too large."""
-    found, largest = os.lstat(path), largest or LARGEST_RECORD
+    _check_plain(path, largest or LARGEST_RECORD)
+    return path.read_bytes()
+
+
+def _check_plain(path: Path, largest: int) -> None:
+    found = os.lstat(path)
     if not stat.S_ISREG(found.st_mode):
         raise DamagedRecord("is a link or no file, and might lead anywhere")
     if found.st_size > largest:
         raise DamagedRecord(f"is larger than it may be ({largest} bytes)")
-    return path.read_bytes()
 
 
 def check_unit(record: Record) -> None:
@@ -137,9 +194,11 @@ def encode_record(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> 
 def decode_record(data: bytes) -> Record:
     """The record in these bytes; raises DamagedRecord unless they are whole and unaltered."""
     try:
-        with ZipFile(BytesIO(data)) as archive:
-            members = stored_members(archive, len(data))
-            contents = {name: archive.read(member) for name, member in members.items()}
+        begin = directory_at(data[-END.size :], len(data))
+        contents = {
+            name: checked(data[place : place + size], name, crc)
+            for name, (place, size, crc) in members_in(data[begin:], begin).items()
+        }
         if not {"meta.json", "sha256"} <= contents.keys():
             raise ValueError("it holds no `meta.json` and `sha256`")
         meta, checksum = json.loads(contents.pop("meta.json")), contents.pop("sha256")
@@ -262,11 +321,20 @@ def _array(name: str, npy: bytes) -> np.ndarray:
     header = _NPY.match(npy)
     if not header or not _NAME.fullmatch(name.removesuffix(".npy")) or name[-4:] != ".npy":
         raise ValueError(f"its member {name!r} is not a plain array")
-    dtype = np.dtype(header[1].decode())
-    shape = tuple(int(size) for size in re.findall(rb"\d+", header[2]))
+    dtype, shape = _layout(header[1], header[2])
     if math.prod(shape) * dtype.itemsize != len(npy) - header.end():
         raise ValueError(f"its array {name!r} has more or fewer bytes than its shape needs")
     return np.ndarray(shape, dtype, npy, header.end())
+
+
+@lru_cache(maxsize=1024)  # records of a folder are alike
+def _names(members: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name.removesuffix(".npy") for name in members if name.endswith(".npy"))
+
+
+@lru_cache(maxsize=1024)
+def _layout(dtype: bytes, shape: bytes) -> tuple[np.dtype, tuple[int, ...]]:
+    return np.dtype(dtype.decode()), tuple(int(size) for size in re.findall(rb"\d+", shape))
 
 
 def _checksum(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> str:

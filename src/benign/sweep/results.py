@@ -52,8 +52,8 @@ class RunAt:
         """The variables of this run that were not measured."""
         return variables(run.cell).keys() - self.names
 
-    def beats(self, other: "RunAt | None") -> bool:
-        return other is None or self._rank() >= other._rank()
+    def beats(self, other: "RunAt") -> bool:
+        return self._rank() >= other._rank()
 
     def _rank(self) -> tuple[bool, bool, int]:
         return (not self.changed, self.ended, len(self.names))
@@ -67,7 +67,7 @@ class Counting:
 
     def take(self, record: Record) -> list[tuple[int, str]]:
         """Note a record; its rows, with the keys of their runs, that count unless a later record beats them."""
-        names = frozenset(record.arrays)
+        names = record.names
         otherwise = changed(record.meta.get("code") or {})
         statuses = {
             code: RunAt(_status(code), names, record.meta, otherwise)
@@ -77,8 +77,9 @@ class Counting:
         for row, (key, code) in enumerate(
             zip(record.arrays["run"].tolist(), record.arrays["status"].tolist(), strict=True)
         ):
-            if statuses[code].beats(self.runs.get(key)):
-                self.runs[key] = statuses[code]
+            at, other = statuses[code], self.runs.get(key)
+            if other is None or at.beats(other):
+                self.runs[key] = at
                 rows.append((row, key))
         return rows
 

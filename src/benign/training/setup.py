@@ -12,7 +12,7 @@ from benign.axes import OneOf, PerRun
 from benign.coordinates.space import Space, Tests, Wanted, choose
 from benign.data.model import DataModel
 from benign.networks.network import Network
-from benign.spec import Count, NonNegative, Positive, Spec, Whole
+from benign.spec import Count, NonNegative, Positive, Spec, Whole, canonical
 
 SNAPSHOTS_PER_OCTAVE = 4
 
@@ -132,12 +132,20 @@ class Setup(Spec):
         tests = Tests(evaluation.samples, self.final_attack, evaluation.together)
         return choose(self.coordinates, self.data, self.network, self.attack, tests)
 
+    @cached_property
+    def told(self) -> str:
+        """What tells its runs apart, as text; kept, since all seeds of a cell share it."""
+        return canonical(
+            {name: value for name, value in self.identity().items() if name != "seeds"}
+        )
+
     if not TYPE_CHECKING:
 
         def model_copy(self, **how):
-            """A copy chooses its space anew: its fields may be others."""
+            """A copy chooses its space anew and tells its own fields: they may be others."""
             copied = super().model_copy(**how)
-            copied.__dict__.pop("space", None)
+            for kept in ("space", "told"):
+                copied.__dict__.pop(kept, None)
             return copied
 
     def within(self, data: DataModel, network: Network) -> "Setup":
