@@ -70,14 +70,17 @@ def test_the_version_is_printed_quickly(module):
     assert loaded.isdisjoint({"torch", "numpy", "xarray", "matplotlib", "yaml"})
 
 
-@pytest.mark.parametrize("name", ["", "papers", "run", "show", "pack", "merge"])
+NAMES = ("papers", "run", "resume", "status", "check", "show", "export", "pack", "merge")
+
+
+@pytest.mark.parametrize("name", ["", *NAMES])
 def test_help_has_examples_that_name_real_commands(run, name):
     code, out, err = run(*filter(None, (name, "--help")))
     assert (code, err) == (0, "")
     assert "Usage: benign" in out
     examples = out.partition("Examples:")[2].strip().splitlines()
     assert examples
-    assert all(re.match(r"\s*benign (papers|run|show|pack|merge)\b", line) for line in examples)
+    assert all(re.match(rf"\s*benign ({'|'.join(NAMES)})\b", line) for line in examples)
     assert ANSI not in out
 
 
