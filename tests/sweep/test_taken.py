@@ -69,7 +69,17 @@ def test_of_another_host_only_a_person_knows(store):
     assert taken_in(store)[KEY].host == socket.gethostname()
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"host": 1}', b"\xff" * 9])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"host": 1, "pid": "../1", "started": "", "since": 0.0}',
+        b"\xff" * 9,
+    ],
+)
 def test_what_no_process_wrote_holds_no_unit(store, content):
     me = mine(store)
     (store.folder / "taken" / f"{KEY}.json").write_bytes(content)

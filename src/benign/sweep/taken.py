@@ -20,8 +20,11 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 
-from benign.sweep.records import temporary_name
+from benign.sweep.records import DamagedRecord, read_bytes, temporary_name
 from benign.sweep.store import Store, is_key
+
+LARGEST = 4096
+"""bytes of such a file"""
 
 
 @dataclass(frozen=True)
@@ -82,9 +85,11 @@ def _path(store: Store, key: str) -> Path:
 def _read(path: Path) -> Taken | None:
     """None where there is none, or something that no process wrote."""
     try:
-        return Taken(**json.loads(path.read_bytes()[:4096]))
-    except (FileNotFoundError, ValueError, TypeError):
+        told = Taken(**json.loads(read_bytes(path, LARGEST)))
+    except (FileNotFoundError, DamagedRecord, ValueError, TypeError):
         return None
+    kinds = {"host": str, "pid": int, "started": str, "since": float}
+    return told if all(type(getattr(told, name)) is kind for name, kind in kinds.items()) else None
 
 
 def _write(path: Path) -> Taken | None:
