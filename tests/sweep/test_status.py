@@ -263,8 +263,8 @@ def strange(arrays: dict, change: str) -> dict:
     return {
         "unknown way, [77]": {**arrays, "status": np.full_like(ends, 77)},
         "unknown way, [0]": {**arrays, "status": np.zeros_like(ends)},
-        "`steps` has the shape": {**arrays, "steps": arrays["steps"][:-1]},
-        "no list of runs": {name: array for name, array in arrays.items() if name != "run"},
+        "`steps` that has not a number": {**arrays, "steps": arrays["steps"][:-1]},
+        "holds no `run`": {name: array for name, array in arrays.items() if name != "run"},
         "other runs than its name": {**arrays, "run": runs[::-1].copy()},
     }[change]
 
@@ -274,8 +274,8 @@ def strange(arrays: dict, change: str) -> dict:
     [
         "unknown way, [77]",
         "unknown way, [0]",
-        "`steps` has the shape",
-        "no list of runs",
+        "`steps` that has not a number",
+        "holds no `run`",
         "other runs than its name",
     ],
 )

@@ -14,6 +14,7 @@ from benign.plan.runs import Unit
 from benign.sweep.crew import Crew, Manner
 from benign.sweep.processes import Here, Processes, check_importable
 from benign.sweep.results import runs_in, unfinished
+from benign.sweep.sound import fault_of
 from benign.sweep.store import Store
 from benign.sweep.taken import Taken, release, take
 from benign.sweep.watcher import Watcher
@@ -101,7 +102,9 @@ class _Sweep:
     def recorded(self, unit: Unit) -> bool:
         """Whether another process has recorded it since this one looked what is left."""
         found = self.store.read(unit.key)
-        if found is None or unfinished([unit], runs_in([found]), self.again):
+        if found is None or fault_of(unit.key, found):
+            return False
+        if unfinished([unit], runs_in([found]), self.again):
             return False
         self.watcher.unit_ends(unit, found.arrays, 0.0)
         return True
