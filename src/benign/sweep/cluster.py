@@ -1,13 +1,292 @@
-"""Units computed by a cluster of Dask."""
+"""Units computed by a cluster of Dask: one of our own on this machine, one of SLURM jobs, or one that is there already.
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+The scheduler, its queues, retries and heartbeats are Dask's. Workers send back what they computed, and the driving
+process records it: they need no file system in common.
+"""
 
+from __future__ import annotations
+
+import errno
+import faulthandler
+import inspect
+import logging
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from benign import __version__, outside
+from benign.files import read_yaml
+from benign.plan.runs import NUMERICS, Unit
 from benign.sweep.crew import Crew, Manner
+from benign.sweep.processes import interrupts_wait
+from benign.sweep.work import Computed, compute
+from benign.training.engine import Progress
+
+try:
+    import distributed
+    from dask import config
+    from distributed.protocol import pickle  # what Dask sends every task by
+except ImportError as error:
+    raise ValueError("`executor` needs Dask: pip install 'benign[cluster]'") from error
+
+PATIENCE = 10
+"""seconds in which a scheduler answers, and has a worker"""
+SLURM_FILE = "slurm.yaml"
+OURS = {
+    # The driver tries a unit once more itself, and blames no unit that only waited for a worker.
+    "distributed.scheduler.allowed-failures": 0,
+    "distributed.scheduler.worker-saturation": 1.0,
+}
+"""settings of a cluster that we start"""
+GPU = {"GPU": 1}
+"""what a unit for a GPU asks for, and what a worker that has one declares"""
 
 
 @contextmanager
 def cluster(manner: Manner) -> Iterator[Crew]:
-    """To be written."""
-    raise NotImplementedError
-    yield
+    """The workers that `manner.executor` names; those we start end with the block, those we join stay."""
+    executor = manner.executor or ""
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # the sweep tells it in its words
+    with ExitStack() as stack:
+        keep_up = lambda: None  # noqa: E731
+        if executor == "dask":
+            client = stack.enter_context(_local(manner))
+        elif executor.partition(":")[0] == "slurm":
+            client, keep_up = stack.enter_context(_slurm(manner, executor.partition(":")[2]))
+        elif re.match(r"(tcp|tls)://", executor) or executor.endswith(".json"):
+            client = stack.enter_context(_joined(manner, executor))
+        else:
+            raise ValueError(
+                f"`executor` must be dask, slurm, slurm:FILE, tcp://HOST:PORT or a scheduler file (.json), "
+                f"got {executor!r}"
+            )
+        yield Workers(client, manner, keep_up)
+
+
+class Workers(Crew):
+    """The workers of a Dask cluster, who may come and go."""
+
+    lost = distributed.KilledWorker
+
+    def __init__(self, client: distributed.Client, manner: Manner, keep_up: Callable[[], None]):
+        self._client, self._manner, self._keep_up = client, manner, keep_up
+        self._topic = f"benign-{client.id}"
+        self._told: dict[str, tuple[int, int]] = {}
+        """step and training runs of each unit under way"""
+        client.subscribe_topic(self._topic, self._hear)
+        self.look_after()
+
+    def submit(self, unit: Unit) -> Future[Computed]:
+        # Packed, since neither the scheduler nor a new worker knows a person's own classes yet.
+        task = pickle.dumps(unit), self._manner.device, self._manner.unit_timeout
+        needs = None if self._manner.device == "cpu" else GPU
+        same = (__version__, NUMERICS), outside.loaded(), self._topic
+        theirs = self._client.submit(_work, *task, *same, pure=False, resources=needs)
+        future: Future[Computed] = Future()
+        theirs.add_done_callback(lambda theirs: self._pass_on(unit, theirs, future))
+        return future
+
+    def _pass_on(self, unit: Unit, theirs: distributed.Future, future: Future[Computed]) -> None:
+        try:
+            future.set_result(theirs.result())
+        except self.lost as error:
+            future.set_exception(error)
+        except (CancelledError, OSError):
+            future.set_exception(self._cut_off())
+        except Exception as error:
+            problem = f"a worker cannot begin a unit: {error}"
+            future.set_exception(ValueError(problem).with_traceback(error.__traceback__))
+        self._told.pop(unit.key, None)
+
+    def _cut_off(self) -> ConnectionError:
+        what = "the scheduler is gone; what was recorded is kept, the same command goes on"
+        return ConnectionError(errno.ECONNRESET, what, self._manner.executor)
+
+    def _hear(self, event: tuple[float, tuple[str, int, int]]) -> None:
+        key, step, training = event[1]
+        self._told[key] = step, training
+
+    def told(self) -> tuple[int, int]:
+        under_way = list(self._told.values()) or [(0, 0)]
+        return max(step for step, _ in under_way), sum(training for _, training in under_way)
+
+    def look_after(self) -> None:
+        try:
+            there: Any = self._client.nthreads()
+        except (OSError, RuntimeError):
+            raise self._cut_off() from None
+        # A second unit a worker waits at the scheduler, so that nobody waits for the driver. None may wait where time
+        # counts from handing out, nor for a GPU: Dask has those wait at the worker, and blames them when it is lost.
+        ahead = 1 if self._manner.unit_timeout or self._manner.device != "cpu" else 2
+        self.size = max(1, ahead * len(there))
+        self._keep_up()
+
+
+@contextmanager
+def _local(manner: Manner) -> Iterator[distributed.Client]:
+    options: dict[str, Any] = {"n_workers": manner.workers, "threads_per_worker": 1}
+    options |= {"dashboard_address": None, "memory_limit": 0}
+    if manner.device != "cpu":
+        options["resources"] = GPU
+    with config.set(OURS):
+        with interrupts_wait():
+            ours = distributed.LocalCluster(processes=True, silence_logs=logging.CRITICAL, **options)
+        with ours, distributed.Client(ours) as client:
+            yield client
+
+
+@contextmanager
+def _joined(manner: Manner, where: str) -> Iterator[distributed.Client]:
+    if where.endswith(".json"):
+        with open(where, "rb"):  # says at once that there is none
+            given: dict[str, Any] = {"scheduler_file": where}
+    else:
+        given = {"address": where}
+    try:
+        client = distributed.Client(**given, timeout=PATIENCE, set_as_default=False)
+    except (OSError, TimeoutError):
+        what = f"no scheduler of Dask answers there within {PATIENCE} s: is it running?"
+        raise ConnectionError(errno.ECONNREFUSED, what, where) from None
+    except Exception as error:
+        raise ValueError(f"`executor` {where!r} names no scheduler of Dask: {error}") from None
+    with client:
+        _check_workers(client, manner, where)
+        yield client
+
+
+def _check_workers(client: distributed.Client, manner: Manner, where: str) -> None:
+    """Refuse a cluster without workers for these units."""
+    start = f"start some: dask worker {where} --nworkers N --nthreads 1"
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE)
+    except TimeoutError:
+        raise ValueError(f"{where} has no workers: {start}") from None
+    workers = list(client.scheduler_info()["workers"].values())
+    if any(worker["nthreads"] > 1 for worker in workers):
+        raise ValueError(f"{where} has workers of several threads, a unit takes one: {start}")
+    if manner.device != "cpu" and not any("GPU" in worker["resources"] for worker in workers):
+        raise ValueError(f"{where} has no workers with a GPU: {start} --resources GPU=1")
+
+
+@contextmanager
+def _slurm(manner: Manner, file: str) -> Iterator[tuple[distributed.Client, Callable[[], None]]]:
+    path = Path(file or SLURM_FILE)
+    jobs, options = _slurm_options(path)
+    from dask_jobqueue.slurm import SLURMCluster
+
+    if not shutil.which("sbatch"):
+        raise ValueError(
+            "`executor` slurm needs the command sbatch: run this where jobs are sent from"
+        )
+    if manner.device != "cpu":
+        more = ["--resources", "GPU=1"]
+        options["worker_extra_args"] = [*options.get("worker_extra_args", []), *more]
+    with config.set(OURS):
+        try:
+            ours = SLURMCluster(**options)
+        except Exception as error:
+            raise ValueError(f"{path}: {error}") from None
+        with ours:
+            ours.scale(jobs=jobs)
+            try:
+                ours.sync(_sent, ours)
+            except RuntimeError as error:
+                raise ValueError(f"{path}: SLURM refuses the job: {error}") from None
+            with distributed.Client(ours) as client:
+                yield client, _at_most_every(5.0, lambda: ours.scale(jobs=jobs))
+
+
+def _slurm_options(path: Path) -> tuple[int, dict[str, Any]]:
+    """How many jobs, and what is passed to SLURMCluster: one thread a worker, as many workers a job as cores."""
+    from dask_jobqueue.core import Job, JobQueueCluster
+    from dask_jobqueue.slurm import SLURMJob
+
+    options = read_yaml(path)
+    known = {
+        name
+        for of in (JobQueueCluster, SLURMJob, Job)
+        for name, parameter in inspect.signature(of.__init__).parameters.items()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    }
+    known -= {"self", "n_workers", "loop", "asynchronous", "scheduler", "scheduler_cls", "job_cls"}
+    if unknown := [name for name in options if name not in known | {"jobs"}]:
+        there = ", ".join(sorted(known | {"jobs"}))
+        raise ValueError(f"{path}: no option {', '.join(unknown)}; there are {there}")
+    jobs, cores = options.pop("jobs", 1), options.get("cores", 1)
+    for name, number in (("jobs", jobs), ("cores", cores)):
+        if not isinstance(number, int) or number < 1:
+            raise ValueError(f"{path}: `{name}` must be a whole number above 0, got {number!r}")
+    quiet = {"dashboard_address": ":0"}
+    return jobs, {"cores": 1, "processes": cores, "scheduler_options": quiet, **options}
+
+
+async def _sent(ours: Any) -> None:
+    """Wait until sbatch has taken the jobs."""
+    await ours
+
+
+def _at_most_every(seconds: float, act: Callable[[], Any]) -> Callable[[], None]:
+    """Call it no more often than that."""
+    last = time.monotonic()
+
+    def now_and_then() -> None:
+        nonlocal last
+        if time.monotonic() - last > seconds:
+            last = time.monotonic()
+            act()
+
+    return now_and_then
+
+
+_alone = threading.Lock()
+"""a worker that came later may have several threads: torch and the watchdog count by process"""
+
+
+def _work(
+    packed: bytes,
+    device: str,
+    timeout: float | None,
+    same: tuple[str, int],
+    sources: list[Path],
+    topic: str,
+) -> Computed:
+    """In a worker: compute a unit, and tell of it."""
+    if same != (__version__, NUMERICS):
+        mine = f"benign {__version__}, numerics {NUMERICS}"
+        raise ValueError(f"it has {mine}, not {same[0]}, numerics {same[1]}: install the same")
+    outside.load_all(sources)
+    unit: Unit = pickle.loads(packed)
+    with _alone, _ended_after(timeout):
+        return compute(unit, device, _teller(unit.key, topic))
+
+
+def _teller(key: str, topic: str) -> Progress:
+    worker = distributed.get_worker()
+    last = 0.0
+
+    def tell(step: int, training: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= 1:
+            last = time.monotonic()
+            worker.log_event(topic, (key, step, training))
+
+    return tell
+
+
+@contextmanager
+def _ended_after(timeout: float | None) -> Iterator[None]:
+    """End this process when the time is over, also where nothing in it would listen; its nanny starts another."""
+    if timeout is None:
+        yield
+        return
+    faulthandler.dump_traceback_later(timeout, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
