@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,24 +48,25 @@ GPU = {"GPU": 1}
 """what a unit for a GPU asks for, and what a worker that has one declares"""
 
 
+Joined = tuple[distributed.Client, Callable[[], None]]
+"""a cluster, and what is done now and then to keep its workers up"""
+
+
 @contextmanager
 def cluster(manner: Manner) -> Iterator[Crew]:
     """The workers that `manner.executor` names; those we start end with the block, those we join stay."""
     executor = manner.executor or ""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # the sweep tells it in its words
-    with ExitStack() as stack:
-        keep_up = lambda: None  # noqa: E731
-        if executor == "dask":
-            client = stack.enter_context(_local(manner))
-        elif executor.partition(":")[0] == "slurm":
-            client, keep_up = stack.enter_context(_slurm(manner, executor.partition(":")[2]))
-        elif re.match(r"(tcp|tls)://", executor) or executor.endswith(".json"):
-            client = stack.enter_context(_joined(manner, executor))
-        else:
-            raise ValueError(
-                f"`executor` must be dask, slurm, slurm:FILE, tcp://HOST:PORT or a scheduler file (.json), "
-                f"got {executor!r}"
-            )
+    if executor == "dask":
+        there = _local(manner)
+    elif executor.partition(":")[0] == "slurm":
+        there = _slurm(manner, Path(executor.partition(":")[2] or SLURM_FILE))
+    elif re.match(r"(tcp|tls)://", executor) or executor.endswith(".json"):
+        there = _joined(manner, executor)
+    else:
+        may_be = "dask, slurm, slurm:FILE, tcp://HOST:PORT or a scheduler file (.json)"
+        raise ValueError(f"`executor` must be {may_be}, got {executor!r}")
+    with there as (client, keep_up):
         yield Workers(client, manner, keep_up)
 
 
@@ -129,20 +130,20 @@ class Workers(Crew):
 
 
 @contextmanager
-def _local(manner: Manner) -> Iterator[distributed.Client]:
+def _local(manner: Manner) -> Iterator[Joined]:
     options: dict[str, Any] = {"n_workers": manner.workers, "threads_per_worker": 1}
     options |= {"dashboard_address": None, "memory_limit": 0}
     if manner.device != "cpu":
         options["resources"] = GPU
     with config.set(OURS):
         with interrupts_wait():
-            ours = distributed.LocalCluster(processes=True, silence_logs=logging.CRITICAL, **options)
+            ours = distributed.LocalCluster(silence_logs=logging.CRITICAL, **options)
         with ours, distributed.Client(ours) as client:
-            yield client
+            yield client, _now_and_then(lambda: ours.scale(manner.workers))
 
 
 @contextmanager
-def _joined(manner: Manner, where: str) -> Iterator[distributed.Client]:
+def _joined(manner: Manner, where: str) -> Iterator[Joined]:
     if where.endswith(".json"):
         with open(where, "rb"):  # says at once that there is none
             given: dict[str, Any] = {"scheduler_file": where}
@@ -157,7 +158,7 @@ def _joined(manner: Manner, where: str) -> Iterator[distributed.Client]:
         raise ValueError(f"`executor` {where!r} names no scheduler of Dask: {error}") from None
     with client:
         _check_workers(client, manner, where)
-        yield client
+        yield client, lambda: None
 
 
 def _check_workers(client: distributed.Client, manner: Manner, where: str) -> None:
@@ -175,15 +176,12 @@ def _check_workers(client: distributed.Client, manner: Manner, where: str) -> No
 
 
 @contextmanager
-def _slurm(manner: Manner, file: str) -> Iterator[tuple[distributed.Client, Callable[[], None]]]:
-    path = Path(file or SLURM_FILE)
+def _slurm(manner: Manner, path: Path) -> Iterator[Joined]:
     jobs, options = _slurm_options(path)
     from dask_jobqueue.slurm import SLURMCluster
 
     if not shutil.which("sbatch"):
-        raise ValueError(
-            "`executor` slurm needs the command sbatch: run this where jobs are sent from"
-        )
+        raise ValueError("`executor` slurm needs sbatch: run this where jobs are sent from")
     if manner.device != "cpu":
         more = ["--resources", "GPU=1"]
         options["worker_extra_args"] = [*options.get("worker_extra_args", []), *more]
@@ -199,7 +197,7 @@ def _slurm(manner: Manner, file: str) -> Iterator[tuple[distributed.Client, Call
             except RuntimeError as error:
                 raise ValueError(f"{path}: SLURM refuses the job: {error}") from None
             with distributed.Client(ours) as client:
-                yield client, _at_most_every(5.0, lambda: ours.scale(jobs=jobs))
+                yield client, _now_and_then(lambda: ours.scale(jobs=jobs))
 
 
 def _slurm_options(path: Path) -> tuple[int, dict[str, Any]]:
@@ -231,17 +229,17 @@ async def _sent(ours: Any) -> None:
     await ours
 
 
-def _at_most_every(seconds: float, act: Callable[[], Any]) -> Callable[[], None]:
-    """Call it no more often than that."""
+def _now_and_then(act: Callable[[], Any]) -> Callable[[], None]:
+    """Call it every five seconds at most: asking Dask for what it has anew brings back what was lost."""
     last = time.monotonic()
 
-    def now_and_then() -> None:
+    def maybe() -> None:
         nonlocal last
-        if time.monotonic() - last > seconds:
+        if time.monotonic() - last > 5:
             last = time.monotonic()
             act()
 
-    return now_and_then
+    return maybe
 
 
 _alone = threading.Lock()
