@@ -24,6 +24,7 @@ pytestmark = [
 LONGER = ["data.samples=[2, 3, 4, 5, 6, 7]", "training.max_steps=400"]
 LONGER += ["training.stop_loss=1.0e-9"]
 """six units of a few tenths of a second"""
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
 @contextmanager
@@ -47,15 +48,14 @@ def until(there: Callable[[], Any], seconds: float = 200) -> None:
 def loopback(folder: Path, workers: int = 2, *more: str) -> Iterator[tuple[str, list]]:
     """The address of a scheduler, and its workers."""
     file = folder / "scheduler.json"
-    quiet = {"stderr": subprocess.DEVNULL, "cwd": folder}
     with ExitStack() as stack:
         dask = ["-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", 0]
         dask += ["--no-dashboard", "--scheduler-file", file]
-        stack.enter_context(started(*dask, **quiet))
+        stack.enter_context(started(*dask, cwd=folder, **QUIET))
         until(lambda: file.exists() and file.stat().st_size)
         dask = ["-m", "distributed.cli.dask_worker", "--scheduler-file", file, "--no-dashboard"]
         dask += ["--nthreads", 1, "--no-nanny", *more]
-        there = [stack.enter_context(started(*dask, **quiet)) for _ in range(workers)]
+        there = [stack.enter_context(started(*dask, cwd=folder, **QUIET)) for _ in range(workers)]
         address = file.read_text().split('"address": "')[1].partition('"')[0]
         yield address, there
 
@@ -65,16 +65,15 @@ def test_a_worker_and_then_the_driver_are_killed(tmp_path):
     tiny(*LONGER).run(tmp_path / "local")
     with loopback(tmp_path) as (address, workers):
         command = ["-m", "benign", "run", file, "--out", out, "--executor", address]
-        with started(*command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as driver:
+        with started(*command, **QUIET) as driver:
             until(lambda: len(files(out)) >= 1 or driver.poll())
             workers[0].kill()
             until(lambda: len(files(out)) >= 3 or driver.poll())
             driver.send_signal(signal.SIGKILL)
         assert driver.returncode == -signal.SIGKILL
         before = files(out)
-        again = typed(
-            "run", file, "--out", out, "--executor", tmp_path / "scheduler.json", timeout=200
-        )
+        command[-1] = tmp_path / "scheduler.json"
+        again = typed(*command[2:], timeout=200)
         assert workers[1].poll() is None  # a cluster that was joined stays
     assert again.returncode == 0, again.stderr
     assert contents(out) == contents(tmp_path / "local")
@@ -86,18 +85,9 @@ def test_a_worker_and_then_the_driver_are_killed(tmp_path):
 def test_a_local_cluster_ends_a_unit_that_takes_too_long(tmp_path):
     changes = ["data.samples=[2, 4, 200000]", "training.stop_loss=1.0e-9"]
     file, out = tiny_file(tmp_path, *changes, "training.max_steps=200"), tmp_path / "out"
-    done = typed(
-        "run",
-        file,
-        "--out",
-        out,
-        "--executor",
-        "dask",
-        "--unit-timeout",
-        8,
-        cwd=tmp_path,
-        timeout=200,
-    )
+    tiny(*changes, "data.samples=[2, 4]", "training.max_steps=200").run(tmp_path / "local")
+    how = ["--executor", "dask", "--workers", 2, "--unit-timeout", 4]
+    done = typed("run", file, "--out", out, *how, timeout=200)
     assert done.returncode == 1
     assert "it had not ended after 4 s (--unit-timeout)" in done.stdout
     assert "Traceback" not in done.stderr

@@ -15,6 +15,7 @@ from tests.tiny import tiny, tiny_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]
 HERE = Path(__file__).parent / "slurm"
+STEPS = "training.max_steps=1000"
 OPTIONS = """
 jobs: 2
 cores: 1
@@ -52,9 +53,9 @@ def jobs(environment: dict[str, str]) -> list[str]:
 
 
 def test_a_job_is_cancelled(tmp_path, slurm):
-    file, out = tiny_file(tmp_path, *LONGER, "training.max_steps=4000"), tmp_path / "out"
+    file, out = tiny_file(tmp_path, *LONGER, STEPS), tmp_path / "out"
     (tmp_path / "slurm.yaml").write_text(OPTIONS)
-    tiny(*LONGER, "training.max_steps=4000").run(tmp_path / "local")
+    tiny(*LONGER, STEPS).run(tmp_path / "local")
     begun = time.monotonic()
     command = ["-m", "benign", "run", file, "--out", out, "--executor", "slurm"]
     how = {"cwd": tmp_path, "env": slurm, "stdout": subprocess.DEVNULL}

@@ -6,6 +6,7 @@ process records it: they need no file system in common.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import faulthandler
 import inspect
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,7 @@ class Workers(Crew):
         same = (__version__, NUMERICS), outside.loaded(), self._topic
         theirs = self._client.submit(_work, *task, *same, pure=False, resources=needs)
         future: Future[Computed] = Future()
+        self._told[unit.key] = 0, 0
         theirs.add_done_callback(lambda theirs: self._pass_on(unit, theirs, future))
         return future
 
@@ -101,7 +104,7 @@ class Workers(Crew):
         except (CancelledError, OSError):
             future.set_exception(self._cut_off())
         except Exception as error:
-            problem = f"a worker cannot begin a unit: {error}"
+            problem = f"the cluster cannot begin a unit: {error}"
             future.set_exception(ValueError(problem).with_traceback(error.__traceback__))
         self._told.pop(unit.key, None)
 
@@ -111,7 +114,8 @@ class Workers(Crew):
 
     def _hear(self, event: tuple[float, tuple[str, int, int]]) -> None:
         key, step, training = event[1]
-        self._told[key] = step, training
+        if key in self._told:  # else it came late
+            self._told[key] = step, training
 
     def told(self) -> tuple[int, int]:
         under_way = list(self._told.values()) or [(0, 0)]
@@ -119,14 +123,22 @@ class Workers(Crew):
 
     def look_after(self) -> None:
         try:
-            there: Any = self._client.nthreads()
+            workers = _workers(self._client, self._manner.device)
         except (OSError, RuntimeError):
             raise self._cut_off() from None
         # A second unit a worker waits at the scheduler, so that nobody waits for the driver. None may wait where time
         # counts from handing out, nor for a GPU: Dask has those wait at the worker, and blames them when it is lost.
         ahead = 1 if self._manner.unit_timeout or self._manner.device != "cpu" else 2
-        self.size = max(1, ahead * len(there))
+        self.size = max(1, ahead * workers)
         self._keep_up()
+
+
+def _workers(client: distributed.Client, device: str) -> int:
+    """How many there are for this device."""
+    if device == "cpu":
+        there: Any = client.nthreads()
+        return len(there)
+    return sum("GPU" in each["resources"] for each in client.scheduler_info()["workers"].values())
 
 
 @contextmanager
@@ -135,11 +147,21 @@ def _local(manner: Manner) -> Iterator[Joined]:
     options |= {"dashboard_address": None, "memory_limit": 0}
     if manner.device != "cpu":
         options["resources"] = GPU
+    resource_tracker.ensure_running()  # before: where it starts, interrupts come through again
     with config.set(OURS):
         with interrupts_wait():
             ours = distributed.LocalCluster(silence_logs=logging.CRITICAL, **options)
         with ours, distributed.Client(ours) as client:
-            yield client, _now_and_then(lambda: ours.scale(manner.workers))
+            try:
+                yield client, _now_and_then(lambda: ours.scale(manner.workers))
+            finally:
+                ours.sync(_ended_soon, ours)
+
+
+async def _ended_soon(ours: distributed.LocalCluster) -> None:
+    """Closing a cluster waits for what its workers compute: end them, now that nobody does."""
+    nannies = [nanny.close(timeout=1) for nanny in ours.workers.values()]
+    await asyncio.gather(*nannies, return_exceptions=True)
 
 
 @contextmanager
@@ -168,10 +190,10 @@ def _check_workers(client: distributed.Client, manner: Manner, where: str) -> No
         client.wait_for_workers(1, timeout=PATIENCE)
     except TimeoutError:
         raise ValueError(f"{where} has no workers: {start}") from None
-    workers = list(client.scheduler_info()["workers"].values())
-    if any(worker["nthreads"] > 1 for worker in workers):
+    threads: Any = client.nthreads()
+    if any(count > 1 for count in threads.values()):
         raise ValueError(f"{where} has workers of several threads, a unit takes one: {start}")
-    if manner.device != "cpu" and not any("GPU" in worker["resources"] for worker in workers):
+    if not _workers(client, manner.device):
         raise ValueError(f"{where} has no workers with a GPU: {start} --resources GPU=1")
 
 
