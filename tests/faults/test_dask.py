@@ -121,3 +121,4 @@ def test_an_executor_that_cannot_be(executor, words, tmp_path, monkeypatch):
     Path("none.yaml").write_text("jobs: 0")
     with pytest.raises(ValueError, match=words), cluster.cluster(Manner(executor=executor)):
         pass
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler  # dask_jobqueue takes it

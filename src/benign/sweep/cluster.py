@@ -13,6 +13,7 @@ import inspect
 import logging
 import re
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,12 +31,13 @@ from benign.sweep.processes import interrupts_wait
 from benign.sweep.work import Computed, compute
 from benign.training.engine import Progress
 
+REMEDY = "pip install 'benign[cluster]'"
 try:
     import distributed
     from dask import config
     from distributed.protocol import pickle  # what Dask sends every task by
 except ImportError as error:
-    raise ValueError("`executor` needs Dask: pip install 'benign[cluster]'") from error
+    raise ValueError("`executor` needs Dask: " + REMEDY) from error
 
 PATIENCE = 10
 """seconds in which a scheduler answers, and has a worker"""
@@ -199,9 +201,8 @@ def _check_workers(client: distributed.Client, manner: Manner, where: str) -> No
 
 @contextmanager
 def _slurm(manner: Manner, path: Path) -> Iterator[Joined]:
-    jobs, options = _slurm_options(path)
-    from dask_jobqueue.slurm import SLURMCluster
-
+    jobqueue = _jobqueue()
+    jobs, options = _slurm_options(path, jobqueue)
     if not shutil.which("sbatch"):
         raise ValueError("`executor` slurm needs sbatch: run this where jobs are sent from")
     if manner.device != "cpu":
@@ -209,7 +210,7 @@ def _slurm(manner: Manner, path: Path) -> Iterator[Joined]:
         options["worker_extra_args"] = [*options.get("worker_extra_args", []), *more]
     with config.set(OURS):
         try:
-            ours = SLURMCluster(**options)
+            ours = jobqueue.SLURMCluster(**options)
         except Exception as error:
             raise ValueError(f"{path}: {error}") from None
         with ours:
@@ -222,15 +223,23 @@ def _slurm(manner: Manner, path: Path) -> Iterator[Joined]:
                 yield client, _now_and_then(lambda: ours.scale(jobs=jobs))
 
 
-def _slurm_options(path: Path) -> tuple[int, dict[str, Any]]:
-    """How many jobs, and what is passed to SLURMCluster: one thread a worker, as many workers a job as cores."""
-    from dask_jobqueue.core import Job, JobQueueCluster
-    from dask_jobqueue.slurm import SLURMJob
+def _jobqueue() -> Any:
+    """The package that sends jobs. Importing it takes ctrl-c away from us: that is taken back."""
+    heard = signal.getsignal(signal.SIGINT)
+    try:
+        from dask_jobqueue import slurm
+    except ImportError:
+        raise ValueError("`executor` slurm needs dask-jobqueue: " + REMEDY) from None
+    signal.signal(signal.SIGINT, heard)
+    return slurm
 
+
+def _slurm_options(path: Path, jobqueue: Any) -> tuple[int, dict[str, Any]]:
+    """How many jobs, and what is passed to SLURMCluster: one thread a worker, as many workers a job as cores."""
     options = read_yaml(path)
     known = {
         name
-        for of in (JobQueueCluster, SLURMJob, Job)
+        for of in (jobqueue.JobQueueCluster, jobqueue.SLURMJob, jobqueue.Job)
         for name, parameter in inspect.signature(of.__init__).parameters.items()
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
     }
