@@ -59,6 +59,9 @@ OUTSIDE = {
     "xarray": {"sweep", "replay", "experiment", "theory", "plot", "claims", "papers", "describe"}
     | {"audits", "targets", "perform", "verify"},
     "yaml": {"files"},
+    "dask": {"sweep"},
+    "distributed": {"sweep"},
+    "dask_jobqueue": {"sweep"},
     "rich": {"progress"},
     "typer": {"cli", "cli_claims", "cli_store", "options"},
 }

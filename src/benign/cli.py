@@ -150,13 +150,24 @@ def resume(
     folder: cli_store.Folder,
     device: Device = "cpu",
     workers: Workers = None,
+    executor: Executor = None,
+    unit_timeout: UnitTimeout = None,
+    take_over: TakeOver = False,
     verbose: Verbose = False,
 ) -> None:
     """Compute what is missing, failed or damaged in a folder; `benign run FOLDER` does the same."""
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder: name one that `benign run` has made")
     target = os.path.join(os.curdir, folder)  # which is no name of a recipe
-    run(target, device=device, workers=workers, verbose=verbose)
+    run(
+        target,
+        device=device,
+        workers=workers,
+        executor=executor,
+        unit_timeout=unit_timeout,
+        take_over=take_over,
+        verbose=verbose,
+    )
 
 
 @app.command(

@@ -156,7 +156,7 @@ class _Sweep:
 @contextmanager
 def _crew(manner: Manner, units: list[Unit], watcher: Watcher) -> Iterator[Crew]:
     """Whoever is to compute these units. What is under way when the block ends early is ended."""
-    if manner.executor is not None:
+    if manner.executor is not None and units:
         from benign.sweep.cluster import cluster  # what it needs is an extra
 
         with cluster(manner) as crew:

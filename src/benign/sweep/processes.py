@@ -57,7 +57,7 @@ class Processes(Crew):
 
     def submit(self, unit: Unit) -> Future[Computed]:
         place = next(place for place in self._places if place.is_free())
-        with _interrupts_wait():  # so that a new process never sees one
+        with interrupts_wait():  # so that a new process never sees one
             return place.submit(unit, self._manner.device)
 
     def told(self) -> tuple[int, int]:
@@ -154,7 +154,7 @@ def check_importable(units: list[Unit]) -> None:
 
 
 @contextmanager
-def _interrupts_wait() -> Iterator[None]:
+def interrupts_wait() -> Iterator[None]:
     """Ctrl-c reaches all processes of a terminal: the parent decides, its workers keep still. A process started in
     here never gets one; the parent gets it afterwards."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
