@@ -60,7 +60,8 @@ Joined = tuple[distributed.Client, Callable[[], None]]
 def cluster(manner: Manner) -> Iterator[Crew]:
     """The workers that `manner.executor` names; those we start end with the block, those we join stay."""
     executor = manner.executor or ""
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # the sweep tells it in its words
+    for log in ("distributed", "distributed.client"):  # the sweep tells it in its words
+        logging.getLogger(log).setLevel(logging.CRITICAL)
     if executor == "dask":
         there = _local(manner)
     elif executor.partition(":")[0] == "slurm":
