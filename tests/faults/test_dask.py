@@ -82,6 +82,7 @@ def test_a_worker_and_then_the_driver_are_killed(tmp_path):
     print(f"\n{len(before)} of {len(after)} records were there when the driver was killed")
 
 
+@pytest.mark.slow
 def test_a_local_cluster_ends_a_unit_that_takes_too_long(tmp_path):
     changes = ["data.samples=[2, 4, 200000]", "training.stop_loss=1.0e-9"]
     file, out = tiny_file(tmp_path, *changes, "training.max_steps=200"), tmp_path / "out"

@@ -121,7 +121,12 @@ def nothing(step):
     ("does", "status", "why"),
     [
         ("time.sleep(1000)", Status.FAILED, "it had not ended after 2 s (--unit-timeout)"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", Status.OUT_OF_MEMORY, "killed twice"),
+        pytest.param(
+            "os.kill(os.getpid(), signal.SIGKILL)",
+            Status.OUT_OF_MEMORY,
+            "killed twice",
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["hangs", "is killed"],
 )

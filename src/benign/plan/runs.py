@@ -6,7 +6,7 @@ from) alone, never by memory, device or what is already done, so a resumed sweep
 as an uninterrupted one does.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -35,7 +35,7 @@ class Run:
     @cached_property
     def key(self) -> str:
         """Identifies what is computed: the resolved specification, the seed and the numerics."""
-        return _key(self.cell, self.seed)
+        return _keys(self.cell, [self.seed])[0]
 
     @property
     def id(self) -> RunId:
@@ -81,16 +81,17 @@ def runs_of(experiment: Any) -> Iterator[Run]:
 
 def keys_of(experiment: Any) -> list[str]:
     """The keys of all runs of an experiment, in the order of `runs_of`."""
-    return [_key(cell, seed) for _, cell in cells(experiment) for seed in range(experiment.seeds)]
+    seeds = range(experiment.seeds)
+    return [key for _, cell in cells(experiment) for key in _keys(cell, seeds)]
 
 
-def _key(cell: Setup, seed: int) -> str:
-    """The digest of {"numerics": ..., "seed": ..., "spec": ...}, whose last and long part seeds share.
+def _keys(cell: Setup, seeds: Iterable[int]) -> list[str]:
+    """Digests of {"numerics": ..., "seed": ..., "spec": ...}, whose last and long part seeds share.
 
     100,000 keys of 1,000 cells take 0.2 s; each digested by itself they took 5.5 s.
     """
-    text = f'{{"numerics":{NUMERICS},"seed":{seed},"spec":{cell.told}}}'
-    return text_digest(text)
+    head, tail = f'{{"numerics":{NUMERICS},"seed":', f',"spec":{cell.told}}}'
+    return [text_digest(f"{head}{seed}{tail}") for seed in seeds]
 
 
 def units_of(history: Sequence[Any]) -> list[Unit]:

@@ -70,23 +70,21 @@ class Counting:
         names = record.names
         otherwise = changed(record.meta.get("code") or {})
         statuses = {
-            code: RunAt(_status(code), names, record.meta, otherwise)
+            code: RunAt(Status(code), names, record.meta, otherwise)
             for code in np.unique(record.arrays["status"]).tolist()
         }
+        keys = record.arrays["run"].tolist()
+        found = [statuses[code] for code in record.arrays["status"].tolist()]
+        if self.runs.keys().isdisjoint(keys):  # nearly always
+            self.runs.update(zip(keys, found, strict=True))
+            return list(enumerate(keys))
         rows = []
-        for row, (key, code) in enumerate(
-            zip(record.arrays["run"].tolist(), record.arrays["status"].tolist(), strict=True)
-        ):
-            at, other = statuses[code], self.runs.get(key)
+        for row, (key, at) in enumerate(zip(keys, found, strict=True)):
+            other = self.runs.get(key)
             if other is None or at.beats(other):
                 self.runs[key] = at
                 rows.append((row, key))
         return rows
-
-
-def _status(code: int) -> Status:
-    """A status that is not known here, of a newer benign or of nobody, counts as failed."""
-    return Status(code) if code in set(Status) else Status.FAILED
 
 
 def runs_in(records: Iterable[Record]) -> dict[str, RunAt]:
