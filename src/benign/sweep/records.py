@@ -27,7 +27,7 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 
-from benign.sweep.members import END, checked, directory_at, members_in
+from benign.sweep.members import END, checked, directory_at, joined, members_in
 
 LARGEST_RECORD = 2**30
 STALE_AFTER = 3600.0
@@ -173,22 +173,23 @@ def encode_record(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> 
         raise ValueError(f"`meta` must be a dict, got {type(meta).__name__}")
     for name, array in arrays.items():
         _check_array(name, array)
-    buffer = BytesIO()
-    with ZipFile(buffer, "w", ZIP_STORED) as archive:
-        for name in sorted(arrays):
-            member = BytesIO()
-            np.lib.format.write_array(
-                member, np.asarray(arrays[name], order="C"), version=(1, 0), allow_pickle=False
-            )
-            archive.writestr(zip_member(f"{name}.npy"), member.getvalue())
-        archive.writestr(zip_member("meta.json"), canonical_json(meta))
-        archive.writestr(zip_member("sha256"), _checksum(arrays, meta))
-    if buffer.tell() > LARGEST_RECORD:
+    contents = {f"{name}.npy": _npy(arrays[name]) for name in sorted(arrays)}
+    contents["meta.json"] = canonical_json(meta).encode()
+    contents["sha256"] = _checksum(arrays, meta).encode()
+    data = joined(contents)
+    if len(data) > LARGEST_RECORD:
         raise ValueError(
-            f"a record may hold {LARGEST_RECORD} bytes, got {buffer.tell()}: "
+            f"a record may hold {LARGEST_RECORD} bytes, got {len(data)}: "
             "split the unit or store fewer steps"
         )
-    return buffer.getvalue()
+    return data
+
+
+def _npy(array: np.ndarray) -> bytes:
+    member = BytesIO()
+    plain = np.asarray(array, order="C")
+    np.lib.format.write_array(member, plain, version=(1, 0), allow_pickle=False)
+    return member.getvalue()
 
 
 def decode_record(data: bytes) -> Record:
@@ -196,9 +197,11 @@ def decode_record(data: bytes) -> Record:
     try:
         begin = directory_at(data[-END.size :], len(data))
         contents = {
-            name: checked(data[place : place + size], name, crc)
-            for name, (place, size, crc) in members_in(data[begin:], begin).items()
+            name: data[place : place + size]
+            for name, (place, size, _) in members_in(data[begin:], begin).items()
         }
+        if joined(contents) != data:
+            raise ValueError("it is not as it was written")
         if not {"meta.json", "sha256"} <= contents.keys():
             raise ValueError("it holds no `meta.json` and `sha256`")
         meta, checksum = json.loads(contents.pop("meta.json")), contents.pop("sha256")

@@ -38,23 +38,28 @@ def glances(store: Store) -> Iterator[Record]:
         except DamagedRecord as error:
             store.damaged[key] = str(error)
             continue
-        if fault := fault_of(key, record):
+        if fault := _form(record) or fault_of(key, record):
             store.damaged[key] = f"{path} {fault}: {REMEDY}"
         else:
             yield record
 
 
 def fault_of(key: str, record: Record) -> str:
-    """Why a record cannot be what a sweep wrote under this key; empty where it can."""
-    try:
-        check_unit(record)
-    except DamagedRecord as fault:
-        return str(fault)
+    """Why a record of the right form cannot be what a sweep wrote under this key; empty where it can."""
     runs, ends = record.arrays["run"], record.arrays["status"]
     if unknown := _unknown(ends):
         return f"holds runs that ended in an unknown way, {unknown}"
     if digest(runs.tolist()) != key:
         return "holds other runs than its name says"
+    return ""
+
+
+def _form(record: Record) -> str:
+    """What `Store.read` would say of it."""
+    try:
+        check_unit(record)
+    except DamagedRecord as fault:
+        return str(fault)
     return ""
 
 
