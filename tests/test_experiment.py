@@ -12,7 +12,7 @@ import xarray as xr
 
 import benign as bo
 from benign.machine import check_device
-from benign.sweep.results import RunsFailed
+from benign.sweep.results import ResultWarning, RunsFailed
 from benign.sweep.store import Store, StoreError
 from benign.training import engine
 from benign.training.descent import Status
@@ -81,12 +81,15 @@ def test_missing_and_truncated_records_are_computed_again(finished, tmp_path):
     folder = copy_of(finished, tmp_path)
     cut, gone = sorted((folder / "records").glob("*.npz"))
     damage(folder)
-    partial = bo.open_result(folder)
+    with pytest.warns(ResultWarning, match="1 damaged records"):
+        partial = bo.open_result(folder)
     assert partial.attrs["runs_missing"] == 4
     assert np.isnan(partial.test_loss.values[partial.status == Status.MISSING]).all()
     gone.unlink()
-    assert bo.open_result(folder).attrs["runs_missing"] == 8
-    assert tiny().run(folder).identical(finished[1])
+    with pytest.warns(ResultWarning, match="1 damaged records"):
+        assert bo.open_result(folder).attrs["runs_missing"] == 8
+    with pytest.warns(ResultWarning, match="1 damaged records"):
+        assert tiny().run(folder).identical(finished[1])
     assert cut.exists()
     assert not Store.open(folder).damaged
 

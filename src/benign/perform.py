@@ -34,7 +34,7 @@ def carry_out(
     """Run, draw and tell all; returns whether something failed. None is refused after others have run."""
     manner.check()
     for plan in plans:
-        here, at_once = manner.executor is None, workers or 1
+        here, at_once = manner.executor is None, 1 if workers is None else workers
         plan.experiment.prepare(plan.folder, manner.device, at_once, again, plan.made, here)
     failed = [
         perform(plan, _with_processes(manner, plan, workers), again, verbose) for plan in plans
@@ -45,7 +45,7 @@ def carry_out(
 def _with_processes(manner: Manner, plan: Plan, asked: int | None) -> Manner:
     if manner.executor is None:
         return replace(manner, workers=processes(plan.experiment, manner.device, asked))
-    return replace(manner, workers=asked or cores())
+    return replace(manner, workers=cores() if asked is None else asked)
 
 
 def perform(plan: Plan, manner: Manner, again: bool, verbose: bool) -> bool:
