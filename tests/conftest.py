@@ -1,6 +1,7 @@
 """What every test shares: one thread, no window, fixed examples in CI, a reason for each skip."""
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -27,3 +28,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device, torch sees none"))
+
+
+@pytest.fixture
+def run(capsys):
+    """The command line in this process: exit code, stdout, stderr."""
+
+    from benign import cli
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = cli.main([str(each) for each in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run

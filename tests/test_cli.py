@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 import benign
-from benign import cli
 from benign.experiment import open_experiment, open_result
 from benign.papers.recipes import recipe
 from benign.sweep.store import Store
@@ -30,19 +29,6 @@ ANSI = "\x1b"
 def elsewhere(tmp_path, monkeypatch) -> None:
     """Default folders lie under the current one."""
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def run(capsys):
-    """The command line in this process: exit code, stdout, stderr."""
-
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = cli.main([str(each) for each in arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 def command(*arguments: str | Path) -> list[str]:

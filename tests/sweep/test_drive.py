@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import asdict
@@ -18,6 +16,7 @@ from benign.sweep.results import ResultWarning, RunsFailed
 from benign.sweep.store import Store
 from benign.sweep.work import Computed, compute
 from benign.training.descent import Status
+from tests.faults.sweeps import typed
 from tests.tiny import tiny, tiny_file
 
 
@@ -97,12 +96,6 @@ def test_what_another_process_recorded_meanwhile_is_not_computed_again(tmp_path,
     assert open_result(folder).identical(expected)
 
 
-def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """The command line, typed in a folder."""
-    command = [sys.executable, "-m", "benign", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
-
-
 OWN = """
 import multiprocessing, os, signal, time
 import torch
@@ -135,11 +128,11 @@ def test_a_unit_that_hangs_or_dies_takes_no_other_with_it(tmp_path, does, status
     (tmp_path / "own.py").write_text(OWN.format(does=does))
     tiny_file(tmp_path)
     words = ["--with", "own.py", "run", "tiny.yaml", "--out", "run"]
-    done = typed(tmp_path, *words, "--workers", "2", "--unit-timeout", "2")
+    done = typed(*words, "--workers", "2", "--unit-timeout", "2", cwd=tmp_path)
     assert done.returncode == 1
     assert why in done.stdout
     with pytest.warns(RunsFailed):
         status_of = open_result(tmp_path / "run").status
     assert (status_of.sel(samples=2) == status).all()
     assert (status_of.sel(samples=4) == Status.STEP_CAP).all()
-    assert typed(tmp_path, *words, "--workers", "1").returncode == 0, "here it does neither"
+    assert typed(*words, "--workers", "1", cwd=tmp_path).returncode == 0, "here it does neither"

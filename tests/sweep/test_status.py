@@ -13,7 +13,6 @@ import pytest
 import xarray as xr
 
 import benign as bo
-from benign import cli
 from benign.plan.runs import keys_of, runs_of, units_of
 from benign.spec import digest
 from benign.sweep import export
@@ -39,19 +38,6 @@ def finished(tmp_path_factory) -> Path:
 def folder(finished, tmp_path) -> Path:
     """A copy to be changed."""
     return shutil.copytree(finished, tmp_path / "run")
-
-
-@pytest.fixture
-def run(capsys):
-    """The command line in this process: exit code, stdout, stderr."""
-
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = cli.main([str(each) for each in arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 def standing(folder: Path, experiment=None) -> Standing:

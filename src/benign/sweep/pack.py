@@ -24,8 +24,6 @@ from benign.sweep.records import (
     read_bytes,
     remove_stale,
     replacing,
-    stored_members,
-    zip_member,
 )
 from benign.sweep.results import outdoes
 from benign.sweep.store import (
@@ -40,6 +38,7 @@ from benign.sweep.store import (
 
 History = list[dict[str, Any]]
 
+_HEADER = 30  # bytes that a zip has before the name of a member
 _MEMBER = re.compile(r"records/([0-9a-f]{32})\.npz")
 # What zipfile raises, besides OSError, when the bytes of a member are not what the zip says.
 _BAD_MEMBER = (BadZipFile, EOFError, RuntimeError, ValueError)
@@ -81,10 +80,10 @@ def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str]) -> int:
     with _open_source(Path(folder)) as source:
         _check_output(file)
         with replacing(file) as output, ZipFile(output, "w", ZIP_STORED) as archive:
-            archive.writestr(zip_member("experiment.json"), encode_about(source.about))
+            archive.writestr(_member("experiment.json"), encode_about(source.about))
             for key in source.keys:
                 if data := source.intact(key):
-                    archive.writestr(zip_member(f"records/{key}.npz"), data)
+                    archive.writestr(_member(f"records/{key}.npz"), data)
                     count += 1
     return count
 
@@ -152,7 +151,7 @@ def _read_pack(path: Path, stack: contextlib.ExitStack) -> _Source:
     """Look into a pack, which may come from a stranger: only a store's own names are taken."""
     try:
         archive = stack.enter_context(ZipFile(path))
-        members = stored_members(archive, path.stat().st_size)
+        members = _members(archive, path.stat().st_size)
         experiment = _load(archive, members.pop("experiment.json"), LARGEST_ABOUT)
     except (*_BAD_MEMBER, OSError, KeyError) as error:
         raise StoreError(
@@ -192,3 +191,31 @@ def _check_output(file: Path) -> None:
         raise StoreError(
             f"{file.parent} cannot be written ({error.strerror}): make it or choose another folder"
         ) from error
+
+
+def _member(name: str) -> ZipInfo:
+    """A zip entry without the time and the operating system it was written at."""
+    member = ZipInfo(name)
+    member.create_system = 3
+    return member
+
+
+def _members(archive: ZipFile, size: int) -> dict[str, ZipInfo]:
+    """The members of a zip of `size` bytes; refuses zip bombs and all else never written here."""
+    entries = archive.infolist()
+    members = {entry.filename: entry for entry in entries}
+    if len(members) < len(entries):
+        raise ValueError("two of its members have the same name")
+    if any(entry.compress_type != ZIP_STORED for entry in entries):
+        raise ValueError("it has a compressed member")
+    if sum(entry.file_size for entry in entries) > size:
+        raise ValueError("its members claim more bytes than the file has")
+    if any(entry.header_offset < 0 for entry in entries):
+        raise ValueError("one of its members lies outside the file")
+    # A flipped length in the list of members can swallow those that follow.
+    if (
+        sum(_HEADER + len(name.encode()) + entry.file_size for name, entry in members.items())
+        != archive.start_dir
+    ):
+        raise ValueError("its list of members does not tell all of it")
+    return members

@@ -23,7 +23,6 @@ from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
-from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 
@@ -33,7 +32,6 @@ LARGEST_RECORD = 2**30
 STALE_AFTER = 3600.0
 REMEDY = "delete it or compute it again"
 
-_HEADER = 30  # bytes that a zip has before the name of a member
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{32}\.tmp")
 # The one header numpy writes for plain arrays. numpy's own reader also takes pickles and evaluates
@@ -212,38 +210,10 @@ def decode_record(data: bytes) -> Record:
             raise ValueError("its checksum does not fit its content")
     except MemoryError:
         raise
-    # Nothing but these bytes went in, so whatever zipfile or json stumble over is their fault.
+    # Nothing but these bytes went in, so whatever is stumbled over is their fault.
     except Exception as error:
         raise DamagedRecord(f"is not an intact record ({error})") from error
     return Record(arrays, meta)
-
-
-def zip_member(name: str) -> ZipInfo:
-    """A zip entry without the time and the operating system it was written at."""
-    member = ZipInfo(name)
-    member.create_system = 3
-    return member
-
-
-def stored_members(archive: ZipFile, size: int) -> dict[str, ZipInfo]:
-    """The members of a zip of `size` bytes; refuses zip bombs and all else never written here."""
-    entries = archive.infolist()
-    members = {entry.filename: entry for entry in entries}
-    if len(members) < len(entries):
-        raise ValueError("two of its members have the same name")
-    if any(entry.compress_type != ZIP_STORED for entry in entries):
-        raise ValueError("it has a compressed member")
-    if sum(entry.file_size for entry in entries) > size:
-        raise ValueError("its members claim more bytes than the file has")
-    if any(entry.header_offset < 0 for entry in entries):
-        raise ValueError("one of its members lies outside the file")
-    # A flipped length in the list of members can swallow those that follow.
-    if (
-        sum(_HEADER + len(name.encode()) + entry.file_size for name, entry in members.items())
-        != archive.start_dir
-    ):
-        raise ValueError("its list of members does not tell all of it")
-    return members
 
 
 @contextlib.contextmanager
