@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from benign.axes import linspace as linspace
     from benign.axes import logspace as logspace
     from benign.axes import zipped as zipped
+    from benign.data.constructions import FrameNoise as FrameNoise
+    from benign.data.constructions import PixelNoise as PixelNoise
+    from benign.data.constructions import Plain as Plain
+    from benign.data.constructions import Rescaled as Rescaled
     from benign.data.feature_patches import FeaturePatches as FeaturePatches
+    from benign.data.images import Images as Images
     from benign.data.mixture import Mixture as Mixture
     from benign.data.noisy_copies import NoisyCopies as NoisyCopies
     from benign.data.signal_noise import SignalNoise as SignalNoise
@@ -72,8 +77,10 @@ _HOME = {
     "FeatureOrthogonal": "attacks.model_free",
     "FeaturePatches": "data.feature_patches",
     "FeatureSwap": "attacks.model_free",
+    "FrameNoise": "data.constructions",
     "GaussianInit": "networks.initial",
     "GradientDescent": "training.setup",
+    "Images": "data.images",
     "Linear": "networks.linear",
     "Mixture": "data.mixture",
     "ModuleNetwork": "networks.module",
@@ -82,6 +89,9 @@ _HOME = {
     "OneStep": "attacks.one_step",
     "PGD": "attacks.pgd",
     "PatchCNN": "networks.patch_cnn",
+    "PixelNoise": "data.constructions",
+    "Plain": "data.constructions",
+    "Rescaled": "data.constructions",
     "SignalNoise": "data.signal_noise",
     "SpecError": "spec",
     "Strong": "attacks.strong",

@@ -9,9 +9,6 @@ from benign.data.model import DataModel, Sample
 from benign.networks.network import Network, Params, Pass
 from benign.streams import Streams
 
-BLOCK = 250
-"""test points are drawn in blocks, each from its own stream: memory stays bounded, and the draws do not depend on it"""
-
 
 class Fresh:
     """Points drawn in the runs' own coordinates.

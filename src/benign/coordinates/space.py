@@ -8,10 +8,9 @@ import torch
 
 from benign.attacks.attack import Attack
 from benign.coordinates.exact import why_not_projected, why_not_sampled
-from benign.coordinates.fresh import BLOCK
 from benign.coordinates.narrow import narrow_width
 from benign.coordinates.rows import TokenRows
-from benign.data.model import DataModel
+from benign.data.model import BLOCK, DataModel
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.networks.network import Network

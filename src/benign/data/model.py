@@ -1,16 +1,20 @@
 """What every data model offers: labelled samples with their latent parts, drawn from the runs' own streams."""
 
 from abc import abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from benign.axes import Shape, replace
 from benign.spec import Component, Count
 from benign.streams import Streams
+
+BLOCK = 250
+"""test points are drawn in blocks, each from its own stream: memory stays bounded, and the draws do not depend on it"""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,20 @@ class Sample:
     """labels before any flip"""
     latent: dict[str, Tensor] = field(default_factory=dict)
     """generating parts by name, each with a leading runs axis (`signal`: the two signal vectors [runs, 2, dim])"""
+
+    def points(
+        self, places: Int64[Tensor, "runs chosen"], shared: Collection[str] = ()
+    ) -> "Sample":
+        """Some of the points of every run; `shared` names latent parts that belong to no point."""
+
+        def chosen(part: Tensor) -> Tensor:
+            index = places.reshape(*places.shape, *[1] * (part.ndim - 2))
+            return part.gather(1, index.expand(-1, -1, *part.shape[2:]))
+
+        latent = {
+            name: part if name in shared else chosen(part) for name, part in self.latent.items()
+        }
+        return Sample(chosen(self.x), chosen(self.y), chosen(self.clean_y), latent)
 
     def select(self, keep: Tensor) -> "Sample":
         """The same sample for some of the runs (indices or a mask)."""
@@ -48,6 +66,14 @@ class DataModel(Component):
     @abstractmethod
     def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
         """Draw `count` points a run from the streams of `split` ("train", "test/0", ...)."""
+
+    def require(self, tests: int) -> None:
+        """Raise ValueError where what points are drawn from is not on this machine, or is too little for so many test
+        points."""
+
+    def most_tests(self) -> int | None:
+        """How many fresh points there are; None where any number can be drawn."""
+        return None
 
     def signal_norm(self) -> Any:
         """Length of the signal, by which a radius may be measured; None where the model has no such length."""

@@ -12,11 +12,11 @@ from torch import Tensor
 from benign import axes
 from benign.attacks.attack import Attack, Target, repeated
 from benign.coordinates.beyond import draws_starts, widened
-from benign.coordinates.fresh import BLOCK, Fresh
+from benign.coordinates.fresh import Fresh
 from benign.coordinates.span import View
 from benign.coordinates.start import start
 from benign.data.feature_patches import FeaturePatches
-from benign.data.model import Sample, column
+from benign.data.model import BLOCK, Sample, column
 from benign.losses import loss, loss_slope, margin
 from benign.networks.network import Params, Pass
 from benign.networks.products import CarriedPass

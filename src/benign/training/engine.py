@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from benign.attacks.attack import Attack
-from benign.coordinates.fresh import BLOCK
+from benign.data.model import BLOCK
 from benign.streams import RunId, Streams
 from benign.training import audit
 from benign.training.descent import Batch, Status, Step, descend

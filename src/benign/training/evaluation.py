@@ -4,9 +4,8 @@ import torch
 from torch import Tensor
 
 from benign.attacks.attack import Attack, Target, repeated
-from benign.coordinates.fresh import BLOCK
 from benign.data.feature_patches import FeaturePatches
-from benign.data.model import Sample
+from benign.data.model import BLOCK, Sample
 from benign.losses import correct, loss, margin
 from benign.networks.attention import Attention, AttentionPass
 from benign.networks.network import Pass

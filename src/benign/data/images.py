@@ -1,0 +1,232 @@
+"""Real images as points: a set of pictures, cut into patches, scaled and covered with noise by a construction."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int64
+from pydantic import model_validator
+from torch import Tensor
+from torch.nn import functional
+
+from benign.axes import OneOf, Shape
+from benign.data.constructions import Construction, Pictures, Plain
+from benign.data.model import BLOCK, DataModel, Sample
+from benign.data.sources import KNOWN, Part, image_set, part_on
+from benign.spec import Count, Whole
+from benign.streams import Streams
+
+
+class Images(DataModel):
+    """Pictures of an image set, each `tokens` square patches of `dim` numbers (channels, rows, columns of a patch).
+
+    `tokens` and `dim` decide the size: 16 patches of 49 numbers are 28 x 28 pixels of MNIST, 1 of 25 a picture of
+    5 x 5. Where that is not the set's own size, pictures are resampled: by averages of areas to fewer pixels, linearly
+    to more. Without `dim` it is the set's own size.
+
+    A run trains on `samples` training images, drawn without replacement, and is tested on test images. Labels are the
+    places of `classes`, or -1 and +1.
+
+    Latent part: `image` [runs, samples], the place of each picture in the set.
+
+    >>> import benign as bo
+    >>> data = bo.Images(source="digits", samples=100, tokens=16)
+    >>> data.dim, data.side, data.label_count()  # patches of 2 x 2 pixels
+    (4, 8, 10)
+    """
+
+    source: Shape[str]
+    """digits (shipped), mnist, fashion_mnist, cifar10, svhn, tiny_imagenet, or the name of an .npz file in the folder
+    of data (docs/images.md)"""
+    tokens: Shape[Count] = 1
+    """patches of a picture, a square number"""
+    dim: Shape[Count]
+    """numbers of a patch: channels times a square"""
+    channels: Literal[1, 3] | None = None
+    """1 for grey pictures, 3 for colours; needed where the source is a file of your own"""
+    classes: tuple[Whole, ...] | None = None
+    """the classes that are used, in the order of their labels; all, where not given"""
+    labels: Literal["classes", "signed"] = "classes"
+    """0 to k - 1, or with two classes -1 for the first and +1 for the second"""
+    balanced: bool = False
+    """equally many training points of every class, instead of any"""
+    construction: OneOf[Construction] = Plain()
+    """what is made of a picture"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _natural_size(cls, fields: Any) -> Any:
+        """Fill in `dim` where it follows from the rest."""
+        if not isinstance(fields, Mapping) or "dim" in fields:
+            return fields
+        source, tokens = fields.get("source"), fields.get("tokens", 1)
+        facts = KNOWN.get(source) if isinstance(source, str) else None
+        if facts is None or type(tokens) is not int or tokens < 1:
+            return fields
+        side, rest = divmod(facts.side, math.isqrt(tokens))
+        if rest or math.isqrt(tokens) ** 2 != tokens:
+            raise ValueError(
+                f"`tokens` must be the square of a divisor of {facts.side}, the pixels of a side, got {tokens}: "
+                "choose another or give `dim`, to which pictures are resampled"
+            )
+        return {**fields, "dim": facts.channels * side**2}
+
+    def check(self) -> None:
+        if self.channel_count() is None:
+            raise ValueError(
+                f"`channels` and `classes` must be given with `source` {self.source!r}, a file of your own; known "
+                f"sets: {', '.join(KNOWN)}"
+            )
+        self._check_size()
+        self._check_classes()
+        known = KNOWN.get(self.source)
+        if known and self.samples > known.train:
+            raise ValueError(
+                f"`samples` must be at most {known.train:,}, the training images of {self.source}, got {self.samples:,}"
+            )
+
+    def _check_size(self) -> None:
+        patch = self.dim // self.channel_count()
+        if math.isqrt(self.tokens) ** 2 != self.tokens:
+            raise ValueError(f"`tokens` must be a square number of patches, got {self.tokens}")
+        if patch * self.channel_count() != self.dim or math.isqrt(patch) ** 2 != patch:
+            near = self.channel_count() * max(1, round(math.sqrt(patch))) ** 2
+            raise ValueError(
+                f"`dim` must be {self.channel_count()} (channels) times a square number of pixels, got {self.dim}: "
+                f"{near} is the nearest"
+            )
+        self.construction.check_size(self.side)
+
+    def _check_classes(self) -> None:
+        used, known = self.classes, KNOWN.get(self.source)
+        if used is not None and (len(set(used)) < len(used) or len(used) < 2):
+            raise ValueError(f"`classes` must name two classes or more, each once, got {[*used]}")
+        if used is not None and known and max(used) >= known.classes:
+            raise ValueError(
+                f"`classes` must be between 0 and {known.classes - 1} in {self.source}, got {max(used)}"
+            )
+        if self.labels == "signed" and self.class_count() != 2:
+            raise ValueError(
+                f"`labels` is signed, which is for two classes, got {self.class_count()}: "
+                "choose `classes`, such as [0, 1]"
+            )
+        if self.balanced and self.samples % self.class_count():
+            raise ValueError(
+                f"`samples` must be a multiple of {self.class_count()}, the classes, with `balanced: true`, "
+                f"got {self.samples}"
+            )
+
+    def require(self, tests: int) -> None:
+        found = image_set(self.source)
+        there = found.train.images.shape[1]
+        if there != self.channel_count():
+            raise ValueError(
+                f"`data.channels` is {self.channel_count()}, but {self.source} has {there}"
+            )
+        for split, wanted in (("train", self.samples), ("test", tests)):
+            self._check_counts(getattr(found, split), split, wanted)
+
+    def _check_counts(self, part: Part, split: str, wanted: int) -> None:
+        field = "data.samples" if split == "train" else "evaluation.samples"
+        counts = [int((part.labels == each).sum()) for each in self._used()]
+        if self.balanced and split == "train":
+            least, label = min((count, label) for label, count in enumerate(counts))
+            if least * len(counts) < wanted:
+                raise ValueError(
+                    f"`data.samples` must be at most {least * len(counts):,} with `balanced: true`: class "
+                    f"{self._used()[label]} of {self.source} has {least:,} training images; got {wanted:,}"
+                )
+        if sum(counts) < wanted:
+            raise ValueError(
+                f"`{field}` must be at most {sum(counts):,}, the {split} images of classes "
+                f"{', '.join(map(str, self._used()))} in {self.source}, got {wanted:,}"
+            )
+
+    def channel_count(self) -> Any:
+        """1 or 3; None where the specification does not tell."""
+        known = KNOWN.get(self.source)
+        if known is None and self.classes is None:
+            return None
+        return self.channels or (known.channels if known else None)
+
+    def class_count(self) -> int:
+        return len(self._used())
+
+    def _used(self) -> tuple[int, ...]:
+        """The classes of labels 0, 1, ..."""
+        return self.classes or tuple(range(KNOWN[self.source].classes))
+
+    @property
+    def side(self) -> int:
+        """Pixels of a side of a picture."""
+        return math.isqrt(self.tokens) * math.isqrt(self.dim // self.channel_count())
+
+    def label_count(self) -> int | None:
+        return None if self.labels == "signed" else self.class_count()
+
+    def signal_norm(self) -> Any:
+        return self.construction.signal_norm()
+
+    def most_tests(self) -> int | None:
+        known = KNOWN.get(self.source)
+        return known.test if known else None
+
+    def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
+        kind, _, block = split.partition("/")
+        part = part_on(self.source, kind, str(streams.device))
+        places = self._places(part, streams, kind, int(block or 0) * BLOCK, count)
+        pictures = self._resampled(part.images[places].to(dtype) / 255)
+        x = self.patches(self.construction.apply(pictures, streams, split))
+        y = self._label(part.labels[places]).to(dtype)
+        return Sample(x, y, y, {"image": places})
+
+    def _places(
+        self, part: Part, streams: Streams, kind: str, begin: int, count: int
+    ) -> Int64[Tensor, "runs samples"]:
+        """Images of the used classes in a random order of each run, from the one at `begin` on."""
+        balanced = self.balanced and kind == "train"
+        groups = [[each] for each in self._used()] if balanced else [list(self._used())]
+        orders = []
+        for group in groups:
+            wanted = torch.tensor(group, device=part.labels.device)
+            places = torch.isin(part.labels, wanted).nonzero()[:, 0]
+            name = f"{kind}/images/{group[0]}" if balanced else f"{kind}/images"
+            orders.append(places[streams(name).uniform(len(places)).argsort(1)])
+        if balanced:  # one of each class in turn
+            fewest = min(order.shape[1] for order in orders)
+            orders = [torch.stack([order[:, :fewest] for order in orders], 2).flatten(1)]
+        chosen = orders[0][:, begin : begin + count]
+        if chosen.shape[1] < count:
+            raise ValueError(
+                f"{self.source} has {orders[0].shape[1]:,} {kind} images of these classes, "
+                f"asked for {begin + count:,}: lower `samples`"
+            )
+        return chosen
+
+    def _label(self, labels: Int64[Tensor, "runs samples"]) -> Int64[Tensor, "runs samples"]:
+        used = torch.tensor(self._used(), device=labels.device)
+        place = (labels[..., None] == used).long().argmax(2)
+        return 2 * place - 1 if self.labels == "signed" else place
+
+    def _resampled(self, pictures: Pictures) -> Pictures:
+        here, side = pictures.shape[-1], self.side
+        if here == side:
+            return pictures
+        how: Any = {"mode": "area"} if side < here else {"mode": "bilinear", "align_corners": False}
+        flat = functional.interpolate(pictures.flatten(0, 1), (side, side), **how)
+        return flat.unflatten(0, pictures.shape[:2])
+
+    def patches(self, pictures: Pictures) -> Float[Tensor, "runs samples tokens dim"]:
+        """Pictures as tokens: patches row by row, each its channels, rows and columns."""
+        across = math.isqrt(self.tokens)
+        size = self.side // across
+        cut = pictures.unflatten(4, (across, size)).unflatten(3, (across, size))
+        return cut.permute(0, 1, 3, 5, 2, 4, 6).flatten(4, 6).flatten(2, 3)
+
+    def pictures(self, x: Float[Tensor, "runs samples tokens dim"]) -> Pictures:
+        """The pictures that such tokens are the patches of."""
+        across = math.isqrt(self.tokens)
+        size = self.side // across
+        cut = x.unflatten(3, (self.channel_count(), size, size)).unflatten(2, (across, across))
+        return cut.permute(0, 1, 4, 2, 5, 3, 6).flatten(5, 6).flatten(3, 4)
