@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.peers.problems import FIGURES, Problem
 from benign.training.descent import descend
-from benign.training.engine import exact_products
+from benign.training.engine import products
 
 RUNS, STEPS = 60, 10
 """few steps: later on zhang/fig1 is chaotic at high SNR, where any rounding decides"""
@@ -21,7 +21,7 @@ def trained(figure: str, precision: str) -> tuple[torch.Tensor, float]:
     dtype = "float64" if precision == "float64" else "float32"
     problem = Problem.of(figure, FIGURES[figure].samples[-1], precision=dtype)
     losses = torch.full((RUNS,), torch.nan, dtype=torch.float64, device="cuda")
-    with exact_products(precision != "tf32"):
+    with products(precision, "cuda"):
         steps = descend(problem.batch(0, RUNS, "cuda"))
         next(steps)
         torch.cuda.synchronize()

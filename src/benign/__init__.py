@@ -57,15 +57,18 @@ if TYPE_CHECKING:
     from benign.theory.constant import constant as constant
     from benign.theory.falsify import falsify as falsify
     from benign.theory.locate import locate_boundary as locate_boundary
+    from benign.training.methods import SGD as SGD
+    from benign.training.methods import AdamW as AdamW
+    from benign.training.methods import GradientDescent as GradientDescent
     from benign.training.probes import snapshot as snapshot
     from benign.training.probes import tally as tally
     from benign.training.setup import Evaluation as Evaluation
-    from benign.training.setup import GradientDescent as GradientDescent
 
 __version__ = "0.1.0"
 
 _HOME = {
     "APGD": "attacks.apgd",
+    "AdamW": "training.methods",
     "AllPatch": "attacks.model_free",
     "Attention": "networks.attention",
     "Ball": "attacks.balls",
@@ -79,7 +82,7 @@ _HOME = {
     "FeatureSwap": "attacks.model_free",
     "FrameNoise": "data.constructions",
     "GaussianInit": "networks.initial",
-    "GradientDescent": "training.setup",
+    "GradientDescent": "training.methods",
     "Images": "data.images",
     "Linear": "networks.linear",
     "Mixture": "data.mixture",
@@ -92,6 +95,7 @@ _HOME = {
     "PixelNoise": "data.constructions",
     "Plain": "data.constructions",
     "Rescaled": "data.constructions",
+    "SGD": "training.methods",
     "SignalNoise": "data.signal_noise",
     "SpecError": "spec",
     "Strong": "attacks.strong",

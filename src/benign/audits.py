@@ -66,7 +66,7 @@ def slower(experiment: Experiment, factor: int) -> Experiment:
     fields = experiment.as_dict()
     training = fields["training"]
     training["rate"] = _divided(experiment.training.rate, factor)
-    for name in ("max_steps", "drop_every"):
+    for name in {"max_steps", "drop_every", "epochs", "warm_up"} & training.keys():
         training[name] *= factor
     return Experiment.from_dict({**fields, "pairing": "common"})
 

@@ -124,7 +124,7 @@ def _cost(left: list[Unit], device: str, workers: int) -> list[tuple[str, list[s
 def _time(cost: Estimate, at_once: int, left: list[Unit]) -> str:
     """Time to expect, and what makes it uncertain."""
     least, most = (duration(t / at_once) for t in (cost.least_seconds, cost.most_seconds))
-    steps = f"{left[0].runs[0].cell.training.max_steps:,}"
+    steps = f"{left[0].runs[0].cell.training.most_steps():,}"
     if least == most:
         return f"about {most}, for up to {steps} steps a run"
     return f"at most about {most}, if no run reaches its loss before step {steps}; {least} if all do at once"

@@ -143,6 +143,7 @@ class Experiment(Setup):
         executor: str | None = None,
         unit_timeout: float | None = None,
         take_over: bool = False,
+        keep_weights: bool = False,
     ) -> xr.Dataset:
         """Compute what is not yet in the folder and return the whole result.
 
@@ -157,9 +158,10 @@ class Experiment(Setup):
         `executor` has a cluster compute: `dask`, `slurm`, an address or a scheduler file (docs/clusters.md). A unit
         that has not ended after `unit_timeout` seconds is ended and its runs have failed. Several processes may run
         the same folder; with `take_over` units are taken from other hosts, where nobody here can see who is dead.
-        Ctrl-c once ends the sweep with the units under way, twice at once.
+        Ctrl-c once ends the sweep with the units under way, twice at once. With `keep_weights` the final weights of
+        what is computed here are kept in the folder.
         """
-        manner = Manner(device, workers, executor, unit_timeout, take_over)
+        manner = Manner(device, workers, executor, unit_timeout, take_over, keep_weights)
         manner.check()
         store, work = self.prepare(folder, device, workers, again, made, here=executor is None)
         if work.note:

@@ -246,6 +246,8 @@ class Component(Spec):
     unfinished: ClassVar[dict[str, type]] = {}
     """classes of a user's own that lack methods, by what their kind would be"""
     kind: ClassVar[str] = ""
+    default_kind: ClassVar[str | None] = None
+    """of a family: what is meant, and not told, where a file names no kind"""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -280,7 +282,7 @@ class Component(Spec):
         if not isinstance(value, Mapping):
             return build(value)
         fields = dict(value)
-        kind = fields.pop("kind", cls.kind or None)
+        kind = fields.pop("kind", cls.kind or cls.default_kind)
         chosen = cls.choices().get(kind) if isinstance(kind, str) else None
         if chosen is None or not issubclass(chosen, cls):
             raise cls._unknown(kind)
@@ -305,10 +307,13 @@ class Component(Spec):
         )
 
     def as_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, **super().as_dict()}
+        return self._kind() | super().as_dict()
 
     def identity(self) -> dict[str, Any]:
-        return {"kind": self.kind, **super().identity()}
+        return self._kind() | super().identity()
+
+    def _kind(self) -> dict[str, Any]:
+        return {} if self.kind == self.default_kind else {"kind": self.kind}
 
 
 def refuse_taken(name: str, new: Any, known: Any) -> None:

@@ -223,10 +223,11 @@ def test_progress_tells_step_and_runs_left():
 def test_products_are_exact_unless_tf32_is_asked_for():
     """Whatever the process has set; numbers of a CPU are the same either way."""
     assert small_setup(precision="tf32").dtype == torch.float32
-    for exact, setting in ((True, "highest"), (False, "high")):
+    for precision, setting in (("float32", "highest"), ("tf32", "high")):
         torch.set_float32_matmul_precision("medium")
-        with engine.exact_products(exact):
+        with engine.products(precision, "cuda"):
             assert torch.get_float32_matmul_precision() == setting
+            assert torch.backends.cudnn.allow_tf32 == (precision == "tf32")
         assert torch.get_float32_matmul_precision() == "medium"
     torch.set_float32_matmul_precision("highest")
 

@@ -1,17 +1,19 @@
 """A recorded attack trains the same runs, though every step writes over the one before."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
-from benign.attacks.attack import Target
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
 from benign.networks.attention import Attention
 from benign.networks.network import Network
 from benign.training import recording
 from benign.training.engine import train_runs
-from benign.training.recording import Recording, can_record
+from benign.training.recording import can_record
 from tests.reference import run_ids, small_network, small_pgd, small_setup
 from tests.training.test_engine import assert_same, different_runs
 
@@ -19,17 +21,20 @@ from tests.training.test_engine import assert_same, different_runs
 class Replay:
     """Does what a CUDA graph does: computes again, into the memory of the first time."""
 
-    def __init__(self, recording: Recording, target: Target):
-        self.recording, self.target = recording, target
-        recording._found = recording._attack.training_pass(target)
+    def __init__(self, make: Callable[[], Any]):
+        self.make, self.made = make, make()
 
     def replay(self) -> None:
-        points, seen = self.recording._found
-        new_points, new_seen = self.recording._attack.training_pass(self.target)
-        points.copy_(new_points)
-        for name, part in vars(new_seen).items():
-            if isinstance(part, Tensor):
-                getattr(seen, name).copy_(part)
+        for mine, new in zip(tensors(self.made), tensors(self.make()), strict=True):
+            mine.copy_(new)
+
+
+def tensors(made: Any) -> list[Tensor]:
+    """The tensors of points with their pass, or of gradients."""
+    if isinstance(made, dict):
+        return list(made.values())
+    points, seen = made
+    return [points, *(part for part in vars(seen).values() if isinstance(part, Tensor))]
 
 
 @pytest.fixture
@@ -37,11 +42,11 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[Replay]:
     """Recordings on the CPU, by `Replay`."""
     made: list[Replay] = []
 
-    def record(self: Recording, target: Target) -> None:
-        made.append(Replay(self, target))
-        self._graph = made[-1]  # pyright: ignore[reportAttributeAccessIssue]
+    def recorded(make: Callable[[], Any]) -> tuple[Replay, Any]:
+        made.append(Replay(make))
+        return made[-1], made[-1].made
 
-    monkeypatch.setattr(Recording, "_record", record)
+    monkeypatch.setattr(recording, "_recorded", recorded)
     monkeypatch.setattr(recording, "can_record", lambda *_: True)
     return made
 
@@ -54,7 +59,7 @@ def test_writing_over_the_last_step_changes_nothing(monkeypatch, replays):
     assert not replays
     assert_same(train_runs(cells, run_ids(5)), expected)
     assert len(replays) > 1  # one for each batch that lasts
-    sizes = [len(each.target.x) for each in replays]
+    sizes = [len(each.made[0]) for each in replays]
     assert sizes == sorted(sizes, reverse=True)
 
 

@@ -44,6 +44,16 @@ class Sample:
         }
         return Sample(chosen(self.x), chosen(self.y), chosen(self.clean_y), latent)
 
+    def become(self, other: "Sample") -> None:
+        """Take over the numbers of another sample of the same size, in place."""
+        if other is self:
+            return
+        for mine, its in zip(self._tensors(), other._tensors(), strict=True):
+            mine.copy_(its)
+
+    def _tensors(self) -> list[Tensor]:
+        return [self.x, self.y, self.clean_y, *self.latent.values()]
+
     def select(self, keep: Tensor) -> "Sample":
         """The same sample for some of the runs (indices or a mask)."""
         latent = {name: part[keep] for name, part in self.latent.items()}

@@ -53,6 +53,8 @@ class Network(Component):
 
     recordable: ClassVar[bool] = False
     """whether no value decides what its passes compute, so that a GPU can record them; not inherited"""
+    mixed: ClassVar[bool] = False
+    """whether its passes may be computed in lower precision (`precision: mixed`)"""
 
     @abstractmethod
     def initial_params(self, data: DataModel, streams: Streams, dtype: torch.dtype) -> Params:

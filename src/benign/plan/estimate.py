@@ -46,9 +46,10 @@ def estimate(units: list[Unit], device: str) -> Estimate:
         rate = _products_per_second(device, setup.dtype)
         fixed = runs * _fixed_seconds(setup, rate, device)
         together = min(runs, batch_size(setup, device))
-        calls = math.ceil(runs / together) * _step_passes(setup)
+        rounds = setup.training.rounds(setup.data.samples)
+        calls = rounds * math.ceil(runs / together) * _step_passes(setup)
         products = runs * setup.data.samples * _step_passes(setup) * _multiplies(setup.reduced())
-        stepwise = setup.training.max_steps * (calls * SECONDS_PER_PASS + products / rate)
+        stepwise = setup.training.most_steps() * (calls * SECONDS_PER_PASS + products / rate)
         to_the_end = sum(run.cell.training.stop_loss == 0 for run in unit.runs) / runs
         sure += to_the_end * stepwise
         least += fixed + to_the_end * stepwise

@@ -22,6 +22,8 @@ class Manner:
     """seconds after which a unit that has not ended is ended"""
     take_over: bool = False
     """count processes on other hosts as dead"""
+    keep_weights: bool = False
+    """keep the final weights of every run that is computed, where this machine's processes compute"""
 
     def check(self) -> None:
         if self.workers < 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
 import time
@@ -20,6 +21,7 @@ from benign.sweep.taken import Taken, release, take
 from benign.sweep.watcher import Watcher
 from benign.sweep.work import Computed, not_computed, record
 from benign.training.descent import Status
+from benign.training.engine import Keeping
 
 POLL_SECONDS = 0.5
 
@@ -39,7 +41,7 @@ def run_units(
     watcher.begin(len(left), done + sum(len(unit.runs) for unit in left), done)
     with (
         _interrupts_once(watcher) as stopping,
-        _crew(manner, list(left), watcher) as crew,
+        _crew(manner, list(left), watcher, store) as crew,
     ):
         sweep = _Sweep(store, crew, watcher, manner, again)
         try:
@@ -140,6 +142,7 @@ class _Sweep:
 
     def keep(self, unit: Unit, done: Computed) -> None:
         record(unit, self.store, done)
+        shutil.rmtree(self.store.checkpoints(unit.key), ignore_errors=True)
         self.drop(unit)
         self.watcher.unit_ends(unit, done.arrays, done.seconds)
 
@@ -154,8 +157,13 @@ class _Sweep:
 
 
 @contextmanager
-def _crew(manner: Manner, units: list[Unit], watcher: Watcher) -> Iterator[Crew]:
+def _crew(manner: Manner, units: list[Unit], watcher: Watcher, store: Store) -> Iterator[Crew]:
     """Whoever is to compute these units. What is under way when the block ends early is ended."""
+
+    def keeping(unit: Unit) -> Keeping:
+        weights = store.folder / "weights" if manner.keep_weights else None
+        return Keeping(store.checkpoints(unit.key), weights)
+
     if manner.executor is not None and units:
         from benign.sweep.cluster import cluster  # what it needs is an extra
 
@@ -163,13 +171,13 @@ def _crew(manner: Manner, units: list[Unit], watcher: Watcher) -> Iterator[Crew]
             yield crew
     elif len(units) > 1 < manner.workers or (units and manner.unit_timeout):
         check_importable(units)
-        crew = Processes(manner, min(manner.workers, len(units)))
+        crew = Processes(manner, min(manner.workers, len(units)), keeping)
         try:
             yield crew
         finally:
             crew.close()
     else:
-        yield Here(manner.device, watcher.step)
+        yield Here(manner.device, watcher.step, keeping)
 
 
 @contextmanager

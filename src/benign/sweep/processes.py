@@ -21,20 +21,23 @@ from benign.plan.runs import Unit
 from benign.spec import Component
 from benign.sweep.crew import Crew, Manner
 from benign.sweep.work import Computed, compute
-from benign.training.engine import Progress
+from benign.training.engine import Keeping, Progress
 from benign.training.probes import functions_for
+
+Keep = Callable[[Unit], Keeping]
+"""where a unit keeps what is not a result"""
 
 
 class Here(Crew):
     """This process, one unit after another."""
 
-    def __init__(self, device: str, tell: Progress):
-        self._device, self._tell = device, tell
+    def __init__(self, device: str, tell: Progress, keeping: Keep):
+        self._device, self._tell, self._keeping = device, tell, keeping
         self._told = (0, 0)
 
     def submit(self, unit: Unit) -> Future[Computed]:
         future: Future[Computed] = Future()
-        future.set_result(compute(unit, self._device, self._step))
+        future.set_result(compute(unit, self._device, self._step, self._keeping(unit)))
         return future
 
     def _step(self, number: int, training: int) -> None:
@@ -48,8 +51,8 @@ class Here(Crew):
 class Processes(Crew):
     """Several processes, each for one unit at a time: one that is killed takes no other unit with it."""
 
-    def __init__(self, manner: Manner, size: int):
-        self.size, self._manner = size, manner
+    def __init__(self, manner: Manner, size: int, keeping: Keep):
+        self.size, self._manner, self._keeping = size, manner, keeping
         # a forked torch can hang in its thread pool
         self._context = multiprocessing.get_context("spawn")
         self._places = [_Place(self._context) for _ in range(size)]
@@ -58,7 +61,7 @@ class Processes(Crew):
     def submit(self, unit: Unit) -> Future[Computed]:
         place = next(place for place in self._places if place.is_free())
         with interrupts_wait():  # so that a new process never sees one
-            return place.submit(unit, self._manner.device)
+            return place.submit(unit, self._manner.device, self._keeping(unit))
 
     def told(self) -> tuple[int, int]:
         steps, training, _ = zip(*(place.numbers for place in self._places), strict=True)
@@ -92,12 +95,12 @@ class _Place:
         self.numbers = context.Array("q", 3)
         """its step, its training runs and whether it has started; it writes them itself"""
 
-    def submit(self, unit: Unit, device: str) -> Future[Computed]:
+    def submit(self, unit: Unit, device: str, keeping: Keeping) -> Future[Computed]:
         if self._pool is None:
             given = (self.numbers, outside.loaded())
             self._pool = ProcessPoolExecutor(1, self._context, _begin, given)
         self.unit_key, self._begun = unit.key, None
-        self._future = self._pool.submit(_work, unit, device)
+        self._future = self._pool.submit(_work, unit, device, keeping)
         return self._future
 
     def is_free(self) -> bool:
@@ -191,9 +194,9 @@ def _follow_parent() -> None:
         os._exit(1)
 
 
-def _work(unit: Unit, device: str) -> Computed:
+def _work(unit: Unit, device: str, keeping: Keeping) -> Computed:
     _tell(0, len(unit.runs))
     try:
-        return compute(unit, device, _tell)
+        return compute(unit, device, _tell, keeping)
     finally:
         _tell(0, 0)

@@ -3,6 +3,8 @@
     folder/experiment.json    {"format": 2, "numerics": 3, "made": {...}, "history": [specification, extension, ...],
                               "sha256": of all this}
     folder/records/<key>.npz  key: 32 hex digits, fixed by the runs that the record holds
+    folder/checkpoints/<key>  of units under way that take minutes: what they need to go on after a kill
+    folder/weights            final weights, where they were asked for (docs/images.md)
 
 Every file appears whole or not at all, so a killed run leaves a readable store. Processes may write
 one store together: the same key means the same runs, and the last writer wins. Which record counts
@@ -39,7 +41,7 @@ from benign.sweep.upgrade import FORMAT, upgraded
 
 LARGEST_ABOUT = 2**26
 MOST_EXTENSIONS = 1000
-OWN_FOLDERS = {"records", "taken"}
+OWN_FOLDERS = {"records", "taken", "checkpoints", "weights"}
 
 _RESTORE = (
     "restore it from a copy, or remove it and run the experiment again (finished records are kept)"
@@ -111,6 +113,10 @@ class Store:
         data = encode_about(about)
         with replacing(self.folder / "experiment.json") as file:
             file.write(data)
+
+    def checkpoints(self, key: str) -> Path:
+        """The folder of what the unit of this key needs to go on; gone once the unit is recorded."""
+        return self.folder / "checkpoints" / key
 
     def keys(self) -> set[str]:
         """The keys on disk now, less those already found damaged (`records` looks at them all)."""

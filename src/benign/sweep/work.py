@@ -18,7 +18,7 @@ from benign.plan.runs import NUMERICS, Unit
 from benign.sweep.own_code import own_code
 from benign.sweep.store import Store
 from benign.training.descent import Status
-from benign.training.engine import Progress, one_thread, train_runs
+from benign.training.engine import Keeping, Progress, one_thread, train_runs
 
 
 class Computed(NamedTuple):
@@ -34,13 +34,18 @@ class Computed(NamedTuple):
     """the version there"""
 
 
-def compute(unit: Unit, device: str, progress: Progress | None = None) -> Computed:
+def compute(
+    unit: Unit,
+    device: str,
+    progress: Progress | None = None,
+    keeping: Keeping = Keeping(),  # noqa: B008
+) -> Computed:
     """Compute a unit here; whatever a component raises is an outcome of its runs, not the end of the sweep."""
     begin, error = time.perf_counter(), None
     try:
         with one_thread():
             cells, ids = [run.cell for run in unit.runs], [run.id for run in unit.runs]
-            arrays = train_runs(cells, ids, device, progress)
+            arrays = train_runs(cells, ids, device, progress, keeping)
     except Exception:
         arrays, error = _without_result(unit, Status.FAILED), traceback.format_exc(limit=-3)
     name = platform.machine() if device == "cpu" else torch.cuda.get_device_name(device)

@@ -14,8 +14,9 @@ from benign.attacks.attack import Attack, Target, repeated
 from benign.attacks.balls import Ball
 from benign.attacks.certificates import CERTIFICATES, certified_margin
 from benign.attacks.losses import slope
+from benign.data.model import BLOCK
 from benign.losses import correct, margin
-from benign.training.descent import Batch
+from benign.training.descent import WATCHED, Batch
 from benign.training.setup import Setup
 
 GAP = 0.02
@@ -109,10 +110,19 @@ def _beside(target: Target, attack: Attack) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def _judged_training(batch: Batch, judge: Attack) -> Tensor:
-    """Accuracy on the training points under the evaluation attack."""
-    target = batch.as_seen_by(judge, batch.target(batch.sample, "attack/judged"))
-    points = judge.perturb(target)
-    return correct(margin(target.run(points).outputs, repeated(target.y, points))).mean(1)
+    """Accuracy on the training points under the evaluation attack; with mini-batches of the first of them."""
+    sample, found = batch.sample, []
+    size = sample.y.shape[1]
+    step, most = (size, size) if batch.rounds == 1 else (BLOCK, min(WATCHED, size))
+    for begin in range(0, most, step):
+        places = torch.arange(begin, min(begin + step, most), device=sample.y.device)
+        block = sample.points(places.expand(len(batch), -1), batch.setup.data.latent_vectors)
+        name = f"attack/judged/{begin}" if begin else "attack/judged"
+        target = batch.as_seen_by(judge, batch.target(block if most > step else sample, name))
+        points = judge.perturb(target)
+        right = correct(margin(target.run(points).outputs, repeated(target.y, points)))
+        found.append(right.unflatten(1, (-1, target.y.shape[1])).mean(1))
+    return torch.cat(found, 1).mean(1)
 
 
 def _flags(values: dict[str, Tensor], setup: Setup) -> Tensor:

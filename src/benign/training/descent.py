@@ -1,7 +1,7 @@
-"""The steps of gradient descent, for all runs of a batch together."""
+"""The steps of training, for all runs of a batch together."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 
@@ -24,6 +24,9 @@ from benign.streams import Streams
 from benign.training.carried import Carried
 from benign.training.recording import Recording
 from benign.training.setup import Setup
+
+WATCHED = 1000
+"""training points that are looked at when a run of mini-batches ends"""
 
 
 class Status(IntEnum):
@@ -57,6 +60,10 @@ class Batch:
     """where points come from that the runs were not trained on"""
     dim: int | None = None
     """d, where the runs' own coordinates are fewer"""
+    moments: Params = field(default_factory=dict)
+    """what updates remember, with a leading runs axis; changes in place"""
+    whole: Sample | None = None
+    """all training points, where `sample` is a part of them"""
 
     @staticmethod
     def start(setup: Setup, streams: Streams) -> "Batch":
@@ -65,7 +72,9 @@ class Batch:
         index = torch.arange(len(streams), device=drawn.sample.x.device)
         dim = None if setup.space.mode == "ambient" else setup.data.dim
         setup = setup.within(drawn.data, drawn.network)
-        return Batch(setup, streams, index, drawn.sample, drawn.params, drawn.fresh, dim)
+        params, network = drawn.params, drawn.network
+        moments = setup.training.moments({name: params[name] for name in network.trained(params)})
+        return Batch(setup, streams, index, drawn.sample, params, drawn.fresh, dim, moments)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -73,7 +82,7 @@ class Batch:
     @cached_property
     def carried(self) -> Carried | None:
         """What clean training carries in place of the weights, where that pays."""
-        if self.setup.attack is not None:
+        if self.setup.attack is not None or self.whole is not None or self.rounds > 1:
             return None
         return Carried.of(self.setup.network, self.held, self.sample.x)
 
@@ -85,9 +94,9 @@ class Batch:
         return self.held
 
     @cached_property
-    def recording(self) -> Recording | None:
-        """What attacks the training points, where anything does."""
-        return None if self.setup.attack is None else Recording(self.setup.attack)
+    def recording(self) -> Recording:
+        """What attacks the training points and runs the network on them."""
+        return Recording()
 
     def target(self, sample: Sample, part: str) -> Target:
         """Points to attack, with draws for this part of the run."""
@@ -117,10 +126,38 @@ class Batch:
         """The runs of the batch that a mask keeps."""
         places = keep.nonzero()[:, 0]
         params = {name: value[places] for name, value in self.params.items()}
+        moments = {name: value[places] for name, value in self.moments.items()}
         setup = axes.select(self.setup, places)
         streams = self.streams[places.tolist()]
         sample, source = self.sample.select(places), self.source.select(places)
-        return Batch(setup, streams, self.index[places], sample, params, source, self.dim)
+        index = self.index[places]
+        return Batch(setup, streams, index, sample, params, source, self.dim, moments)
+
+    @property
+    def rounds(self) -> int:
+        """Updates of a step."""
+        return self.setup.training.rounds(self.sample.y.shape[1])
+
+    def order(self, number: int) -> Int[Tensor, "runs samples"]:
+        """In which order a step goes through the training points."""
+        count = self.sample.y.shape[1]
+        return self.streams(f"train/order/{number}").uniform(count).argsort(1)
+
+    def part(self, places: Int[Tensor, "runs chosen"]) -> "Batch":
+        """The same runs with some of their training points; weights are shared, so what moves them moves all.
+
+        The points of the next part of this size take their place: a GPU records what is done to them.
+        """
+        sample = self.sample.points(places, self.setup.data.latent_vectors)
+        part = self._parts.setdefault(
+            places.shape[1], replace(self, sample=sample, whole=self.sample)
+        )
+        part.sample.become(sample)
+        return part
+
+    @cached_property
+    def _parts(self) -> "dict[int, Batch]":
+        return {}
 
 
 @dataclass(frozen=True)
@@ -172,6 +209,11 @@ class Step:
     def clean_loss(self) -> Float[Tensor, " runs"]:
         return loss(self.clean.outputs, self.batch.sample.y).mean(1)
 
+    @property
+    def stopping_loss(self) -> Float[Tensor, " runs"]:
+        """The training loss that decides when a run stops."""
+        return self.loss if self.batch.setup.training.stop_on == "attacked" else self.clean_loss
+
     def gradient(self) -> Params:
         """Gradient of the loss in the parameters, the attacked points held fixed (Zhang Algorithm 1)."""
         return self.seen.params_gradient(self._slope())
@@ -187,12 +229,13 @@ class Step:
         slope = loss_slope(self.seen.outputs, self.y)
         return slope / slope.shape[1]
 
-    def status(self) -> Int[Tensor, " runs"]:
-        """How each run ends here; MISSING for those that go on."""
+    def status(self, reached: Float[Tensor, " runs"] | None = None) -> Int[Tensor, " runs"]:
+        """How each run ends here; MISSING for those that go on. With mini-batches `reached`, the mean loss of the last
+        step, stops a run."""
         training = self.batch.setup.training
-        stopping = self.loss if training.stop_on == "attacked" else self.clean_loss
+        stopping = self.stopping_loss if reached is None else reached
         ended = torch.full_like(self.batch.index, Status.MISSING)
-        if self.number >= training.max_steps:
+        if self.number >= training.most_steps():
             ended[:] = Status.STEP_CAP
         ended[stopping <= training.stop_loss] = Status.CONVERGED
         finite = self.seen.outputs.isfinite().flatten(1).all(1) & stopping.isfinite()
@@ -200,43 +243,96 @@ class Step:
         return ended
 
 
-def look(batch: Batch, number: int) -> Step:
+def look(batch: Batch, number: int, part: str = "") -> Step:
     """Attack the training points and run the network on them."""
-    sample, recording = batch.sample, batch.recording
+    sample, attack = batch.sample, batch.setup.attack
     if batch.carried is not None:
         return Step(number, batch, sample.x, batch.carried.look())
-    target = batch.target(sample, f"attack/{number}")
-    if recording is None or number < batch.setup.training.first_attacked_step:
+    target = batch.target(sample, f"attack/{number}{part}")
+    if attack is not None and number < batch.setup.training.first_attacked_step:
         return Step(number, batch, sample.x, target.train(sample.x))
-    points, seen = recording.training_pass(target)
+    points, seen = batch.recording.training_pass(attack, target)
     return Step(number, batch, points, seen)
 
 
 @torch.no_grad()
-def descend(batch: Batch) -> Iterator[tuple[Step, Int[Tensor, " runs"]]]:
-    """Every step with the status of its runs. A run that has ended leaves the batch before the next step."""
-    number = 0
+def watch(batch: Batch, number: int) -> Step:
+    """The step as seen on the first training points, where it goes through mini-batches: what is told of its end."""
+    sample = batch.whole or batch.sample
+    places = torch.arange(min(WATCHED, sample.y.shape[1]), device=sample.y.device)
+    sample = sample.points(places.expand(len(batch), -1), batch.setup.data.latent_vectors)
+    watched = replace(batch, sample=sample, whole=None)
+    target, attack = watched.target(sample, f"attack/{number}/watched"), batch.setup.attack
+    points = sample.x if attack is None else attack.perturb(target)
+    return Step(number, watched, points, target.run(points))
+
+
+@dataclass(frozen=True)
+class Place:
+    """How far a batch has come."""
+
+    batch: Batch
+    number: int = 0
+    """steps it has taken"""
+    reached: Tensor | None = None
+    """with mini-batches: the mean loss of the last step"""
+
+
+@torch.no_grad()
+def descend(
+    batch: Batch, begin: Place | None = None, before: Callable[[Place], None] | None = None
+) -> Iterator[tuple[Step, Int[Tensor, " runs"]]]:
+    """Every step with the status of its runs. A run that has ended leaves the batch before the next step.
+
+    It begins at a place, and `before` every step is called with the place reached.
+    """
+    here = begin or Place(batch)
     while True:
-        step = look(batch, number)
-        status = step.status()
+        if before:
+            before(here)
+        batch, number = here.batch, here.number
+        parts = _parts(batch, number)
+        step = look(parts[0](), number)
+        status = step.status(here.reached)
         yield step, status
         stay = status == Status.MISSING
         if not stay.any():
             return
-        everyone = bool(stay.all())
-        if everyone and batch.carried is not None:
-            batch.carried.move(step.moves())
-        else:
-            gradient = step.gradient()
-            if not everyone:
-                batch = batch.select(stay)
-                gradient = {name: part[stay] for name, part in gradient.items()}
-            update(batch, gradient, number)
-        number += 1
+        here = _through(step, stay, batch, parts)
 
 
-def update(batch: Batch, gradient: Params, number: int = 0) -> None:
-    """Step `number` of gradient descent, in place."""
-    rate, params = batch.setup.training.rate_at(number), batch.params
-    for name, part in gradient.items():
-        params[name].addcmul_(part, -column(rate, part))
+def _parts(batch: Batch, number: int) -> list[Callable[[], Batch]]:
+    """What the updates of a step are of: all points, or mini-batches of them."""
+    if batch.rounds == 1:
+        return [lambda: batch]
+    dealt = batch.order(number).tensor_split(batch.rounds, dim=1)
+    return [lambda places=places: batch.part(places) for places in dealt]
+
+
+def _through(
+    step: Step, stay: Bool[Tensor, " runs"], batch: Batch, parts: list[Callable[[], Batch]]
+) -> Place:
+    """All updates of a step, for the runs that stay."""
+    number, everyone = step.number, bool(stay.all())
+    if everyone and batch.carried is not None:
+        batch.carried.move(step.moves())
+        return Place(batch, number + 1)
+    gradient, total = step.gradient(), step.stopping_loss[stay]
+    if not everyone:
+        batch = batch.select(stay)
+        gradient = {name: part[stay] for name, part in gradient.items()}
+        parts = _parts(batch, number)
+    update(batch, gradient, number)
+    for turn, part in enumerate(parts[1:], 1):
+        seen = look(part(), number, f"/{turn}")
+        total = total + seen.stopping_loss
+        update(batch, seen.gradient(), number, turn)
+    return Place(batch, number + 1, None if len(parts) == 1 else total / len(parts))
+
+
+def update(batch: Batch, gradient: Params, number: int = 0, turn: int = 0) -> None:
+    """Update `turn` of step `number`, in place."""
+    training, rounds = batch.setup.training, batch.rounds
+    training.update(
+        batch.params, gradient, batch.moments, number + turn / rounds, number * rounds + turn
+    )

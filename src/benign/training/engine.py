@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -10,9 +12,12 @@ from torch import Tensor
 
 from benign.attacks.attack import Attack
 from benign.data.model import BLOCK
+from benign.networks.network import Params
+from benign.spec import digest
 from benign.streams import RunId, Streams
 from benign.training import audit
-from benign.training.descent import Batch, Status, Step, descend
+from benign.training.checkpoint import Checkpoint, grouped, named
+from benign.training.descent import Batch, Place, Status, Step, descend, watch
 from benign.training.evaluation import measure
 from benign.training.probes import TALLIES, snapshots_for, tallies_for
 from benign.training.setup import Setup, stack
@@ -26,11 +31,21 @@ Progress = Callable[[int, int], None]
 """called at every step with the step's number and the number of runs still training"""
 
 
+class Keeping(NamedTuple):
+    """Where a unit keeps what is not a result."""
+
+    checkpoints: Path | None = None
+    """a folder: what long trainings need to go on"""
+    weights: Path | None = None
+    """a folder: the final weights of every run"""
+
+
 def train_runs(
     cells: Sequence[Setup],
     ids: Sequence[RunId],
     device: str = "cpu",
     progress: Progress | None = None,
+    keeping: Keeping = Keeping(),  # noqa: B008
 ) -> dict[str, np.ndarray]:
     """Train runs of one shape and give every variable as an array with a leading runs axis.
 
@@ -38,21 +53,22 @@ def train_runs(
     """
     size = batch_size(cells[0], device)
     parts: list[dict[str, np.ndarray]] = []
-    rounds = (
-        cells[0].precision == "tf32" and device != "cpu"
-    )  # where a CPU would round to other lengths
-    with exact_products(not rounds):
+    with products(cells[0].precision, device):
         for begin in range(0, len(cells), size):
             batch = slice(begin, begin + size)
-            parts += _train_or_halve(cells[batch], ids[batch], device, progress)
+            parts += _train_or_halve(cells[batch], ids[batch], device, progress, keeping)
     return _joined(parts)
 
 
 def _train_or_halve(
-    cells: Sequence[Setup], ids: Sequence[RunId], device: str, progress: Progress | None
+    cells: Sequence[Setup],
+    ids: Sequence[RunId],
+    device: str,
+    progress: Progress | None,
+    keeping: Keeping,
 ) -> list[dict[str, np.ndarray]]:
     try:
-        return [_train_batch(cells, ids, device, progress)]
+        return [_train_batch(cells, ids, device, progress, keeping)]
     except (RuntimeError, MemoryError) as error:
         if not _lacks_memory(error):
             raise
@@ -62,8 +78,8 @@ def _train_or_halve(
     if len(cells) == 1:
         return [_Results(stack(list(cells), "cpu"), 1).ended(Status.OUT_OF_MEMORY)]
     half = len(cells) // 2
-    first = _train_or_halve(cells[:half], ids[:half], device, progress)
-    return first + _train_or_halve(cells[half:], ids[half:], device, progress)
+    first = _train_or_halve(cells[:half], ids[:half], device, progress, keeping)
+    return first + _train_or_halve(cells[half:], ids[half:], device, progress, keeping)
 
 
 def _lacks_memory(error: Exception) -> bool:
@@ -91,14 +107,15 @@ def run_bytes(setup: Setup) -> int:
     small, drawn = setup.reduced(), setup.space.drawn_dim
     cost = small.network.cost(small.data)
     tested = min(BLOCK, setup.evaluation.samples)
-    points = max(small.data.samples, tested)
+    trained = -(-small.data.samples // small.training.rounds(small.data.samples))
+    points = max(trained, tested)
     inputs = small.data.tokens * small.data.dim
     # Drawing points takes four times their size; a pass holds them beside its own. Final weights, and the points they
     # were trained on, wait for the test of all runs.
     numbers = 2 * cost.weights + small.data.samples * inputs
     numbers += points * max(4 * inputs, cost.point + inputs)
     numbers += max(
-        _attack_numbers(small, setup.attack, small.data.samples),
+        _attack_numbers(small, setup.attack, trained),
         _attack_numbers(small, setup.final_attack, tested),
     )
     narrow = setup.space.hidden is not None
@@ -130,23 +147,92 @@ def batch_size(setup: Setup, device: str) -> int:
 
 
 def _train_batch(
-    cells: Sequence[Setup], ids: Sequence[RunId], device: str, progress: Progress | None
+    cells: Sequence[Setup],
+    ids: Sequence[RunId],
+    device: str,
+    progress: Progress | None,
+    keeping: Keeping,
 ) -> dict[str, np.ndarray]:
     setup = stack(list(cells), device)
-    results = _Results(setup, len(cells))
-    watched = {tally.name: tally for tally in tallies_for(setup)}
-    tallies: dict[str, Tensor | None] = dict.fromkeys(watched)
     batch = Batch.start(setup, Streams(ids, device))
+    training = _Training(batch, _Results(setup, len(cells)), _checkpoint(cells, ids, keeping))
+    results = training.results
     results.expect(batch)
-    for step, status in descend(batch):
+    for step, status in descend(batch, training.found(device), training.keep):
         if progress:
             progress(step.number, len(step.batch))
-        states = {name: tally.update(tallies[name], step) for name, tally in watched.items()}
-        ending = status != Status.MISSING
-        results.record(step, status, ending, states)
-        tallies = {name: state[~ending] for name, state in states.items()}
+        training.record(step, status)
     results.test()
+    if keeping.weights:
+        results.keep_weights(
+            keeping.weights, [weights_name(*run) for run in zip(cells, ids, strict=True)]
+        )
     return results.arrays
+
+
+def _checkpoint(cells: Sequence[Setup], ids: Sequence[RunId], keeping: Keeping) -> Checkpoint:
+    told = digest([weights_name(*run) for run in zip(cells, ids, strict=True)])
+    path = keeping.checkpoints and keeping.checkpoints / f"{told}.safetensors"
+    return Checkpoint(path, told)
+
+
+def weights_name(cell: Setup, id: RunId) -> str:
+    """Tells a run from all others, for files of its own."""
+    return digest([cell.told, id.seed, id.index, id.cell])
+
+
+class _Training:
+    """A batch on its way: what is tallied and recorded at every step, and what is kept of it."""
+
+    def __init__(self, batch: Batch, results: "_Results", checkpoint: Checkpoint):
+        self.results, self.checkpoint = results, checkpoint
+        self._start = batch
+        self._watched = {tally.name: tally for tally in tallies_for(batch.setup)}
+        self._tallies: dict[str, Tensor | None] = dict.fromkeys(self._watched)
+
+    def record(self, step: Step, status: Tensor) -> None:
+        states = {
+            name: tally.update(self._tallies[name], step) for name, tally in self._watched.items()
+        }
+        ending = status != Status.MISSING
+        self.results.record(step, status, ending, states)
+        self._tallies = {name: state[~ending] for name, state in states.items()}
+
+    def keep(self, here: Place) -> None:
+        """Write a checkpoint where one is due; not where products are carried, which a look would round."""
+        if not self.checkpoint.due() or here.batch.carried is not None:
+            return
+        tallies = {name: state for name, state in self._tallies.items() if state is not None}
+        reached = {} if here.reached is None else {"reached": here.reached}
+        self.checkpoint.write(
+            named("place", {"number": here.number, "index": here.batch.index, **reached})
+            | named("weights", here.batch.held)
+            | named("moments", here.batch.moments)
+            | named("final", self.results.final.held)
+            | named("tallies", tallies)
+            | named("arrays", self.results.arrays)
+        )
+
+    def found(self, device: str) -> Place | None:
+        """Where a checkpoint says that the batch was."""
+        kept = self.checkpoint.read(device)
+        if kept is None:
+            return None
+        place = grouped(kept, "place")
+        left = torch.isin(self._start.index, place["index"])
+        batch = self._start.select(left)
+        for group, parts in (("weights", batch.held), ("moments", batch.moments)):
+            _fill(parts, grouped(kept, group))
+        _fill(self.results.final.held, grouped(kept, "final"))
+        for name, values in grouped(kept, "arrays").items():
+            self.results.arrays[name][...] = values.cpu().numpy()
+        self._tallies |= grouped(kept, "tallies")
+        return Place(batch, int(place["number"]), place.get("reached"))
+
+
+def _fill(parts: Params, kept: Params) -> None:
+    for name, part in parts.items():
+        part.copy_(kept[name])
 
 
 class _Results:
@@ -178,7 +264,12 @@ class _Results:
         if not (at_snapshot or ending.any()):
             return
         setup = step.batch.setup
-        values = {probe.name: probe.measure(step) for probe in snapshots_for(setup)}
+        seen = (
+            watch(step.batch, step.number)
+            if step.batch.whole is not None and ending.any()
+            else step
+        )
+        values = {probe.name: probe.measure(seen) for probe in snapshots_for(setup)}
         if at_snapshot:
             tests = measure(step.batch, setup.attack) if setup.evaluation.at == "snapshots" else {}
             self._write_curves(step, values | tests)
@@ -220,20 +311,35 @@ class _Results:
         for name, value in (found | audit.of_runs(final, known | found)).items():
             self.arrays[name][places] = _numbers(value)
 
+    def keep_weights(self, folder: Path, names: list[str]) -> None:
+        """Write the final weights of every run, each into a file of its own."""
+        for place, name in enumerate(names):
+            weights = {part: value[place] for part, value in self.final.held.items()}
+            Checkpoint(folder / f"{name}.safetensors", name).write(weights)
+
 
 def _numbers(value: Tensor) -> np.ndarray:
     return value.double().cpu().numpy()
 
 
 @contextmanager
-def exact_products(exact: bool) -> Iterator[None]:
-    """Matrix products of float32 in full float32, or on a GPU in tf32, whatever the process has set."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest" if exact else "high")
+def products(precision: str, device: str) -> Iterator[None]:
+    """Matrix products and convolutions as a precision has them, whatever the process has set.
+
+    A CPU would round float32 to other lengths than tf32, so that there it is plain float32.
+    """
+    rounded = precision in ("tf32", "mixed") and device != "cpu"
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("high" if rounded else "highest")
+    torch.backends.cudnn.allow_tf32 = rounded
+    kind = torch.device(device).type
     try:
-        yield
+        # Without its cache, which does not see that weights change in place.
+        with torch.autocast(kind, torch.bfloat16, precision == "mixed", cache_enabled=False):
+            yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
 
 
 @contextmanager

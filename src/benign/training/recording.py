@@ -1,52 +1,85 @@
-"""The attack of a training step as one recording, where a GPU trains."""
+"""The attack of a training step and its pass as recordings, where a GPU trains."""
+
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from benign.attacks.attack import Attack, Points, Target
-from benign.networks.network import Network, Pass
+from benign.networks.network import Network, Params, Pass
 
 WARM_UP = 3
 """steps of a batch before it is recorded: compilers and libraries set up what they need, and a batch that a run soon
 leaves is not worth it"""
 
+Made = TypeVar("Made")
+
 
 class Recording:
-    """Attacks the training points of a batch: the first steps kernel by kernel, later ones as a CUDA graph.
+    """Attacks the training points of a batch and runs the network on them: the first steps kernel by kernel, later
+    ones as a CUDA graph.
 
     A climb is some hundred kernels. On an H200 launching them took 10 ms a step however few runs were left, most of
     the time of a sweep. The weights change in place, so the recorded kernels find those of the step. Points and pass
     are written over by the next step.
     """
 
-    def __init__(self, attack: Attack):
-        self._attack, self._steps = attack, 0
+    def __init__(self):
+        self._steps = 0
         self._graph: torch.cuda.CUDAGraph | None = None
 
-    def training_pass(self, target: Target) -> tuple[Points, Pass]:
-        """As `Attack.training_pass`; always for the same batch."""
+    def training_pass(self, attack: Attack | None, target: Target) -> tuple[Points, Pass]:
+        """The points trained on and the pass on them; always of the same attack and batch."""
         self._steps += 1
-        if self._steps <= WARM_UP or not can_record(self._attack, target.network, target.x):
-            return self._attack.training_pass(target)
+        if self._steps <= WARM_UP or not can_record(attack, target.network, target.x):
+            return _training_pass(attack, target)
         if self._graph is None:
-            self._record(target)
-        assert self._graph is not None
+            self._graph, (points, seen) = _recorded(lambda: _training_pass(attack, target))
+            self._found = points, _Replayed(seen) if type(seen) is Pass else seen
+        else:
+            self._graph.replay()
+        return self._found
+
+
+class _Replayed(Pass):
+    """A recorded pass whose gradient in the parameters is recorded as well: autograd would refuse to go back through a
+    pass once its weights have changed."""
+
+    def __init__(self, seen: Pass):
+        self.outputs, self._seen = seen.outputs, seen
+        self._weights = torch.zeros_like(seen.outputs)
+        self._graph, self._found = _recorded(lambda: seen.params_gradient(self._weights))
+
+    def params_gradient(self, c: Tensor) -> Params:
+        self._weights.copy_(c)
         self._graph.replay()
         return self._found
 
-    def _record(self, target: Target) -> None:
-        # Not by `torch.cuda.graph`, which empties the allocator's cache first: batches change often.
-        here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
-        graph = torch.cuda.CUDAGraph()
-        aside.wait_stream(here)
-        with torch.cuda.stream(aside):
-            graph.capture_begin(capture_error_mode="thread_local")
-            self._found = self._attack.training_pass(target)
-            graph.capture_end()
-        here.wait_stream(aside)
-        self._graph = graph
+    def inputs_gradient(self, c: Tensor) -> Tensor:
+        raise RuntimeError("the pass of a recorded training step has no gradient in its inputs")
 
 
-def can_record(attack: Attack, network: Network, x: Points) -> bool:
+def _training_pass(attack: Attack | None, target: Target) -> tuple[Points, Pass]:
+    return (target.x, target.train(target.x)) if attack is None else attack.training_pass(target)
+
+
+def _recorded(make: Callable[[], Made]) -> tuple[torch.cuda.CUDAGraph, Made]:
+    """What was made, as a graph that makes it again in the same memory; made once already."""
+    # Not by `torch.cuda.graph`, which empties the allocator's cache first: batches change often.
+    here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    aside.wait_stream(here)
+    with torch.cuda.stream(aside):
+        graph.capture_begin(capture_error_mode="thread_local")
+        made = make()
+        graph.capture_end()
+    here.wait_stream(aside)
+    graph.replay()
+    return graph, made
+
+
+def can_record(attack: Attack | None, network: Network, x: Points) -> bool:
     """Whether every step launches the same kernels. A class answers for itself: a subclass may do anything."""
     known = vars(type(network)).get("recordable", False)
-    return x.is_cuda and known and attack.recordable()
+    return x.is_cuda and known and (attack is None or attack.recordable())

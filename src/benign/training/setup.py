@@ -1,50 +1,22 @@
 """What one run is made of: data, network, attack, training, evaluation."""
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
 from benign import axes
 from benign.attacks.attack import Attack
 from benign.attacks.strong import judging
-from benign.axes import OneOf, PerRun
+from benign.axes import OneOf
 from benign.coordinates.space import Space, Tests, Wanted, choose
 from benign.data.model import DataModel
 from benign.networks.network import Network
-from benign.spec import Count, NonNegative, Positive, Spec, Whole, canonical
+from benign.spec import Count, Spec, Whole, canonical
+from benign.training.methods import GradientDescent as GradientDescent
+from benign.training.methods import Training
 
 SNAPSHOTS_PER_OCTAVE = 4
-
-
-class GradientDescent(Spec):
-    """Full-batch gradient descent on the mean loss of the attacked points (Zhang Algorithm 1).
-
-    >>> import benign as bo
-    >>> descent = bo.GradientDescent(rate=0.1, drop_every=500)
-    >>> descent.rate_at(499), descent.rate_at(500)
-    (0.1, 0.01)
-    """
-
-    rate: PerRun[Positive]
-    """step size eta"""
-    drop_every: Whole = 0
-    """divide the rate after every so many steps (500 in Wang's experiments); 0 is a constant rate"""
-    drop_by: Positive = 10.0
-    """what the rate is divided by then"""
-    first_attacked_step: Whole = 0
-    """training points are clean before this step (1 in Wang's theory, footnote 1)"""
-    stop_loss: PerRun[NonNegative] = 0.01
-    """a run has converged when its training loss is at most this"""
-    stop_on: Literal["attacked", "clean"] = "attacked"
-    """which training loss stops a run"""
-    max_steps: Whole = 5000
-    """a run that has not converged by then ends with status `step_cap`"""
-
-    def rate_at(self, number: int) -> Any:
-        """The step size of a step, a number or a tensor [runs]."""
-        drops = number // self.drop_every if self.drop_every else 0
-        return self.rate / self.drop_by**drops
 
 
 class Evaluation(Spec):
@@ -75,12 +47,13 @@ class Setup(Spec):
     """what is trained"""
     attack: OneOf[Attack | None] = None
     """attack on training points; none is clean training"""
-    training: GradientDescent
+    training: OneOf[Training]
     """how it is trained, and when it stops"""
     evaluation: Evaluation = Evaluation()
     """what is measured on fresh points"""
-    precision: Literal["float32", "float64", "tf32"] = "float32"
-    """of all numbers; tf32 is float32 whose matrix products may round their factors to 10 binary digits: a GPU does"""
+    precision: Literal["float32", "float64", "tf32", "mixed"] = "float32"
+    """of all numbers; tf32 is float32 whose products may round their factors to 10 binary digits: a GPU does; mixed is
+    float32 but for the products inside networks, which are of bfloat16 (7 binary digits), where a network allows it"""
     coordinates: Wanted = "ambient"
     """where runs are computed: in R^dim; in the span they stay in, drawn in R^dim (projected: the same runs) or drawn
     there (sampled: the same law, whatever `dim`); auto takes the smallest that is exact; approximate is for attacks
@@ -98,12 +71,28 @@ class Setup(Spec):
                 f"but `data` ({self.data.kind}) has {_counted(labels)}: choose them to match"
             )
         self.network.check_against(self.data)
+        self._check_precision()
+        self._check_tests()
         for attack in (self.attack, self.evaluation.attack):
             if attack is not None:
                 attack.check_against(self.data)
         if self.attack is not None:
             self.network.check_first_attack(self.training.first_attacked_step)
         _ = self.space  # refuses coordinates that would not be exact
+
+    def _check_precision(self) -> None:
+        if self.precision == "mixed" and not self.network.mixed:
+            raise ValueError(
+                f"`precision` is mixed, which `network` ({self.network.kind}) does not allow: use float32 or tf32"
+            )
+
+    def _check_tests(self) -> None:
+        most = self.data.most_tests()
+        if most is not None and self.evaluation.samples > most:
+            raise ValueError(
+                f"`evaluation.samples` must be at most {most:,}, the test points there are, got "
+                f"{self.evaluation.samples:,}"
+            )
 
     def flipping(self) -> torch.Tensor:
         """Whether training labels are flipped: one answer, or one a run."""
@@ -128,9 +117,16 @@ class Setup(Spec):
 
         Kept, as it is asked for many times: choosing was a quarter of the time of `benign show wang/exponents`.
         """
-        evaluation = self.evaluation
+        evaluation, wanted = self.evaluation, self.coordinates
+        if wanted != "ambient" and not isinstance(self.training, GradientDescent):
+            if wanted != "auto":
+                raise ValueError(
+                    f"`coordinates` is {wanted}, but `training` is {self.training.kind}, which is not known to stay in "
+                    "the span: use `coordinates: ambient`"
+                )
+            wanted = "ambient"
         tests = Tests(evaluation.samples, self.final_attack, evaluation.together)
-        return choose(self.coordinates, self.data, self.network, self.attack, tests)
+        return choose(wanted, self.data, self.network, self.attack, tests)
 
     @cached_property
     def told(self) -> str:
@@ -164,7 +160,7 @@ class Setup(Spec):
 
     def snapshot_steps(self) -> list[int]:
         """Step 0, then steps evenly spaced in the logarithm, up to the step cap."""
-        cap = self.training.max_steps
+        cap = self.training.most_steps()
         steps, k = {0, cap}, 0
         while (step := round(2 ** (k / SNAPSHOTS_PER_OCTAVE))) <= cap:
             steps.add(step)

@@ -212,7 +212,7 @@ def _check(setup: Setup, network: Attention) -> None:
         ("network.attend", network.attend, "learned"),
         ("network.train", network.train, "all"),
         ("attack", attack, None),
-        ("training.drop_every", setup.training.drop_every, 0),
+        ("training.drop_every", getattr(setup.training, "drop_every", None), 0),
     ):
         if value != wanted:
             raise ValueError(

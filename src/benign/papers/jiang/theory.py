@@ -266,7 +266,7 @@ def departures(setup: Setup, attacked: bool) -> list[str]:
         "attention not learned": network.attend != "learned",
         "a part frozen": network.train != "all",
         "a part not attacked": network.exposed != "all",
-        "a falling rate": setup.training.drop_every > 0,
+        "a falling rate or mini-batches": not setup.training.plain(),
         "trained under attack": setup.attack is not None and not attacked,
         "stopped by the clean loss": setup.training.stop_on == "clean" and setup.attack is not None,
     }

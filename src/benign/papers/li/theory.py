@@ -171,7 +171,7 @@ def _departures(setup: Setup, theorem: Theorem) -> list[str]:
         "an attack that is not one clipped step on -F_y": theorem == "4.4"
         and not (isinstance(attack, OneStep) and attack.loss == "own" and attack.clip is not None),
         "not attacked from the first step on": training.first_attacked_step > 0,
-        "a falling rate": training.drop_every > 0,
+        "a falling rate or mini-batches": not training.plain(),
     }
     return [name for name, departs in found.items() if departs]
 

@@ -200,6 +200,6 @@ def _departures(setup: Setup) -> list[str]:
         "classes balanced": data.balanced,
         "both layers trained": network.preset == "torch_default",
         "attacked from the first step on": setup.attack is not None and not training.first_attacked_step,
-        "a falling rate": training.drop_every > 0,
+        "a falling rate or mini-batches": not training.plain(),
     }  # fmt: skip
     return [name for name, departs in found.items() if departs]

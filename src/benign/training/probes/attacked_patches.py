@@ -78,7 +78,7 @@ def _measured(step: Step, seen: Seen) -> PerRunValue:
 
 def _looked_at(number: int, setup: Setup) -> bool:
     """Whether a step has values: half an octave from the last that had, or the end of a run."""
-    ends = number == setup.training.max_steps or number not in setup.snapshot_steps()
+    ends = number == setup.training.most_steps() or number not in setup.snapshot_steps()
     return ends or number == round(2 ** (round(2 * math.log2(max(number, 1))) / 2)) or not number
 
 
