@@ -84,6 +84,13 @@ class Network(Component):
         here = self.attacked_pass(params, x, clean)
         return here.inputs_gradient(own_slope(here.outputs, y))
 
+    def represent(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples features"]:
+        """The layer before the last, as G of Li appendix A; autograd can follow it back to x."""
+        raise ValueError(
+            f"`network` ({self.kind}) has no representation layer that is known here: "
+            "give it a method `represent` from points to features"
+        )
+
     def output_count(self) -> int | None:
         """k where the network gives one output a class; None where it gives one a point."""
         return None
