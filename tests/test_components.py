@@ -37,6 +37,7 @@ from benign.networks.linear import Linear, LinearPass
 from benign.networks.network import Network, Params, Pass
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
+from benign.networks.vision_transformer import VisionTransformer
 from benign.spec import Component, Positive, SpecError
 from benign.streams import RunId, Streams
 from benign.tryout import moved, try_attack, try_data, try_network
@@ -164,6 +165,14 @@ NETWORKS = [
     Row(
         PatchCNN(width=8, outputs="difference", q=2, threshold=1.0, init_std=0.5),
         {"q": (1, "between 2 and 100"), "threshold": (0, "greater than 0")},
+    ),
+    Row(
+        VisionTransformer(hidden=8, heads=2, mlp=6, classes=2, divide_by=0.5),
+        {"classes": (1, "at least 2"), "hidden": (9, "a multiple of heads=2, got 9: use 8")},
+    ),
+    Row(
+        VisionTransformer(hidden=6, layers=1, heads=1, mlp=9, pool="cls", layer_norm=False),
+        {"heads": (4, "a multiple of heads=4"), "divide_by": (0, "greater than 0")},
     ),
 ]
 ATTACKS = [

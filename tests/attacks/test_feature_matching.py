@@ -24,6 +24,7 @@ from benign.networks.linear import Linear
 from benign.networks.network import Network, Params
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
+from benign.networks.vision_transformer import VisionTransformer
 from benign.streams import Streams
 from tests.reference import attacked, close, doubles, normals, run_ids, small_data, small_network
 from tests.registry import forgetting
@@ -217,6 +218,7 @@ TWO_LAYER = TwoLayer(width=6, preset="torch_default")
 HEADS = small_network(0.8, 0.8, heads=2)
 UNIFORM = small_network(attend="uniform")
 LINEAR = Linear(init_std=1.0)
+VIT = VisionTransformer(hidden=6, heads=2, mlp=5, classes=3)
 
 
 def read_out(network: Any, params: Params, features: Tensor) -> Tensor:
@@ -228,11 +230,13 @@ def read_out(network: Any, params: Params, features: Tensor) -> Tensor:
     if isinstance(network, Attention):
         u = network.values(params).transpose(1, 2).flatten(1)
         return (features @ u[..., None])[..., 0]
+    if isinstance(network, VisionTransformer):
+        return features @ params["head"] + params["head_bias"][:, None]
     return (features @ params["u"][..., None])[..., 0]
 
 
 @pytest.mark.parametrize(
-    "network", [CNN, TWO_LAYER, HEADS, UNIFORM, LINEAR], ids=lambda network: network.label()
+    "network", [CNN, TWO_LAYER, HEADS, UNIFORM, LINEAR, VIT], ids=lambda network: network.label()
 )
 def test_outputs_and_gradients_can_be_read_from_the_representation(network: Network):
     streams = Streams(run_ids(2))
@@ -262,8 +266,8 @@ def unknown() -> Iterator[Network]:
 
 
 def test_a_network_without_a_known_layer_is_refused(unknown):
-    with pytest.raises(ValueError, match=r"`network` \(unknown\) has no .* write a function"):
-        representation(unknown, {})
+    with pytest.raises(ValueError, match=r"`network` \(unknown\) has no .* a method `represent`"):
+        representation(unknown, {})(X)
 
 
 def test_success_is_the_share_classified_as_the_goal():

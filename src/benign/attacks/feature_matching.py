@@ -5,6 +5,7 @@ The reference network has been trained, so it is no part of a specification: it 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -14,11 +15,7 @@ from torch import Tensor
 from benign.attacks.attack import Points
 from benign.attacks.balls import Ball
 from benign.losses import Labels, Outputs, correct, margin
-from benign.networks.attention import Attention
-from benign.networks.linear import Linear
 from benign.networks.network import Network, Params
-from benign.networks.patch_cnn import PatchCNN
-from benign.networks.two_layer import TwoLayer
 
 Features: TypeAlias = Float[Tensor, "runs samples features"]
 Represent: TypeAlias = Callable[[Tensor], Tensor]
@@ -30,25 +27,8 @@ LONGER, SHORTER = 1.2, 0.5
 
 
 def representation(network: Network, params: Params) -> Represent:
-    """The layer before the last of a network, as G of Li appendix A.
-
-    - `TwoLayer`: the activations of its neurons [width].
-    - `PatchCNN`: psi(<w_jr, x_p>) summed over patches [classes * width].
-    - `Attention`: the tokens averaged by attention, over all rows, for every head [heads * dim].
-    - `Linear`: the mean token [dim].
-    """
-    if isinstance(network, TwoLayer):
-        return lambda x: network.activate(network.run(params, x).preactivations)
-    if isinstance(network, PatchCNN):
-        return lambda x: network.activate(network.run(params, x).preactivations).sum(2).flatten(2)
-    if isinstance(network, Attention):
-        return lambda x: (network.run(params, x).attention.mean(3) @ x).flatten(2)
-    if isinstance(network, Linear):
-        return lambda x: x.mean(2)
-    raise ValueError(
-        f"`network` ({network.kind}) has no representation layer that is known here: "
-        "write a function from points to features [runs, samples, features]"
-    )
+    """The layer before the last of a network, as G of Li appendix A: its `represent` with these weights."""
+    return partial(network.represent, params)
 
 
 def match_features(

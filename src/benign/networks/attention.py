@@ -134,6 +134,10 @@ class Attention(Network):
     def run(self, params: Params, x: Tensor) -> "AttentionPass":
         return AttentionPass(self, params, x)
 
+    def represent(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples heads_dim"]:
+        """The tokens averaged by attention, over all rows, for every head."""
+        return (self.run(params, x).attention.mean(3) @ x).flatten(2)
+
     def attacked_pass(self, params: Params, x: Tensor, clean: Tensor) -> "AttentionPass":
         if self.exposed == "all":
             return AttentionPass(self, params, x)

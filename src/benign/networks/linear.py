@@ -54,6 +54,10 @@ class Linear(Network):
     def run(self, params: Params, x: Tensor) -> "LinearPass":
         return LinearPass(params, x)
 
+    def represent(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples dim"]:
+        """The mean token."""
+        return x.mean(2)
+
     def row_count(self, data: DataModel) -> int:
         """For small coordinates (benign.coordinates.rows): u is the one row."""
         return 1

@@ -2,8 +2,11 @@
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -42,6 +45,8 @@ class ModuleNetwork(Network):
     Parameters: those of the module, by its own names. Buffers and parameters without `requires_grad`
     are frozen, and their names begin with `frozen/`.
 
+    A module with a method `represent` from points to features [samples, features] has them seen.
+
     >>> import benign as bo
     >>> class Affine(bo.ModuleNetwork):
     ...     def build(self, data):
@@ -50,6 +55,10 @@ class ModuleNetwork(Network):
     'affine'
     >>> del bo.ModuleNetwork.choices()["affine"]  # this example is a test, which leaves no trace
     """
+
+    one_by_one: ClassVar[bool] = False
+    """whether runs are computed one after another, as is known: modules are not tried together, nor compared, and
+    are only ever built from their own fields"""
 
     @abstractmethod
     def build(self, data: PointSize) -> nn.Module:
@@ -78,6 +87,10 @@ class ModuleNetwork(Network):
 
     def run(self, params: Params, x: Tensor) -> "ModulePass":
         return ModulePass(self._template(x), params, x)
+
+    def represent(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples features"]:
+        template = self._template(x)
+        return template.features(params, x) if template.represents else super().represent(params, x)
 
     def training_pass(self, params: Params, x: Tensor, clean: Tensor) -> "ModulePass":
         """In training mode where that makes a difference: batch statistics are those of the points, and the
@@ -129,15 +142,22 @@ class _Template:
         network = _of_run(case.network, 0)
         self.acts_apart = _tryout(case).acts_apart
         self._kind, self._signed = network.kind, network.output_count() is None
-        self._module, self._probe = drawn(network.build, case.size), probe(case.size)
+        self._known, self._probe = network.one_by_one, probe(case.size)
+        # Of what is known only the code is needed: on the meta device it has no numbers.
+        self._module = drawn(network.build, case.size, device="meta" if self._known else "cpu")
+        self.represents = hasattr(self._module, "represent")
+        self._represent = _Represent(self._module)
+        self._together = not self._known and self._can_together()
+
+    def _can_together(self) -> bool:
         trouble = self._trouble_together()
-        self._together = trouble is None
         if trouble:
             self._warn(f"its runs are computed one by one, since vmap cannot: {trouble}")
         if self.acts_apart:
             self._warn(
                 "its runs are trained one by one, since training mode is not eval mode (batch statistics)"
             )
+        return trouble is None
 
     def _warn(self, text: str) -> None:
         warnings.warn(f"`network` ({self._kind}): {text}", SlowModule, stacklevel=2)
@@ -159,23 +179,28 @@ class _Template:
         outputs = functional_call(self._module, state, (x,))
         return outputs.reshape(len(x)) if self._signed else outputs
 
+    def _features(self, state: Params, x: Float[Tensor, "samples tokens dim"]) -> Tensor:
+        """The features of one run."""
+        inside = {f"module.{name}": part for name, part in state.items()}
+        return functional_call(self._represent, inside, (x,))
+
     def outputs(self, params: Params, x: Tensor, training: bool = False) -> Tensor:
         """The outputs of every run. What the module changes in training mode changes in `params`."""
-        self._module.train(training)
-        state = {name.removeprefix(FROZEN): part for name, part in params.items()}
-        with differentiable():
-            if self._together and not training:
-                return vmap(self._one)(state, x)
-            return torch.stack([self._alone(state, x, run) for run in range(len(x))])
+        return self._every(self._one, params, x, training)
 
-    def _alone(self, state: Params, x: Tensor, run: int) -> Tensor:
-        before = {name: part[run] for name, part in state.items()}
-        after = dict(before)
-        outputs = self._one(after, x[run])
-        for name, part in after.items():  # what was changed in place is changed in `state` already
-            if part is not before[name]:
-                before[name].copy_(part.detach())
-        return outputs
+    def features(self, params: Params, x: Tensor) -> Tensor:
+        """What `represent` of the module gives, for every run."""
+        return self._every(self._features, params, x, False)
+
+    def _every(self, one: Callable, params: Params, x: Tensor, training: bool) -> Tensor:
+        if self._module.training != training:
+            self._module.train(training)
+        state = {name.removeprefix(FROZEN): part for name, part in params.items()}
+        with nullcontext() if self._known else differentiable():
+            if self._together and not training:
+                return vmap(one)(state, x)
+            runs = zip(_apart(state, len(x)), x, strict=True)
+            return torch.stack([_alone(one, own, points) for own, points in runs])
 
     def state_of(self, module: nn.Module) -> Params:
         """Parameters and buffers of a run's module, which must differ from the template in nothing else."""
@@ -185,12 +210,49 @@ class _Template:
                 f"`network` ({self._kind}): runs of one batch have modules of different shapes, {_shapes(ours)} and "
                 f"{_shapes(theirs)}: mark a field that decides shapes `Shape`, not `PerRun`"
             )
-        if not _alike(*(_response(code, theirs, self._probe) for code in (self._module, module))):
+        if not self._known and not _alike(
+            *(_response(code, theirs, self._probe) for code in (self._module, module))
+        ):
             raise ValueError(
                 f"`network` ({self._kind}): the modules of two runs differ in more than parameters and buffers: "
                 "keep what differs by run in a buffer (`register_buffer`), or mark its field `Shape`"
             )
         return theirs
+
+
+class _Represent(nn.Module):
+    """A module whose pass is another's `represent`: `functional_call` knows `forward` only."""
+
+    def __init__(self, module: nn.Module):
+        super().__init__()
+        self.module: Any = module
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.module.represent(x)
+
+
+def _apart(state: Params, runs: int) -> list[Params]:
+    """The state of every run, not copied. The gradient of one run alone is not copied either, those of several once:
+    an index for each would write all of them for each."""
+    if runs == 1:
+        return [{name: part.squeeze(0) for name, part in state.items()}]
+    each = {
+        name: part.unbind(0) if part.requires_grad else [part[run] for run in range(runs)]
+        for name, part in state.items()
+    }
+    return [{name: parts[run] for name, parts in each.items()} for run in range(runs)]
+
+
+def _alone(one: Callable, before: Params, x: Tensor) -> Tensor:
+    after = dict(before)
+    outputs = one(after, x)
+    for (
+        name,
+        part,
+    ) in after.items():  # what was changed in place is changed in the batch's state already
+        if part is not before[name]:
+            before[name].copy_(part.detach())
+    return outputs
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,10 @@ class Pass:
     outputs: Float[Tensor, "runs samples *classes"]
 
     def __init__(self, network: "Network", params: Params, x: Tensor):
+        # By `data`, not `detach`: a pass that a GPU recorded is pulled back after steps that changed the weights in
+        # place, with all it holds computed anew by the replay, which autograd cannot know.
         self._params = {
-            name: params[name].detach().requires_grad_() for name in network.trained(params)
+            name: params[name].data.requires_grad_() for name in network.trained(params)
         }
         self._x = x.detach().requires_grad_()
         with torch.enable_grad():
@@ -83,6 +85,13 @@ class Network(Component):
         """Gradient of every attacked point's own output, y f or F_y, in the point."""
         here = self.attacked_pass(params, x, clean)
         return here.inputs_gradient(own_slope(here.outputs, y))
+
+    def represent(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples features"]:
+        """The layer before the last, as G of Li appendix A; autograd can follow it back to x."""
+        raise ValueError(
+            f"`network` ({self.kind}) has no representation layer that is known here: "
+            "give it a method `represent` from points to features"
+        )
 
     def output_count(self) -> int | None:
         """k where the network gives one output a class; None where it gives one a point."""

@@ -139,6 +139,10 @@ class PatchCNN(Network):
     def run(self, params: Params, x: Tensor) -> "PatchCNNPass":
         return PatchCNNPass(self, params, x)
 
+    def represent(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples filters"]:
+        """psi(<w_jr, x_p>) summed over patches, class after class."""
+        return self.activate(self.run(params, x).preactivations).sum(2).flatten(2)
+
     @torch.no_grad()  # autograd could not follow pieces that are written where they belong
     def own_gradient(self, params: Params, x: Tensor, clean: Tensor, y: Tensor) -> Tensor:
         """By the filters of the own class alone: of k classes, a k-th of the multiplications."""

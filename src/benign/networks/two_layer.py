@@ -187,6 +187,10 @@ class TwoLayer(Network):
     def run(self, params: Params, x: Tensor) -> "TwoLayerPass":
         return TwoLayerPass(self, params, x)
 
+    def represent(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples width"]:
+        """The activations of the neurons."""
+        return self.activate(self.run(params, x).preactivations)
+
     def weight_columns(self, params: Params) -> Float[Tensor, "runs inputs width"]:
         """For climbs on products (benign.networks.products): the w_s, which meet all tokens of a point end to end.
 
