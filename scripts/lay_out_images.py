@@ -12,6 +12,7 @@ import argparse
 import io
 import os
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +66,7 @@ def _arrays(shared: Path, name: str) -> dict[str, np.ndarray]:
 def _decoded(arrays: dict[str, np.ndarray], split: str) -> np.ndarray:
     blob, ends = arrays[f"blob_{split}"], arrays[f"offsets_{split}"]
     pictures = np.empty((len(ends) - 1, *arrays["hw"], 3), np.uint8)
-    for place, (begin, end) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+    for place, (begin, end) in enumerate(pairwise(ends)):
         with Image.open(io.BytesIO(blob[begin:end].tobytes())) as picture:
             pictures[place] = np.asarray(picture.convert("RGB"))
     return pictures
