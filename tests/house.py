@@ -39,7 +39,17 @@ ORDER += [
     "targets",
     "console",
 ]
-ORDER += ["perform", "verdicts", "verify", "advising", "options", "cli_claims", "cli_store", "cli"]
+ORDER += [
+    "perform",
+    "verdicts",
+    "verify",
+    "advising",
+    "options",
+    "cli_claims",
+    "cli_store",
+    "cli_data",
+    "cli",
+]
 ENDS = ["__init__", "__main__"]
 """below all: the root, with every name it exports, and the module that starts the command line"""
 
@@ -63,7 +73,10 @@ OUTSIDE = {
     "distributed": {"sweep"},
     "dask_jobqueue": {"sweep"},
     "rich": {"progress"},
-    "typer": {"cli", "cli_claims", "cli_store", "options"},
+    "safetensors": {"networks", "training", "sweep"},
+    "timm": {"networks"},
+    "torchvision": {"data", "networks"},
+    "typer": {"cli", "cli_claims", "cli_data", "cli_store", "options"},
 }
 """where a package of others may be imported"""
 

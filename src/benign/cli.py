@@ -1,4 +1,4 @@
-"""The command line: `benign papers`, `run`, `show`, `verify`, `audit`, `status`, `pack`, `merge` and others.
+"""The command line: `benign papers`, `run`, `show`, `verify`, `audit`, `status`, `data`, `pack`, `merge` and others.
 
 Exit codes: 0 fine (a diverged run is an outcome), 1 some runs failed, 2 bad input, 130 interrupted.
 Results go to stdout, progress and complaints to stderr. What imports torch is imported inside
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benign import __version__, cli_claims, cli_store, outside
+from benign import __version__, cli_claims, cli_data, cli_store, outside
 from benign.console import complain, say
 from benign.options import (
     BAD_INPUT,
@@ -25,6 +25,7 @@ from benign.options import (
     Again,
     Answers,
     Changes,
+    Data,
     Device,
     Executor,
     Out,
@@ -121,6 +122,7 @@ def run(
     unit_timeout: UnitTimeout = None,
     take_over: TakeOver = False,
     again: Again = False,
+    data: Data = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="As `benign show`.")] = False,
     verbose: Verbose = False,
 ) -> None:
@@ -153,6 +155,7 @@ def resume(
     executor: Executor = None,
     unit_timeout: UnitTimeout = None,
     take_over: TakeOver = False,
+    data: Data = None,
     verbose: Verbose = False,
 ) -> None:
     """Compute what is missing, failed or damaged in a folder; `benign run FOLDER` does the same."""
@@ -189,6 +192,7 @@ def show(
     workers: Workers = None,
     out: Out = None,
     changes: Changes = None,
+    data: Data = None,
     alone: Annotated[
         bool, typer.Option("--yaml", help="The specification and nothing else.")
     ] = False,
@@ -253,6 +257,7 @@ def audit(
 
 cli_claims.add_to(app)
 cli_store.add_to(app)
+cli_data.add_to(app)
 
 
 @app.command(epilog=examples("benign pack runs/jiang/fig1/paper/default fig1.pack"))

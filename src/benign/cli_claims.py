@@ -10,6 +10,7 @@ from benign.options import (
     FAILED,
     INTERRUPTED,
     OK,
+    Data,
     Device,
     Number,
     Readings,
@@ -39,6 +40,7 @@ def verify(
     out: Annotated[
         Path, typer.Option(help="Folder of the runs; verdicts go to OUT/verdicts.")
     ] = Path("runs"),
+    data: Data = None,
     verbose: Verbose = False,
 ) -> None:
     """Judge what the papers claim, on runs: what is missing is run first.

@@ -74,6 +74,7 @@ def plan_text(experiment: Experiment, folder: Path, device: str, workers: int) -
         *_grid(experiment),
         ("units", [f"{len(units)}, each of runs of one shape", *_shapes(units)]),
         *_coordinates(units),
+        *_absent(units),
         *_cost(left, device, workers),
         ("folder", f"{folder}: {state}".splitlines()),
     ]
@@ -106,6 +107,13 @@ def _trust(unit: Unit) -> str:
     worst = max(range(len(shifts)), key=lambda place: shifts[place])
     size = f"d = {unit.runs[0].cell.data.dim:,}, {len(spaces)} runs"
     return f"{size}, scores moved by {min(shifts):.2g} to {max(shifts):.2g}: {spaces[worst].why}"
+
+
+def _absent(units: Sequence[Unit]) -> list[tuple[str, list[str]]]:
+    """Images that are not on this machine."""
+    told = (unit.runs[0].cell.data.absent() for unit in units)
+    lines = sorted({line for line in told if line})
+    return [("not here", lines)] if lines else []
 
 
 def _cost(left: list[Unit], device: str, workers: int) -> list[tuple[str, list[str]]]:

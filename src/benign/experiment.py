@@ -19,7 +19,7 @@ import benign.networks
 from benign import __version__
 from benign.axes import cells, check_rows, dimensions
 from benign.files import read_yaml
-from benign.machine import check_device, check_machine
+from benign.machine import check_data, check_device, check_machine
 from benign.plan.growth import agreed, grown
 from benign.plan.runs import NUMERICS, Run, Unit, keys_of, runs_of, units_of
 from benign.progress import on_terminal
@@ -29,6 +29,7 @@ from benign.sweep import pack as packs
 from benign.sweep.crew import Manner
 from benign.sweep.dataset import assemble, not_measured
 from benign.sweep.drive import run_units
+from benign.sweep.own_code import IMAGES
 from benign.sweep.pack import Merged
 from benign.sweep.results import (
     RETRIED,
@@ -196,6 +197,8 @@ class Experiment(Setup):
         try_own_parts(cell for _, cell in cells(self))
         store = Store.open(folder, create=True)
         work, there = self.work_in(store, again), store.about
+        if here and work.left:
+            check_data(cell for _, cell in cells(self))
         if work.whole:
             told = {"benign": __version__, **(made or {})}
             if there.history and not made:
@@ -357,8 +360,9 @@ def _check_code(store: Store, found: list[RunAt | None]) -> None:
     """Refuse finished runs that were made by other code of the user's own than there is now."""
     if names := changed_code(at for at in found if at):
         told = ", ".join(f"`{name}` (in {count} runs)" for name, count in sorted(names.items()))
+        what = "data" if all(name.startswith(IMAGES) for name in names) else "code"
         raise StoreError(
-            f"{store.folder} holds results of code that has changed since: {told}; choose another folder, compute "
+            f"{store.folder} holds results of {what} that has changed since: {told}; choose another folder, compute "
             "them again (again=True, on the command line --again), or undo the change"
         )
 

@@ -7,6 +7,8 @@ import torch
 
 from benign.axes import replace
 from benign.coordinates.exact import why_not_sampled
+from benign.data.model import DataModel
+from benign.spec import canonical
 from benign.training.engine import run_bytes
 from benign.training.setup import Setup
 
@@ -56,6 +58,16 @@ def check_memory(cells: Iterable[Setup], device: str) -> None:
             f"needs about {needed // 2**30:,} GiB of memory, {device} has {there / 2**30:,.1f} GiB: "
             f"lower one of them{other}"
         )
+
+
+def check_data(cells: Iterable[Setup]) -> None:
+    """Refuse data that is not on this machine, or is too little."""
+    wanted: dict[str, tuple[DataModel, int]] = {}
+    for cell in cells:
+        if type(cell.data).require is not DataModel.require:
+            wanted[canonical(cell.data.as_dict())] = (cell.data, cell.evaluation.samples)
+    for data, tests in wanted.values():
+        data.require(tests)
 
 
 def _smaller(cell: Setup, there: int) -> str:

@@ -88,6 +88,25 @@ Changes = Annotated[
         help="Change a field. Repeatable. More values of an axis join the folder; for another value use --out.",
     ),
 ]
+
+
+def _use_data(folder: Path | None) -> Path | None:
+    if folder is not None:
+        from benign.data.folder import use_folder
+
+        use_folder(folder)
+    return folder
+
+
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="FOLDER",
+        callback=_use_data,
+        help="Folder of image sets.  [default: BENIGN_DATA or ~/.cache/benign/data]",
+    ),
+]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also the whole specification, and tracebacks.")
 ]

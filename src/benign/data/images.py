@@ -13,7 +13,8 @@ from torch.nn import functional
 from benign.axes import OneOf, Shape
 from benign.data.constructions import Construction, Pictures, Plain
 from benign.data.model import BLOCK, DataModel, Sample
-from benign.data.sources import KNOWN, Part, image_set, part_on
+from benign.data.npz import Part
+from benign.data.sources import KNOWN, absent, check_name, fingerprint, image_set, part_on, where_is
 from benign.spec import Count, Whole
 from benign.streams import Streams
 
@@ -73,6 +74,7 @@ class Images(DataModel):
         return {**fields, "dim": facts.channels * side**2}
 
     def check(self) -> None:
+        check_name(self.source)
         if self.channel_count() is None:
             raise ValueError(
                 f"`channels` and `classes` must be given with `source` {self.source!r}, a file of your own; known "
@@ -143,6 +145,12 @@ class Images(DataModel):
                 f"{', '.join(map(str, self._used()))} in {self.source}, got {wanted:,}"
             )
 
+    def absent(self) -> str | None:
+        return None if where_is(self.source) else absent(self.source)
+
+    def fingerprint(self) -> str | None:
+        return fingerprint(self.source)
+
     def channel_count(self) -> Any:
         """1 or 3; None where the specification does not tell."""
         known = KNOWN.get(self.source)
@@ -192,7 +200,7 @@ class Images(DataModel):
             wanted = torch.tensor(group, device=part.labels.device)
             places = torch.isin(part.labels, wanted).nonzero()[:, 0]
             name = f"{kind}/images/{group[0]}" if balanced else f"{kind}/images"
-            orders.append(places[streams(name).uniform(len(places)).argsort(1)])
+            orders.append(places[streams(name).uniform(len(places)).argsort(stable=True, dim=1)])
         if balanced:  # one of each class in turn
             fewest = min(order.shape[1] for order in orders)
             orders = [torch.stack([order[:, :fewest] for order in orders], 2).flatten(1)]
@@ -210,10 +218,11 @@ class Images(DataModel):
         return 2 * place - 1 if self.labels == "signed" else place
 
     def _resampled(self, pictures: Pictures) -> Pictures:
-        here, side = pictures.shape[-1], self.side
-        if here == side:
+        here, side = pictures.shape[-2:], self.side
+        if here == (side, side):
             return pictures
-        how: Any = {"mode": "area"} if side < here else {"mode": "bilinear", "align_corners": False}
+        fewer = side < max(here)
+        how: Any = {"mode": "area"} if fewer else {"mode": "bilinear", "align_corners": False}
         flat = functional.interpolate(pictures.flatten(0, 1), (side, side), **how)
         return flat.unflatten(0, pictures.shape[:2])
 

@@ -81,6 +81,14 @@ class DataModel(Component):
         """Raise ValueError where what points are drawn from is not on this machine, or is too little for so many test
         points."""
 
+    def absent(self) -> str | None:
+        """One line where what points are drawn from is not on this machine, with the remedy."""
+        return None
+
+    def fingerprint(self) -> str | None:
+        """What tells files that points are drawn from from others of the same name; None where there are none."""
+        return None
+
     def most_tests(self) -> int | None:
         """How many fresh points there are; None where any number can be drawn."""
         return None

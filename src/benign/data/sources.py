@@ -1,13 +1,15 @@
-"""Image sets by name: what is known of each, and where its pictures are on this machine."""
+"""Image sets by name: what is known of each, and its pictures on this machine."""
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
+from pathlib import Path
 
 import numpy as np
-import torch
-from jaxtyping import Int64, UInt8
-from torch import Tensor
+
+from benign.data.folder import arriving, data_folder
+from benign.data.formats import FORMATS, Arrays
+from benign.data.npz import ImageSet, Part, from_arrays, npz_fingerprint, read_npz
 
 
 @dataclass(frozen=True)
@@ -32,50 +34,134 @@ KNOWN = {
     "svhn": Facts(3, 32, 10, 73_257, 26_032),
     "tiny_imagenet": Facts(3, 64, 200, 100_000, 10_000),
 }
+SHIPPED = Path(__file__).with_name("digits8.npz")
+"""8 x 8 digits of E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits (UCI Machine Learning
+Repository, CC BY 4.0), as scikit-learn has them: pictures 0 to 1499 train, the other 297 test"""
 
 
-@dataclass(frozen=True)
-class Part:
-    """The training or the test images of a set."""
+def check_name(name: str) -> None:
+    """Refuse what is no name of a set, such as a path."""
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise ValueError(
+            f"`source` must be a known set ({', '.join(KNOWN)}) or NAME of a file NAME.npz in the folder of data, "
+            f"in letters, digits, _, - and dots, got {name!r}"
+        )
 
-    images: UInt8[Tensor, "images channels height width"]
-    labels: Int64[Tensor, " images"]
+
+def where_is(name: str) -> Path | None:
+    """Where a set is on this machine; None where it is not. A known set's own format is preferred to NAME.npz."""
+    check_name(name)
+    if name == "digits":
+        return SHIPPED
+    folder, own = data_folder(), FORMATS.get(name)
+    places = [folder / part for part in own.parts] if own else []
+    return next((place for place in [*places, folder / f"{name}.npz"] if place.exists()), None)
 
 
-@dataclass(frozen=True)
-class ImageSet:
-    """An image set in memory."""
+def absent(name: str) -> str:
+    """What to say of a set that is not on this machine."""
+    own, folder = FORMATS.get(name), data_folder()
+    looked = f"{own.parts[0]} or {name}.npz" if own else f"{name}.npz"
+    there = f"images of {name!r} are not here: no {looked} in {folder}"
+    known = f"`benign data {name} --download` gets them" if own else "`benign data` lists the sets"
+    return (
+        f"{there}; {known}, --data or BENIGN_DATA names another folder, `digits` needs no download"
+    )
 
-    train: Part
-    test: Part
-    class_names: tuple[str, ...]
+
+def image_set(name: str) -> ImageSet:
+    """The image set of this name, kept in memory; ValueError says in one line what is wrong with it."""
+    place = where_is(name)
+    if place is None:
+        raise ValueError(absent(name))
+    return _kept(name, place, place.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=4)
-def image_set(name: str) -> ImageSet:
-    """The image set of this name; ValueError says how it can be had."""
-    if name != "digits":
-        raise ValueError(f"`data.source` {name!r}: not yet")
-    with resources.files("benign.data").joinpath("digits8.npz").open("rb") as file:
-        arrays = dict(np.load(file))
-    for split in ("train", "test"):  # 17 levels of grey
-        arrays[f"x_{split}"] = (arrays[f"x_{split}"] * (255 / 16)).round().astype(np.uint8)
+def _kept(name: str, place: Path, changed: int) -> ImageSet:
+    if name == "digits":
+        return _digits()
+    if place.suffix == ".npz":
+        return _checked(name, place, read_npz(place), whole=False)
+    try:
+        return _checked(name, place, FORMATS[name].read(data_folder()), whole=True)
+    except ValueError as error:
+        again = f"`benign data {name} --download` gets it again"
+        raise ValueError(f"{error}; {again}") from error
+
+
+def _digits() -> ImageSet:
+    arrays = read_npz(SHIPPED)
+    for split in ("x_train", "x_test"):  # 17 levels of grey
+        arrays[split] = (arrays[split] * (255 / 16)).round().astype(np.uint8)
     return from_arrays(arrays)
 
 
-def from_arrays(arrays: dict[str, np.ndarray]) -> ImageSet:
-    """Images [n, height, width] or [n, height, width, channels] of 0 to 255, labels 0 to k - 1."""
-    parts = {}
-    for split in ("train", "test"):
-        images = torch.as_tensor(arrays[f"x_{split}"])
-        images = images[:, None] if images.ndim == 3 else images.permute(0, 3, 1, 2).contiguous()
-        parts[split] = Part(images, torch.as_tensor(arrays[f"y_{split}"]).long())
-    names = arrays.get("class_names", np.arange(int(parts["train"].labels.max()) + 1))
-    return ImageSet(**parts, class_names=tuple(map(str, names)))
+def _checked(name: str, place: Path, arrays: Arrays, *, whole: bool) -> ImageSet:
+    """The set, if it is what is known of it; a file of one's own under a known name may have other pictures."""
+    try:
+        found = from_arrays(arrays)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
+    if known := KNOWN.get(name):
+        channels, classes = found.train.images.shape[1], len(found.class_names)
+        if channels != known.channels or classes > known.classes:
+            raise ValueError(
+                f"{place}: {name} has {known.channels} channels and {known.classes} classes, this file {channels} and "
+                f"{classes}: give it another name"
+            )
+        counts = len(found.train.labels), len(found.test.labels)
+        if whole and counts != (known.train, known.test):
+            raise ValueError(
+                f"{place}: {name} has {known.train:,} training and {known.test:,} test images, here are "
+                f"{counts[0]:,} and {counts[1]:,}"
+            )
+    return found
+
+
+def part_on(name: str, split: str, device: str) -> Part:
+    """The training or the test images of a set, on a device: they live there while runs need them."""
+    place = where_is(name)
+    changed = place.stat().st_mtime_ns if place else 0
+    return _on_device(name, split, device, place, changed)
 
 
 @lru_cache(maxsize=8)
-def part_on(name: str, split: str, device: str) -> Part:
-    """The training or the test images of a set, on a device: they live there while runs need them."""
-    part = getattr(image_set(name), split)
+def _on_device(name: str, split: str, device: str, place: Path | None, changed: int) -> Part:
+    part: Part = getattr(image_set(name), split)
     return Part(part.images.to(device), part.labels.to(device))
+
+
+def fingerprint(name: str) -> str | None:
+    """What tells the pictures of a set from others of the same name, found without reading them; None where they are
+    not here, and of the digits, which come with the package."""
+    place = where_is(name)
+    if place is None or name == "digits":
+        return None
+    return _fingerprint(name, place, place.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _fingerprint(name: str, place: Path, changed: int) -> str | None:
+    if place.suffix == ".npz":
+        return npz_fingerprint(place)
+    return FORMATS[name].fingerprint(data_folder())
+
+
+def download(name: str) -> Path:
+    """Download a known set into the folder of data, in place of what is there; nothing is there half."""
+    check_name(name)
+    if name not in FORMATS:
+        none = "it comes with the package" if name == "digits" else "it is no known set"
+        raise ValueError(f"{name} cannot be downloaded, {none}: choose {', '.join(FORMATS)}")
+    with arriving(FORMATS[name].parts) as place:
+        try:
+            FORMATS[name].fetch(place)
+        except Exception as error:  # of the network, of archives, of checksums
+            told = [line for line in str(error).splitlines() if line] or [type(error).__name__]
+            parts = " and ".join(FORMATS[name].parts)
+            raise ValueError(
+                f"{name} could not be downloaded: {told[-1]}; {parts} may be put into {data_folder()} by hand"
+            ) from error
+        _checked(name, place, FORMATS[name].read(place), whole=True)
+    return data_folder() / FORMATS[name].parts[0]

@@ -3,7 +3,7 @@
 `NUMERICS` tells when results of the package's code may move. Of other code a record keeps digests of its
 source, so that results of an earlier version are not taken for results of today's. Comments and layout do not
 count. What a class or a function calls elsewhere is not seen, nor is code typed at a prompt, whose source Python
-does not have.
+does not have. Image sets are told apart likewise, as far as they are on this machine.
 """
 
 import ast
@@ -17,19 +17,25 @@ from typing import Any
 from pydantic import BaseModel
 
 from benign.axes import Axis
+from benign.data.images import Images
+from benign.data.sources import fingerprint
 from benign.spec import Component, digest, snake_case
 from benign.training.probes import SNAPSHOTS, TALLIES, snapshots_for, tallies_for
 from benign.training.probes.probe import Snapshot, Tally
 from benign.training.setup import Setup
 
+IMAGES = "images "
+"""begins the names of image sets"""
 Code = dict[str, str | None]
-"""digests by name, such as `network mine` or `probe my_margin`; None where the source is not known"""
+"""digests by name, such as `network mine`, `probe my_margin` or `images mnist`; None where the source is not known"""
 
 
 def own_code(cells: Iterable[Setup]) -> Code:
-    """The user's own components and probes that have a part in these cells."""
+    """The user's own components and probes that have a part in these cells, and the image sets."""
     found: Code = {}
     for cell in cells:
+        if isinstance(cell.data, Images) and (mark := cell.data.fingerprint()):
+            found[IMAGES + cell.data.source] = mark
         for part in _components(cell):
             found |= _told(_name(type(part)), _classes(type(part)))
         for probe in [*snapshots_for(cell), *tallies_for(cell)]:
@@ -47,6 +53,9 @@ def changed(recorded: Mapping[str, str | None]) -> frozenset[str]:
             today |= _told(_name(component), _classes(component))
     for probe in [*SNAPSHOTS.values(), *TALLIES.values()]:
         today |= _told(f"probe {probe.name}", _functions(probe))
+    for name in recorded:
+        if name.startswith(IMAGES):
+            today[name] = fingerprint(name.removeprefix(IMAGES))
     return frozenset(
         name for name, code in recorded.items() if code and today.get(name) not in (None, code)
     )

@@ -70,6 +70,12 @@ class Setup(Spec):
                 f"`network` ({self.network.kind}) gives {_counted(outputs)}, "
                 f"but `data` ({self.data.kind}) has {_counted(labels)}: choose them to match"
             )
+        most = self.data.most_tests()
+        if most is not None and self.evaluation.samples > most:
+            raise ValueError(
+                f"`evaluation.samples` must be at most {most:,}, the test points that `data` ({self.data.kind}) has, "
+                f"got {self.evaluation.samples:,}"
+            )
         self.network.check_against(self.data)
         self._check_precision()
         self._check_tests()
