@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from benign.networks.module import ModuleNetwork as ModuleNetwork
     from benign.networks.patch_cnn import PatchCNN as PatchCNN
     from benign.networks.two_layer import TwoLayer as TwoLayer
+    from benign.networks.vision_transformer import VisionTransformer as VisionTransformer
     from benign.outside import load as load
     from benign.papers.advice import advise as advise
     from benign.papers.inside import inside_theorem as inside_theorem
@@ -101,6 +102,7 @@ _HOME = {
     "Strong": "attacks.strong",
     "TorchDefault": "networks.initial",
     "TwoLayer": "networks.two_layer",
+    "VisionTransformer": "networks.vision_transformer",
     "advise": "papers.advice",
     "boundary": "theory.boundary",
     "constant": "theory.constant",

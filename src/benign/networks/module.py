@@ -60,6 +60,8 @@ class ModuleNetwork(Network):
     """whether runs are computed one after another, as is known: modules are not tried together, nor compared, and
     are only ever built from their own fields"""
 
+    mixed: ClassVar[bool] = True
+
     @abstractmethod
     def build(self, data: PointSize) -> nn.Module:
         """The module of one run, freshly drawn from torch's generator; `PerRun` fields are that run's numbers."""
@@ -119,7 +121,8 @@ class ModulePass(Pass):
         }
         self._x = x.detach().requires_grad_()
         with torch.enable_grad():
-            self._traced = template.outputs({**params, **self._params}, self._x, training)
+            traced = template.outputs({**params, **self._params}, self._x, training)
+            self._traced = traced.to(x.dtype)  # mixed precision gives less
         self.outputs = self._traced.detach()
 
     def params_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Params:

@@ -37,7 +37,8 @@ class Pass:
         }
         self._x = x.detach().requires_grad_()
         with torch.enable_grad():
-            self._traced = network.forward({**params, **self._params}, self._x)
+            traced = network.forward({**params, **self._params}, self._x)
+            self._traced = traced.to(x.dtype)  # mixed precision gives less
         self.outputs = self._traced.detach()
 
     def params_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Params:

@@ -46,6 +46,7 @@ class VisionTransformer(Network):
     """
 
     recordable: ClassVar[bool] = True
+    mixed: ClassVar[bool] = True
 
     hidden: Shape[Count] = 128
     """width of a token inside"""
