@@ -27,7 +27,7 @@ ORDER = [
     "attacks",
 ]
 ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "progress"]
-ORDER += ["replay", "experiment"]
+ORDER += ["replay", "experiment", "kept"]
 ORDER += [
     "theory",
     "plot",

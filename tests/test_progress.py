@@ -61,7 +61,7 @@ def test_lines_tell_what_there_is_to_do_and_how_it_went(clock):
         lines.end()
     assert stream.getvalue().splitlines() == [
         "8 runs to do in 2 units; 4 of 12 are done already",
-        "4 of 12 runs done | 2 x 3 x 8, step 40, 3 training | 6 s",
+        "4 of 12 runs done | 2 x 3 x 8, step 40, 3 training | 6 s, at most 6 s left",
         "8 of 12 runs done | unit 1 of 2: 2 converged, 1 at the step cap, 1 diverged"
         " | 10 s, 10 s left",
         "12 of 12 runs done | unit 2 of 2: 4 failed | 20 s",
@@ -100,7 +100,8 @@ def test_units_that_run_side_by_side_have_no_one_shape(clock):
     assert stream.getvalue().splitlines()[-1] == "0 of 8 runs done | starting | 6 s"
     clock.now += 6
     lines.step(17, 7)
-    assert stream.getvalue().splitlines()[-1] == "0 of 8 runs done | step 17, 7 training | 12 s"
+    told = "0 of 8 runs done | step 17, 7 training | 12 s, at most 16 s left"
+    assert stream.getvalue().splitlines()[-1] == told
 
 
 def test_a_terminal_gets_a_bar_and_a_pipe_gets_lines(monkeypatch):

@@ -13,7 +13,7 @@ import pytest
 import benign
 from benign import parts
 
-ONE_SCREEN = 48
+ONE_SCREEN = 64
 NAMES = [(module, name) for module in (benign, parts) for name in module.__all__]
 
 

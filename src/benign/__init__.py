@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from benign.experiment import open_experiment as open_experiment
     from benign.experiment import open_result as open_result
     from benign.experiment import pack as pack
+    from benign.kept import weights as weights
     from benign.networks.attention import Attention as Attention
     from benign.networks.initial import GaussianInit as GaussianInit
     from benign.networks.initial import TorchDefault as TorchDefault
@@ -122,6 +123,7 @@ _HOME = {
     "save": "plot.style",
     "snapshot": "training.probes",
     "tally": "training.probes",
+    "weights": "kept",
     "zipped": "axes",
 }
 

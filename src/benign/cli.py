@@ -28,6 +28,7 @@ from benign.options import (
     Data,
     Device,
     Executor,
+    KeepWeights,
     Out,
     Readings,
     Scale,
@@ -121,6 +122,7 @@ def run(
     executor: Executor = None,
     unit_timeout: UnitTimeout = None,
     take_over: TakeOver = False,
+    keep_weights: KeepWeights = False,
     again: Again = False,
     data: Data = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="As `benign show`.")] = False,
@@ -138,7 +140,7 @@ def run(
     if dry_run:
         _show_plans(plans, device, workers, verbose)
         return
-    manner = Manner(device, 1, executor, unit_timeout, take_over)
+    manner = Manner(device, 1, executor, unit_timeout, take_over, keep_weights)
     try:
         failed = carry_out(plans, manner, workers, again, verbose)
     except KeyboardInterrupt:

@@ -231,9 +231,10 @@ class Experiment(Setup):
     def replay(self, seed: int = 0, device: str = "cpu", **where: Any) -> Replay:
         """One run again, step by step: `sweep.replay(samples=22, snr=4, seed=3)`."""
         check_device(device)
-        return Replay(self._find(where, seed), device)
+        return Replay(self.find(where, seed), device)
 
-    def _find(self, where: dict[str, Any], seed: int) -> Run:
+    def find(self, where: dict[str, Any], seed: int) -> Run:
+        """The run of these coordinates and this seed."""
         if not 0 <= seed < self.seeds:
             raise ValueError(f"`seed` must be between 0 and {self.seeds - 1}, got {seed}")
         runs = [run for run in runs_of(self) if run.seed == seed]

@@ -73,6 +73,13 @@ Again = Annotated[
         help="Compute runs again that lack a variable, or whose code of yours has changed.",
     ),
 ]
+KeepWeights = Annotated[
+    bool,
+    typer.Option(
+        "--keep-weights",
+        help="Keep the final weights of every run, one file each in FOLDER/weights.",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(

@@ -60,6 +60,7 @@ class Watching(Watcher, ABC):
         self.started = self.shown = time.monotonic()
         self.units, self.runs, self.before = units, runs, done_runs
         self.ended_units, self.done = 0, done_runs
+        self.along = 0.0
         self.under_way: dict[str, Unit] = {}
         before = f"; {done_runs} of {runs} are done already" if done_runs else ""
         self.open(f"{_count(runs - done_runs, 'run')} to do in {_count(units, 'unit')}{before}")
@@ -68,6 +69,7 @@ class Watching(Watcher, ABC):
         self.under_way[unit.key] = unit
 
     def step(self, number: int, training: int) -> None:
+        self.along = number / self._most_steps() if training else 0.0
         now = time.monotonic()
         if now - self.shown >= self.every:
             self.shown = now
@@ -77,6 +79,7 @@ class Watching(Watcher, ABC):
     def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None:
         self.under_way.pop(unit.key, None)
         self.done += len(unit.runs)
+        self.along = 0.0
         self.ended_units += 1
         self.shown = time.monotonic()
         counts = Counter(Status(code) for code in arrays["status"].tolist())
@@ -89,12 +92,20 @@ class Watching(Watcher, ABC):
         self.close()
 
     def times(self) -> str:
-        """Time taken, and time left if the runs to come are like those computed so far."""
-        elapsed, computed = time.monotonic() - self.started, self.done - self.before
+        """Time taken, and time left if the runs to come are like those computed so far.
+
+        Before a unit has ended it is what is left if every run takes all its steps.
+        """
+        elapsed, ended = time.monotonic() - self.started, self.done - self.before
+        computed = ended or self.along * sum(len(unit.runs) for unit in self.under_way.values())
         if not computed or self.done == self.runs:
             return duration(elapsed)
-        left = duration(elapsed * (self.runs - self.done) / computed)
-        return f"{duration(elapsed)}, {left} left"
+        left = duration(elapsed * (self.runs - self.before - computed) / computed)
+        return f"{duration(elapsed)}, {'' if ended else 'at most '}{left} left"
+
+    def _most_steps(self) -> int:
+        caps = [unit.runs[0].cell.training.most_steps() for unit in self.under_way.values()]
+        return max(caps, default=1) or 1
 
     def _shape(self) -> str:
         """Samples, tokens and dimension of the unit at work, where it is one only."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 SECONDS = 120.0
@@ -54,6 +54,14 @@ class Checkpoint:
                 return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError):  # cut off, or of another kind: the batch begins anew
             return None
+
+
+def read_weights(path: Path) -> Kept:
+    """The tensors of a file; ValueError where it is damaged."""
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} cannot be read ({error}): run again to write it anew") from error
 
 
 def grouped(kept: Kept, group: str) -> Kept:
