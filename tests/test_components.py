@@ -36,7 +36,8 @@ from benign.networks.initial import GaussianInit, TorchDefault
 from benign.networks.linear import Linear, LinearPass
 from benign.networks.network import Network, Params, Pass
 from benign.networks.patch_cnn import PatchCNN
-from benign.networks.resnet import PictureNetwork, ResNet, WideResNet
+from benign.networks.pictures import PictureNetwork
+from benign.networks.resnet import ResNet, WideResNet
 from benign.networks.two_layer import TwoLayer
 from benign.networks.vision_transformer import VisionTransformer
 from benign.spec import Component, Positive, SpecError

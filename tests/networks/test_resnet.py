@@ -13,7 +13,8 @@ from benign.data.mixture import Mixture
 from benign.networks import module as modules
 from benign.networks.module import FROZEN
 from benign.networks.network import Params
-from benign.networks.resnet import PictureNetwork, ResNet, WideResNet
+from benign.networks.pictures import PictureNetwork, as_pictures
+from benign.networks.resnet import ResNet, WideResNet
 from benign.networks.tryout import PointSize
 from benign.spec import SpecError
 from benign.streams import Streams
@@ -198,6 +199,13 @@ def test_planes_are_read_channel_by_channel():
     assert float(apart.abs().max()) > 1e-3
 
 
+def test_patches_are_put_together():
+    picture = torch.arange(2 * 3 * 4 * 4).reshape(2, 3, 4, 4).double()
+    patches = [picture[:, :, r : r + 2, c : c + 2].flatten(1) for r in (0, 2) for c in (0, 2)]
+    assert torch.equal(as_pictures(torch.stack(patches, 1), 3), picture)
+    assert torch.equal(as_pictures(picture.flatten(1)[:, None], 3), picture)
+
+
 def test_they_learn_under_attack():
     network = ResNet(width=4, blocks=(1, 1), channels=1)
     data, attack = pictures(network, samples=8), small_pgd(radius=0.2, per="sample", steps=2)
@@ -210,8 +218,11 @@ def test_they_learn_under_attack():
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (small_data(), r"`data.tokens` must be 1 .*sees a picture whole, got 3: use `tokens: 1`"),
-        (Mixture(samples=4, dim=50, signal=1.0), r"channels=3 times a square .*got 50: `channels`"),
+        (small_data(), r"`data.tokens` must be a square number .*, got 3: 1 is a picture whole"),
+        (
+            Mixture(samples=4, dim=50, signal=1.0),
+            r"channels=3 times a square .*got 50: `network.channels`",
+        ),
     ],
     ids=["patches", "no square"],
 )

@@ -1,8 +1,6 @@
 """Residual networks for small pictures: ResNet-18 with the CIFAR stem, WRN-34-10, and smaller ones of both."""
 
-import math
 from abc import abstractmethod
-from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -10,57 +8,23 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from benign.axes import Shape
-from benign.data.model import DataModel
-from benign.networks.module import ModuleNetwork
+from benign.networks.pictures import PictureNetwork, as_pictures
 from benign.networks.tryout import PointSize
 from benign.spec import Count
 
 
-class PictureNetwork(ModuleNetwork):
-    """A network of pictures. A point is one token, a picture of `channels` channels end to end.
-
-    Batch norm has statistics of its own in every run, so that runs are computed one after another.
-    """
-
-    one_by_one: ClassVar[bool] = True
-
-    channels: Literal[1, 3] = 3
-    """colours of a picture: a point has channels * side^2 coordinates"""
-    classes: Shape[Count | None] = None
-    """number of outputs; None for one, whose sign predicts labels -1 and +1"""
-
-    def check(self) -> None:
-        if self.classes == 1:
-            raise ValueError(
-                "`classes` must be at least 2, got 1: leave it out for labels -1 and +1"
-            )
-
-    def output_count(self) -> int | None:
-        return self.classes
-
-    def check_against(self, data: DataModel) -> None:
-        if data.tokens != 1:
-            raise ValueError(
-                f"`data.tokens` must be 1 for `network` ({self.kind}), which sees a picture whole, got {data.tokens}: "
-                "use `tokens: 1`, and a `dim` of all pixels"
-            )
-        side = math.isqrt(data.dim // self.channels)
-        if self.channels * side**2 != data.dim:
-            raise ValueError(
-                f"`data.dim` must be channels={self.channels} times a square for `network` ({self.kind}), "
-                f"got {data.dim}: `channels` is 1 for grey pictures, 3 for coloured ones"
-            )
-        super().check_against(data)
+class Residual(PictureNetwork):
+    """A body of convolutions, averaged over places. Batch norm has statistics of its own in every run."""
 
     def build(self, data: PointSize) -> nn.Module:
-        return Pictured(self.channels, *self.body(), self.classes or 1)
+        return Averaged(self.channels, *self.body(), self.classes or 1)
 
     @abstractmethod
     def body(self) -> tuple[nn.Module, int]:
         """What makes planes of pictures, and how many planes."""
 
 
-class ResNet(PictureNetwork):
+class ResNet(Residual):
     """The residual network of He et al. as it is used for CIFAR: a 3 x 3 stem that keeps the size, basic blocks.
 
     The default is ResNet-18, of 11,173,962 parameters for 10 classes: Li section 4 trains it on MNIST.
@@ -95,7 +59,7 @@ class ResNet(PictureNetwork):
         return nn.Sequential(*layers), planes
 
 
-class WideResNet(PictureNetwork):
+class WideResNet(Residual):
     """The wide residual network of Zagoruyko and Komodakis, normalising before every convolution.
 
     The default is WRN-34-10, of 46,160,474 parameters for 10 classes: Li section 4 trains it on CIFAR-10
@@ -133,21 +97,21 @@ class WideResNet(PictureNetwork):
         return nn.Sequential(*layers, nn.BatchNorm2d(planes), nn.ReLU()), planes
 
 
-class Pictured(nn.Module):
+class Averaged(nn.Module):
     """Points to pictures, through the body, averaged over places, to outputs."""
 
     def __init__(self, channels: int, body: nn.Module, planes: int, outputs: int):
         super().__init__()
         self.channels, self.body, self.head = channels, body, nn.Linear(planes, outputs)
 
-    def represent(self, x: Float[Tensor, "samples 1 dim"]) -> Float[Tensor, "samples planes"]:
-        side = math.isqrt(x.shape[2] // self.channels)
-        pictures = x.reshape(len(x), self.channels, side, side)
+    def represent(self, x: Float[Tensor, "samples tokens dim"]) -> Float[Tensor, "samples planes"]:
+        """The planes, averaged."""
+        pictures = as_pictures(x, self.channels)
         if x.is_cuda:  # the order that its tensor cores take
             pictures = pictures.contiguous(memory_format=torch.channels_last)
         return self.body(pictures).mean((2, 3))
 
-    def forward(self, x: Float[Tensor, "samples 1 dim"]) -> Float[Tensor, "samples outputs"]:
+    def forward(self, x: Float[Tensor, "samples tokens dim"]) -> Float[Tensor, "samples outputs"]:
         return self.head(self.represent(x))
 
 
