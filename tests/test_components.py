@@ -36,6 +36,8 @@ from benign.networks.initial import GaussianInit, TorchDefault
 from benign.networks.linear import Linear, LinearPass
 from benign.networks.network import Network, Params, Pass
 from benign.networks.patch_cnn import PatchCNN
+from benign.networks.pictures import PictureNetwork
+from benign.networks.resnet import ResNet, WideResNet
 from benign.networks.two_layer import TwoLayer
 from benign.networks.vision_transformer import VisionTransformer
 from benign.spec import Component, Positive, SpecError
@@ -174,6 +176,14 @@ NETWORKS = [
         VisionTransformer(hidden=6, layers=1, heads=1, mlp=9, pool="cls", layer_norm=False),
         {"heads": (4, "a multiple of heads=4"), "divide_by": (0, "greater than 0")},
     ),
+    Row(
+        ResNet(channels=1, width=3, blocks=(1, 1)),
+        {"classes": (1, "at least 2"), "blocks": ((), "at least one group")},
+    ),
+    Row(
+        WideResNet(channels=1, depth=10, widen=1, classes=2),
+        {"depth": (12, "10, 16, 22, 28, 34"), "channels": (2, "must be")},
+    ),
 ]
 ATTACKS = [
     Row(PGD(ball=Ball(radius=0.3), steps=6), {"steps": (0, "greater than or equal to 1")}),
@@ -230,7 +240,8 @@ KNOWING = [
 ALL = [*DATA, *NETWORKS, *ATTACKS, *KNOWING]
 RUNS = [RunId(7, index, "") for index in range(3)]
 SIGNED: DataModel = DATA[0].component
-CLASSES: DataModel = DATA[-1].component
+CLASSES: DataModel = next(row.component for row in DATA if row.component.label_count() == 3)
+PICTURES = Mixture(samples=6, dim=16, signal=2.0)
 VICTIMS: list[tuple[Network, DataModel]] = [
     (NETWORKS[1].component, SIGNED),
     (PatchCNN(width=4, classes=3, threshold=0.5, init_std=0.5), CLASSES),
@@ -260,6 +271,8 @@ def varied(component: Any) -> list[Any]:
 
 def data_of(network: Network) -> DataModel:
     """Points the network can be tried on."""
+    if isinstance(network, PictureNetwork):
+        return PICTURES
     return SIGNED if network.output_count() is None else CLASSES
 
 
@@ -374,11 +387,12 @@ def test_an_attack_keeps_its_promises(row: Row, dtype: torch.dtype):
 def test_an_attack_hurts(row: Row, victim: Row):
     attack, network = row.component, victim.component
     streams = Streams(RUNS)
-    sample = SIGNED.sample(streams, "train", 6, torch.float64)
-    params = moved(network, network.initial_params(SIGNED, streams, torch.float64), streams)
+    data = PICTURES if isinstance(network, PictureNetwork) else SIGNED
+    sample = data.sample(streams, "train", 6, torch.float64)
+    params = moved(network, network.initial_params(data, streams, torch.float64), streams)
     clean = network.forward(params, sample.x)
     y = sample.y if clean.ndim == 2 else (sample.y > 0).double()  # classes are counted from 0
-    points = attacked(attack, network, params, SIGNED, sample.x, y)
+    points = attacked(attack, network, params, data, sample.x, y)
     assert (margin(network.forward(params, points), y) < margin(clean, y)).all()
     assert attack.passes() > 0
 

@@ -58,7 +58,7 @@ class ModuleNetwork(Network):
 
     one_by_one: ClassVar[bool] = False
     """whether runs are computed one after another, as is known: modules are not tried together, nor compared, and
-    are only ever built from their own fields"""
+    share no weights among their layers"""
 
     mixed: ClassVar[bool] = True
 
@@ -179,13 +179,17 @@ class _Template:
 
     def _one(self, state: Params, x: Float[Tensor, "samples tokens dim"]) -> Tensor:
         """The outputs of one run."""
-        outputs = functional_call(self._module, state, (x,))
+        outputs = self._called(self._module, state, x)
         return outputs.reshape(len(x)) if self._signed else outputs
 
     def _features(self, state: Params, x: Float[Tensor, "samples tokens dim"]) -> Tensor:
         """The features of one run."""
         inside = {f"module.{name}": part for name, part in state.items()}
-        return functional_call(self._represent, inside, (x,))
+        return self._called(self._represent, inside, x)
+
+    def _called(self, module: nn.Module, state: Params, x: Tensor) -> Tensor:
+        # What is known shares no weights; looking for them took as long as all else outside of the module.
+        return functional_call(module, state, (x,), tie_weights=not self._known)
 
     def outputs(self, params: Params, x: Tensor, training: bool = False) -> Tensor:
         """The outputs of every run. What the module changes in training mode changes in `params`."""

@@ -1,0 +1,62 @@
+"""Networks that see a point as a picture: its patches put together again."""
+
+import math
+from typing import ClassVar, Literal
+
+from jaxtyping import Float
+from torch import Tensor
+
+from benign.axes import Shape
+from benign.data.model import DataModel
+from benign.networks.module import ModuleNetwork
+from benign.spec import Count
+
+
+class PictureNetwork(ModuleNetwork):
+    """A network of pictures: `tokens` is 1, or a square number of patches, and `dim` is channels * side^2 of one.
+
+    Its modules are the package's own and large, so that runs are computed one after another.
+    """
+
+    one_by_one: ClassVar[bool] = True
+
+    channels: Literal[1, 3] = 3
+    """colours of a picture: 1 for grey ones"""
+    classes: Shape[Count | None] = None
+    """number of outputs; None for one, whose sign predicts labels -1 and +1"""
+
+    def check(self) -> None:
+        if self.classes == 1:
+            raise ValueError(
+                "`classes` must be at least 2, got 1: leave it out for labels -1 and +1"
+            )
+
+    def output_count(self) -> int | None:
+        return self.classes
+
+    def check_size(self, data: DataModel) -> None:
+        """Raise ValueError where points are no pictures."""
+        if math.isqrt(data.tokens) ** 2 != data.tokens:
+            raise ValueError(
+                f"`data.tokens` must be a square number of patches for `network` ({self.kind}), got {data.tokens}: "
+                "1 is a picture whole"
+            )
+        side = math.isqrt(data.dim // self.channels)
+        if self.channels * side**2 != data.dim:
+            raise ValueError(
+                f"`data.dim` must be channels={self.channels} times a square for `network` ({self.kind}), "
+                f"got {data.dim}: `network.channels` is 1 for grey pictures, 3 for coloured ones"
+            )
+
+    def check_against(self, data: DataModel) -> None:
+        self.check_size(data)
+        super().check_against(data)
+
+
+def as_pictures(
+    x: Float[Tensor, "samples tokens dim"], channels: int
+) -> Float[Tensor, "samples channels height width"]:
+    """Patches, each channel after channel and row by row, side by side."""
+    across, side = math.isqrt(x.shape[1]), math.isqrt(x.shape[2] // channels)
+    patches = x.reshape(len(x), across, across, channels, side, side)
+    return patches.permute(0, 3, 1, 4, 2, 5).reshape(len(x), channels, across * side, across * side)

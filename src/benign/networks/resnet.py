@@ -1,0 +1,152 @@
+"""Residual networks for small pictures: ResNet-18 with the CIFAR stem, WRN-34-10, and smaller ones of both."""
+
+from abc import abstractmethod
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from benign.axes import Shape
+from benign.networks.pictures import PictureNetwork, as_pictures
+from benign.networks.tryout import PointSize
+from benign.spec import Count
+
+
+class Residual(PictureNetwork):
+    """A body of convolutions, averaged over places. Batch norm has statistics of its own in every run."""
+
+    def build(self, data: PointSize) -> nn.Module:
+        return Averaged(self.channels, *self.body(), self.classes or 1)
+
+    @abstractmethod
+    def body(self) -> tuple[nn.Module, int]:
+        """What makes planes of pictures, and how many planes."""
+
+
+class ResNet(Residual):
+    """The residual network of He et al. as it is used for CIFAR: a 3 x 3 stem that keeps the size, basic blocks.
+
+    The default is ResNet-18, of 11,173,962 parameters for 10 classes: Li section 4 trains it on MNIST.
+    Planes double and sides halve with every group of blocks. Weights start as torch draws them.
+
+    >>> import benign as bo
+    >>> bo.ResNet(channels=1, classes=10, width=16, blocks=(1, 1, 1)).output_count()
+    10
+    """
+
+    width: Shape[Count] = 64
+    """planes of the first group"""
+    blocks: tuple[Count, ...] = (2, 2, 2, 2)
+    """blocks of every group; each has two convolutions"""
+
+    def check(self) -> None:
+        super().check()
+        if not self.blocks:
+            raise ValueError(
+                "`blocks` must name at least one group, got (): ResNet-18 has (2, 2, 2, 2)"
+            )
+
+    def body(self) -> tuple[nn.Module, int]:
+        width = self.width
+        layers = [_convolution(self.channels, width), nn.BatchNorm2d(width), nn.ReLU()]
+        planes = width
+        for group, count in enumerate(self.blocks):
+            for block in range(count):
+                stride = 2 if group and not block else 1
+                layers.append(BasicBlock(planes, width << group, stride))
+                planes = width << group
+        return nn.Sequential(*layers), planes
+
+
+class WideResNet(Residual):
+    """The wide residual network of Zagoruyko and Komodakis, normalising before every convolution.
+
+    The default is WRN-34-10, of 46,160,474 parameters for 10 classes: Li section 4 trains it on CIFAR-10
+    and SVHN. Three groups of (depth - 4) / 6 blocks have 16, 32 and 64 planes, times `widen`.
+    Convolutions start as N(0, 2 / (9 planes)), as in the code of TRADES.
+
+    >>> import benign as bo
+    >>> bo.WideResNet(depth=16, widen=4).label()
+    'wide_res_net(depth=16, widen=4)'
+    """
+
+    depth: Shape[Count] = 34
+    """number of layers, 4 more than a multiple of 6"""
+    widen: Shape[Count] = 10
+    """multiplies the planes"""
+
+    def check(self) -> None:
+        super().check()
+        if self.depth < 10 or self.depth % 6 != 4:
+            raise ValueError(
+                f"`depth` must be 4 more than a multiple of 6, got {self.depth}: 10, 16, 22, 28, 34, ..."
+            )
+
+    def body(self) -> tuple[nn.Module, int]:
+        layers: list[nn.Module] = [_convolution(self.channels, 16)]
+        planes = 16
+        for group in range(3):
+            for block in range((self.depth - 4) // 6):
+                stride = 2 if group and not block else 1
+                layers.append(WideBlock(planes, (16 << group) * self.widen, stride))
+                planes = (16 << group) * self.widen
+        for layer in nn.ModuleList(layers).modules():
+            if isinstance(layer, nn.Conv2d):
+                nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+        return nn.Sequential(*layers, nn.BatchNorm2d(planes), nn.ReLU()), planes
+
+
+class Averaged(nn.Module):
+    """Points to pictures, through the body, averaged over places, to outputs."""
+
+    def __init__(self, channels: int, body: nn.Module, planes: int, outputs: int):
+        super().__init__()
+        self.channels, self.body, self.head = channels, body, nn.Linear(planes, outputs)
+
+    def represent(self, x: Float[Tensor, "samples tokens dim"]) -> Float[Tensor, "samples planes"]:
+        """The planes, averaged."""
+        pictures = as_pictures(x, self.channels)
+        if x.is_cuda:  # the order that its tensor cores take
+            pictures = pictures.contiguous(memory_format=torch.channels_last)
+        return self.body(pictures).mean((2, 3))
+
+    def forward(self, x: Float[Tensor, "samples tokens dim"]) -> Float[Tensor, "samples outputs"]:
+        return self.head(self.represent(x))
+
+
+class BasicBlock(nn.Module):
+    """Two convolutions, each normalised, and a way around them."""
+
+    def __init__(self, inputs: int, planes: int, stride: int):
+        super().__init__()
+        self.first, self.second = _convolution(inputs, planes, stride), _convolution(planes, planes)
+        self.first_norm, self.second_norm = nn.BatchNorm2d(planes), nn.BatchNorm2d(planes)
+        self.around = nn.Sequential()
+        if stride != 1 or inputs != planes:
+            self.around = nn.Sequential(
+                _convolution(inputs, planes, stride, 1), nn.BatchNorm2d(planes)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        inside = relu(self.first_norm(self.first(x)))
+        return relu(self.second_norm(self.second(inside)) + self.around(x))
+
+
+class WideBlock(nn.Module):
+    """Two convolutions of what is normalised before; the way around is a third where sizes change."""
+
+    def __init__(self, inputs: int, planes: int, stride: int):
+        super().__init__()
+        self.first_norm, self.second_norm = nn.BatchNorm2d(inputs), nn.BatchNorm2d(planes)
+        self.first, self.second = _convolution(inputs, planes, stride), _convolution(planes, planes)
+        self.around = None if inputs == planes else _convolution(inputs, planes, stride, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen = relu(self.first_norm(x))
+        inside = self.second(relu(self.second_norm(self.first(seen))))
+        return inside + (x if self.around is None else self.around(seen))
+
+
+def _convolution(inputs: int, planes: int, stride: int = 1, side: int = 3) -> nn.Conv2d:
+    return nn.Conv2d(inputs, planes, side, stride, padding=side // 2, bias=False)
