@@ -270,26 +270,3 @@ def test_a_rate_is_vacuous_before_it_is_below_log_2():
     )
     assert found.outcome is Outcome.INCONCLUSIVE
     assert "vacuous" in found.reason
-
-
-def images(lost: float, error: float) -> xr.Dataset:
-    """A made-up result of the figures on images: accuracy falls by `lost` log d at the largest radius."""
-    dims, seeds = [25, 100, 400], 5
-    generator = np.random.default_rng(0)
-    rows = np.array([[0.99, 0.95 - lost * np.log(dim)] for dim in dims])[..., None]
-    noise = 0.002 * generator.standard_normal((3, 2, seeds))
-    where, coords = ("dim", "radius", "seed"), {"dim": dims, "radius": [0.05, 0.45]}
-    loss = np.full((3, 2, seeds), error)
-    return xr.Dataset(
-        {"robust_accuracy": (where, rows + noise), "train_loss": (where, loss)}, coords
-    )
-
-
-def test_figures_on_images_are_judged_by_numbers():
-    experiment = windows.FIG3.experiment("smoke")
-    assert outcome("fig5.tradeoff-mnist", images(0.05, 0.0), experiment) is Outcome.HOLDS
-    assert outcome("fig5.tradeoff-mnist", images(-0.05, 0.0), experiment) is Outcome.FAILS
-    assert outcome("fig6.zero-zero", images(0.05, 0.0), experiment) is Outcome.FAILS
-    perfect = images(0.0, 0.001)
-    perfect["robust_accuracy"] = xr.full_like(perfect.robust_accuracy, 0.99)
-    assert outcome("fig6.zero-zero", perfect, experiment) is Outcome.HOLDS

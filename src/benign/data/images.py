@@ -217,7 +217,7 @@ class Images(DataModel):
         place = (labels[..., None] == used).long().argmax(2)
         return 2 * place - 1 if self.labels == "signed" else place
 
-    def _resampled(self, pictures: Pictures) -> Pictures:
+    def _resampled(self, pictures: Pictures) -> Float[Tensor, "runs samples channels side side"]:
         here, side = pictures.shape[-2:], self.side
         if here == (side, side):
             return pictures

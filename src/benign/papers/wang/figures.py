@@ -11,12 +11,16 @@ from benign.claims.study import Reading
 from benign.experiment import Experiment
 from benign.papers.recipes import Recipe
 from benign.papers.wang.exponents import EXPONENTS
+from benign.papers.wang.image_curves import FIG6, UNDERTRAINING
+from benign.papers.wang.image_maps import FIG4, FIG5
 from benign.papers.wang.setting import (
     NETWORK,
     PAPER,
     RADIUS,
+    SMALLEST,
     Size,
     ball,
+    clusters,
     experiment,
     training_attack,
 )
@@ -48,6 +52,7 @@ _SETTINGS = list(dict.fromkeys(setting for _, _, settings in _PANELS for setting
 def _build(scale: str, reading: Reading) -> Experiment:
     size = _SIZES[scale]
     signals, dims, radii = zip(*_SETTINGS, strict=True)
+    sizes = [round(each * _DIMS[scale]) for each in dims]
     radius = zipped("setting", radii)
     # Two ascents in place of the four of the default judge, and shorter ones: a third of its passes.
     judge = Strong(
@@ -59,10 +64,10 @@ def _build(scale: str, reading: Reading) -> Experiment:
     return experiment(
         size,
         reading,
-        signal=zipped("setting", signals),
-        dim=zipped("setting", [round(each * _DIMS[scale]) for each in dims]),
+        data=clusters(size, zipped("setting", signals), zipped("setting", sizes)),
         radius=radius,
         evaluation=Evaluation(samples=size.test, attack=judge, at="snapshots"),
+        coordinates=SMALLEST,
     )
 
 
@@ -126,5 +131,9 @@ RECIPES = [
         conditions=conditions,
     ),
     FIG3,
+    FIG4,
+    FIG5,
+    FIG6,
+    UNDERTRAINING,
     EXPONENTS,
 ]

@@ -1,4 +1,4 @@
-"""Section 5 of Wang et al.: what their figures on synthetic data share, and what it leaves open (papers/wang.md 3)."""
+"""Section 5 of Wang et al.: what their figures share, and what it leaves open (papers/wang.md 3)."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -7,6 +7,7 @@ from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
 from benign.claims.study import Question, Reading
 from benign.data.mixture import Mixture
+from benign.data.model import DataModel
 from benign.experiment import Experiment
 from benign.networks.two_layer import TwoLayer
 from benign.training.setup import Evaluation, GradientDescent
@@ -50,6 +51,8 @@ class Size:
     precision: Literal["float32", "tf32"] = "float32"
 
 
+SMALLEST = "projected"
+"""coordinates of the synthetic figures: the same runs, in the span of points and weights where that is less than R^d"""
 PAPER = Size(samples=100, width=1000, steps=1000, climb=20, seeds=10, test=2000, precision="tf32")
 
 
@@ -64,13 +67,18 @@ def training_attack(size: Size, reading: Reading, radius: Any) -> PGD:
     return PGD(ball=ball(reading, radius), steps=size.climb, step=4 / size.climb)
 
 
+def clusters(size: Size, signal: Any, dim: Any) -> Mixture:
+    """The synthetic data."""
+    return Mixture(samples=size.samples, dim=dim, signal=signal, flip=FLIP)
+
+
 def experiment(
-    size: Size, reading: Reading, *, signal: Any, dim: Any, radius: Any, evaluation: Evaluation
+    size: Size, reading: Reading, *, data: DataModel, radius: Any, evaluation: Evaluation, **more
 ) -> Experiment:
     """Rate 0.1, a tenth of it after half the steps, to the last step."""
     theory = reading["network"] == "hybrid"
     return Experiment(
-        data=Mixture(samples=size.samples, dim=dim, signal=signal, flip=FLIP),
+        data=data,
         network=TwoLayer(width=size.width, preset="hybrid" if theory else "torch_default"),
         attack=training_attack(size, reading, radius),
         training=GradientDescent(
@@ -82,6 +90,6 @@ def experiment(
         ),
         evaluation=evaluation,
         precision=size.precision,
-        coordinates="projected",  # the same runs, in the span of points and weights where that is smaller than R^d
         seeds=size.seeds,
+        **more,
     )

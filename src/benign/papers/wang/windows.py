@@ -20,7 +20,18 @@ from benign.experiment import Experiment, specification
 from benign.papers.recipes import Recipe
 from benign.papers.wang.exponents import LEVEL
 from benign.papers.wang.predictor import averaged_alignment, critical_dim
-from benign.papers.wang.setting import FLIP, NETWORK, PAPER, RADIUS, RHO, Size, ball, experiment
+from benign.papers.wang.setting import (
+    FLIP,
+    NETWORK,
+    PAPER,
+    RADIUS,
+    RHO,
+    SMALLEST,
+    Size,
+    ball,
+    clusters,
+    experiment,
+)
 from benign.papers.wang.theory import conditions
 from benign.plot.phase import Panel, phase_figure
 from benign.plot.style import save
@@ -55,7 +66,10 @@ def _window(scale: str, reading: Reading, signal: Any, dim: Any, radius: Any) ->
     size = _SIZES[scale]
     judge = PGD(ball=ball(reading, radius), steps=20, step=0.2, keep="best")  # the paper's
     tests = Evaluation(samples=size.test, attack=judge)
-    return experiment(size, reading, signal=signal, dim=dim, radius=radius, evaluation=tests)
+    data = clusters(size, signal, dim)
+    return experiment(
+        size, reading, data=data, radius=radius, evaluation=tests, coordinates=SMALLEST
+    )
 
 
 def _build_1(scale: str, reading: Reading) -> Experiment:

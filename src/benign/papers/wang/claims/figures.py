@@ -1,7 +1,6 @@
 """What the figures of Wang et al. show, on the settings of the figures."""
 
 import numpy as np
-import xarray as xr
 from scipy.special import ndtri
 
 from benign.axes import dimensions
@@ -236,55 +235,3 @@ def _zipped(evidence: Evidence, name: str) -> list[float]:
     """The radii along a zipped axis."""
     (found,) = [dim for dim in dimensions(evidence.experiment) if dim.name == name]
     return list(next(iter(found.fields.values())))
-
-
-@CLAIMS.add(
-    "fig4.mnist-transition",
-    "Figure 4",
-    {"clean": between(3.5, 4.5), "robust": between(1.7, 2.3)},
-    "wang/fig4",
-    robust=True,
-)
-def mnist_transition(evidence: Evidence) -> dict[str, Measured]:
-    """On two digits of MNIST, images scaled to norm r, accuracies change at d ~ r^4 (clean) and d ~ r^2 (robust)."""
-    result = evidence.result
-    maps = {"clean": result.test_accuracy, "robust": result.robust_accuracy}
-    return {
-        name: exponent(boundary(each, 0.75, LAW), f"slope of log d* on log r, {name}")
-        for name, each in maps.items()
-    }
-
-
-@CLAIMS.add(
-    "fig4.is-undertraining",
-    "derived",
-    between(-0.01, 0.01),
-    "wang/fig4",
-    "wang/fig4_rescaled",
-    robust=True,
-)
-def is_undertraining(evidence: Evidence) -> Measured:
-    """The transition of Figure 4 is undertraining: the smallest r, with step size and start rescaled, has the accuracy
-    of the largest."""
-    plain, rescaled = (each.robust_accuracy for each in evidence.results)
-    change = rescaled.isel(signal=0) - plain.isel(signal=-1)
-    return mean("change of accuracy", change.mean([d for d in change.dims if d != "seed"]))
-
-
-@CLAIMS.add("fig5.tradeoff-mnist", "Figure 5", at_most(0.0), "wang/fig5", robust=True)
-def tradeoff_mnist(evidence: Evidence) -> Measured:
-    """On two digits of MNIST robust accuracy falls with the radius, the more the larger the dimension."""
-    accuracy: xr.DataArray = evidence.result.robust_accuracy
-    spread = accuracy.isel(radius=-1) - accuracy.isel(radius=0)
-    rows = spread.transpose("seed", "dim").values
-    return slope_by_seed(
-        "slope on log d of the accuracy lost by the largest radius", np.log(spread.dim), rows
-    )
-
-
-@CLAIMS.add("fig6.zero-zero", "Figure 6", at_most(0.02), "wang/fig6", robust=True)
-def zero_zero(evidence: Evidence) -> Measured:
-    """On two digits of MNIST robust training loss and robust test error go to 0."""
-    result = evidence.result
-    both = [result.train_loss.mean("seed").values, 1 - result.robust_accuracy.mean("seed").values]
-    return worst("final robust training loss or robust test error", np.ravel(both))
