@@ -242,8 +242,7 @@ class _Results:
         self.snapshot_steps = setup.snapshot_steps()
         self.arrays: dict[str, np.ndarray] = {}
         for name, variable in variables(setup).items():
-            shape = (runs, len(self.snapshot_steps)) if variable.along_steps else (runs,)
-            self.arrays[name] = np.full(shape, np.nan)
+            self.arrays[name] = variable.blank(runs, self.snapshot_steps)
         self.arrays["status"] = np.full(runs, Status.MISSING, np.int8)
         self.arrays["steps"] = np.full(runs, -1, np.int64)
 
