@@ -80,6 +80,7 @@ def trained(cell: Setup, batch: Batch, kind: str) -> dict[str, torch.Tensor]:
         network=cell.network,
         attack=attack,
         training=cell.training,
+        evaluation=Evaluation(samples=10),
         precision="float64",
     )
     params: dict[str, torch.Tensor] = {}
@@ -153,13 +154,13 @@ def _ten() -> dict[tuple[str, ...], Any]:
 def test_runs_of_a_seed_are_asked_with_the_same_points_made_once(monkeypatch):
     """Their own attack changes nothing; a seed, a rate and the run's own draws do."""
     trainings = []
-    real = features._trained
+    real = features.trained
 
     def counted(cell, streams):
         trainings.append(len(streams))
         return real(cell, streams)
 
-    monkeypatch.setattr(features, "_trained", counted)
+    monkeypatch.setattr(features, "trained", counted)
     standard, adversarial = setup(), setup(own=ATTACK)
     first = features.shown_to(batch_of(standard, seeds=2))
     assert trainings == [2, 2]
@@ -233,13 +234,13 @@ def test_ties_are_errors():
 
 def test_a_reference_that_diverged_shows_nothing(monkeypatch):
     """NaN for what was asked with it; the confusion without an attack needs no reference."""
-    real = features._trained
+    real = features.trained
 
     def diverging(cell, streams):
         params, sound = real(cell, streams)
         return params, torch.full_like(sound, cell.attack is None)
 
-    monkeypatch.setattr(features, "_trained", diverging)
+    monkeypatch.setattr(features, "trained", diverging)
     values = features.measure(batch_of(setup()), at_end=True)
     lost = {name for name, value in values.items() if value.isnan().any()}
     assert lost == {

@@ -14,7 +14,7 @@ Points are kept in this process for the next runs that are asked with them; each
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float
@@ -36,8 +36,9 @@ from benign.losses import correct, margin
 from benign.networks.network import Network, Params
 from benign.spec import canonical, digest
 from benign.streams import RunId, Streams
-from benign.training.descent import Batch, Status, descend
+from benign.training.descent import Batch
 from benign.training.feature_tests import FeatureTests
+from benign.training.references import of_run, trained
 from benign.training.setup import Evaluation, Setup
 
 REFERENCES = {"standard": "non_robust", "adversarial": "robust"}
@@ -141,24 +142,16 @@ def _reference_id(setup: Setup, run: RunId, place: int) -> RunId:
     if setup.pairing == "common":
         return RunId(run.seed, run.index, "")
     parts = (setup.data, setup.network, setup.training)
-    return RunId(run.seed, run.index, digest([_of_run(part, place) for part in parts]))
+    return RunId(run.seed, run.index, digest([of_run(part, place) for part in parts]))
 
 
 def _key(batch: Batch, place: int, reference: RunId) -> str:
     """What the points of a run are kept under: all that they depend on."""
     setup = batch.setup
     asked = (setup.data, setup.network, setup.training, setup.evaluation.features)
-    told = [_of_run(part, place) for part in asked]
+    told = [of_run(part, place) for part in asked]
     where = [str(batch.streams.device), setup.precision]
     return canonical([told, where, reference.seed, reference.index, reference.cell])
-
-
-def _of_run(part: Any, place: int) -> dict[str, Any]:
-    """A part of the specification of one run of a batch, as plain data."""
-    numbers = {
-        path: value[place].item() for path, _, value in axes.walk(part) if isinstance(value, Tensor)
-    }
-    return axes.replace(part, numbers).identity()
 
 
 def _made(setup: Setup, streams: Streams) -> Shown:
@@ -171,32 +164,27 @@ def _made(setup: Setup, streams: Streams) -> Shown:
     shown = {"x": sample.x, "y": sample.y}
     for kind, features in REFERENCES.items():
         attack = tests.attack if kind == "adversarial" else None
-        trained = axes.replace(setup, {("attack",): attack, ("evaluation",): Evaluation()})
-        params, sound = _trained(trained, streams.within(f"reference/{kind}"))
-        represent = representation(setup.network, params)
+        reference = axes.replace(setup, {("attack",): attack, ("evaluation",): Evaluation()})
+        params, sound = trained(reference, streams.within(f"reference/{kind}"))
+        represent = _exactly(representation(setup.network, params))
         found, distance = _inverted(represent, sample.x, begin, tests)
         shown[features] = _blanked(found, sound)
         shown[f"inversion_distance_{kind}"] = _blanked(distance.double().mean(1), sound)
-        shown |= _reference_numbers(trained, params, sample, points, kind)
+        shown |= _reference_numbers(reference, params, sample, points, kind)
         for name, (x, moved) in _matched(setup, points, represent):
             shown[f"confusion_{name}"] = x
             shown[f"{ATTACKS[kind]}_success_{name}"] = _blanked(moved, sound)
     return shown
 
 
-def _trained(setup: Setup, streams: Streams) -> tuple[Params, Bool[Tensor, " runs"]]:
-    """The final weights of runs that nothing is measured of, and which of them did not diverge."""
-    batch = Batch.start(setup, streams)
-    final = {name: torch.zeros_like(value) for name, value in batch.held.items()}
-    sound = torch.ones_like(batch.index, dtype=torch.bool)
-    for step, status in descend(batch):
-        ending = status != Status.MISSING
-        if ending.any():
-            places = step.batch.index[ending]
-            sound[places] = status[ending] != Status.DIVERGED
-            for name, value in step.batch.params.items():
-                final[name][places] = value[ending]
-    return final, sound
+def _exactly(represent: Represent) -> Represent:
+    """The same without bfloat16, whose rounding would hide the way to the features of an image."""
+
+    def full(x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            return represent(x)
+
+    return full
 
 
 def _begin(tests: FeatureTests, sample: Sample, points: Streams) -> Tensor:
