@@ -107,7 +107,9 @@ class Experiment(Setup):
                 f"lower `seeds` ({self.seeds:,}) or shorten an axis"
             )
         _, cell = next(cells(self))
-        for name in {"seed", "step", *variables(cell)} & {dim.name for dim in grid}:
+        found = variables(cell)
+        own = {name for variable in found.values() for name in variable.axes}
+        for name in {"seed", "step", *found, *own} & {dim.name for dim in grid}:
             raise ValueError(f"the zipped group `{name}` needs another name: results use this one")
         return self
 

@@ -42,13 +42,11 @@ def assemble(experiment: Any, records: Iterable[Record]) -> xr.Dataset:
     place = {key: number for number, key in enumerate(keys)}
     assert len(place) == len(keys), "two cells of the grid are the same run"
     wanted = [variables(cell) for _, cell in cells(experiment)]
-    described = {name: variable for cell in wanted for name, variable in cell.items()}
+    described = _described(wanted)
     _, first = next(cells(experiment))
     steps = first.snapshot_steps()
-    flat = {
-        name: _blank(len(keys), len(steps) if variable.along_steps else None, name)
-        for name, variable in described.items()
-    }
+    flat = {name: variable.blank(len(keys), steps) for name, variable in described.items()}
+    flat["status"] = np.full(len(keys), Status.MISSING, np.int8)
     counting, devices = Counting(), set[str]()
     for record in records:
         rows = [(row, place[key]) for row, key in counting.take(record) if key in place]
@@ -63,7 +61,7 @@ def assemble(experiment: Any, records: Iterable[Record]) -> xr.Dataset:
     lacking = _lacking(wanted, found)
     for name, (without, ended) in lacking.items():
         if without == ended:
-            del described[name]
+            described.pop(name, None)
     result = _label(experiment, flat, described, steps)
     result.attrs["devices"] = "; ".join(sorted(devices))
     result.attrs["not_measured"] = canonical({name: n for name, (n, _) in lacking.items()})
@@ -103,10 +101,15 @@ def _lacking(
     return {name: (count, ended[name]) for name, count in sorted(without.items()) if count}
 
 
-def _blank(runs: int, steps: int | None, name: str) -> np.ndarray:
-    if name == "status":
-        return np.full(runs, Status.MISSING, np.int8)
-    return np.full((runs,) if steps is None else (runs, steps), np.nan)
+def _described(wanted: list[dict[str, Variable]]) -> dict[str, Variable]:
+    """The variables of all cells. An array that has not the same size in all is left out: it has no place."""
+    described = {name: variable for cell in wanted for name, variable in cell.items()}
+    return {
+        name: variable
+        for name, variable in described.items()
+        if not variable.axes
+        or all(cell.get(name, variable).axes == variable.axes for cell in wanted)
+    }
 
 
 def _label(
@@ -122,9 +125,11 @@ def _label(
     coords["step"] = ("step", steps, {"long_name": "gradient descent steps", "units": "steps"})
     data = {}
     for name, variable in described.items():
-        tail = ["step"] if variable.along_steps else []
-        values = flat[name].reshape(sizes + [len(steps)] * len(tail))
-        data[name] = (dims + tail, values, {"long_name": variable.meaning, "units": variable.units})
+        tail = variable.tail(steps)
+        coords |= {each: (each, list(at)) for each, at in tail.items() if each not in coords}
+        values = flat[name].reshape(sizes + [len(at) for at in tail.values()])
+        told = {"long_name": variable.meaning, "units": variable.units}
+        data[name] = ([*dims, *tail], values, told)
     status = flat["status"]
     data["status"][2].update(flag_values=[s.value for s in Status], flag_meanings=_flags())
     if "audit" in data:

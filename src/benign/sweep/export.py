@@ -18,11 +18,16 @@ def table(result: xr.Dataset) -> xr.Dataset:
     """What a table of runs can hold: every variable of one number a run, `status` in words."""
     words = np.array([status.name.lower() for status in Status])
     told = result["status"].copy(data=words[result["status"].values])
-    return result.drop_dims("step").assign(status=told)
+    return result.drop_dims(set(result.dims) - set(told.dims)).assign(status=told)
 
 
 def _zarr(result: xr.Dataset, file: Path) -> None:
-    result.to_zarr(file, mode="w", consolidated=False)
+    words = {
+        str(name): part.astype(object)
+        for name, part in result.coords.items()
+        if part.dtype.kind == "U"
+    }
+    result.assign_coords(words).to_zarr(file, mode="w", consolidated=False)
 
 
 def _netcdf(result: xr.Dataset, file: Path) -> None:

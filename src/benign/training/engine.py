@@ -15,7 +15,7 @@ from benign.data.model import BLOCK
 from benign.networks.network import Params
 from benign.spec import digest
 from benign.streams import RunId, Streams
-from benign.training import audit
+from benign.training import audit, references
 from benign.training.checkpoint import Checkpoint, grouped, named
 from benign.training.descent import Batch, Place, Status, Step, descend, watch
 from benign.training.evaluation import measure
@@ -53,7 +53,7 @@ def train_runs(
     """
     size = batch_size(cells[0], device)
     parts: list[dict[str, np.ndarray]] = []
-    with products(cells[0].precision, device):
+    with products(cells[0].precision, device), references.kept_in(keeping.checkpoints):
         for begin in range(0, len(cells), size):
             batch = slice(begin, begin + size)
             parts += _train_or_halve(cells[batch], ids[batch], device, progress, keeping)
@@ -242,8 +242,7 @@ class _Results:
         self.snapshot_steps = setup.snapshot_steps()
         self.arrays: dict[str, np.ndarray] = {}
         for name, variable in variables(setup).items():
-            shape = (runs, len(self.snapshot_steps)) if variable.along_steps else (runs,)
-            self.arrays[name] = np.full(shape, np.nan)
+            self.arrays[name] = variable.blank(runs, self.snapshot_steps)
         self.arrays["status"] = np.full(runs, Status.MISSING, np.int8)
         self.arrays["steps"] = np.full(runs, -1, np.int64)
 

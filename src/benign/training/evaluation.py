@@ -9,7 +9,7 @@ from benign.data.model import BLOCK, Sample
 from benign.losses import correct, loss, margin
 from benign.networks.attention import Attention, AttentionPass
 from benign.networks.network import Pass
-from benign.training import audit
+from benign.training import audit, features
 from benign.training.descent import Batch
 from benign.training.setup import Setup
 
@@ -34,12 +34,12 @@ MEANINGS: dict[str, tuple[str, str]] = {
 def measured(setup: Setup, attack: Attack | None) -> list[str]:
     """The names that `measure` gives for this setup."""
     attention = isinstance(setup.network, Attention)
-    features = isinstance(setup.data, FeaturePatches)
+    learned = isinstance(setup.data, FeaturePatches) or setup.evaluation.features is not None
     two_classes = setup.data.label_count() is None
     wanted = {
         "test_attention_on_signal": attention,
-        "robust_feature_accuracy": features,
-        "non_robust_feature_accuracy": features,
+        "robust_feature_accuracy": learned,
+        "non_robust_feature_accuracy": learned,
         "test_margin_positive": two_classes,
         "test_margin_negative": two_classes,
         "test_noisy_error": setup.flips_labels(),
@@ -52,14 +52,17 @@ def measured(setup: Setup, attack: Attack | None) -> list[str]:
 
 @torch.no_grad()
 def measure(batch: Batch, attack: Attack | None, audited: bool = False) -> dict[str, Tensor]:
-    """Test every run of the batch: numbers [runs] by the names of `measured`, and of the audit's if it is wanted."""
+    """Test every run of the batch: numbers [runs] by the names of `measured`; at the end, which is audited, also the
+    audit's and those of `benign.training.features`."""
     total = batch.setup.evaluation.samples
     sums: dict[str, Tensor] = {}
     for number, begin in enumerate(range(0, total, BLOCK)):
         count = min(BLOCK, total - begin)
         for name, value in _measure_block(batch, attack, f"test/{number}", count, audited).items():
             sums[name] = sums[name] + value if name in sums else value
-    return _finish({name: value / total for name, value in sums.items()})
+    found = _finish({name: value / total for name, value in sums.items()})
+    asked = batch.setup.evaluation.features is not None
+    return found | (features.measure(batch, at_end=audited) if asked else {})
 
 
 def _finish(means: dict[str, Tensor]) -> dict[str, Tensor]:

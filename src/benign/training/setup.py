@@ -13,6 +13,7 @@ from benign.coordinates.space import Space, Tests, Wanted, choose
 from benign.data.model import DataModel
 from benign.networks.network import Network
 from benign.spec import Count, Spec, Whole, canonical
+from benign.training.feature_tests import FeatureTests
 from benign.training.methods import GradientDescent as GradientDescent
 from benign.training.methods import Training
 
@@ -36,6 +37,8 @@ class Evaluation(Spec):
     together: bool = False
     """where coordinates leave out a part of the weights (docs/coordinates.md): one draw of that part for all
     test points, instead of one for each; at most 250 points"""
+    features: FeatureTests | None = None
+    """on images: which features were learned, asked with two reference networks that are trained beside each run"""
 
 
 class Setup(Spec):
@@ -84,6 +87,8 @@ class Setup(Spec):
                 attack.check_against(self.data)
         if self.attack is not None:
             self.network.check_first_attack(self.training.first_attacked_step)
+        if self.evaluation.features is not None:
+            self._check_features(self.evaluation.features)
         _ = self.space  # refuses coordinates that would not be exact
 
     def _check_precision(self) -> None:
@@ -98,6 +103,13 @@ class Setup(Spec):
             raise ValueError(
                 f"`evaluation.samples` must be at most {most:,}, the test points there are, got "
                 f"{self.evaluation.samples:,}"
+            )
+
+    def _check_features(self, features: FeatureTests) -> None:
+        features.check_against(self.data)
+        if self.coordinates != "ambient":
+            raise ValueError(
+                f"`coordinates` must be ambient with `evaluation.features`, got {self.coordinates!r}"
             )
 
     def flipping(self) -> torch.Tensor:

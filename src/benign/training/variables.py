@@ -1,8 +1,11 @@
 """Every variable a run yields, with its meaning and units: what the arrays of a record and of a result are called."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from benign.training import audit
+import numpy as np
+
+from benign.training import audit, features
 from benign.training.descent import Status
 from benign.training.evaluation import MEANINGS, measured
 from benign.training.probes import snapshots_for, tallies_for
@@ -11,11 +14,22 @@ from benign.training.setup import Setup
 
 @dataclass(frozen=True)
 class Variable:
-    """A number of a run, or one along its snapshot steps."""
+    """A number of a run, or one along its snapshot steps, or an array of numbers with axes of its own."""
 
     meaning: str
     units: str
     along_steps: bool = False
+    axes: Mapping[str, Sequence] = field(default_factory=dict)
+    """of an array, by name, with their coordinates"""
+
+    def tail(self, steps: Sequence[int]) -> dict[str, Sequence]:
+        """What follows the axis of runs: dimensions by name, with their coordinates."""
+        return {"step": steps} if self.along_steps else dict(self.axes)
+
+    def blank(self, runs: int, steps: Sequence[int]) -> np.ndarray:
+        """An array of these for so many runs, nothing measured; arrays of a run are float32."""
+        shape = [runs, *map(len, self.tail(steps).values())]
+        return np.full(shape, np.nan, np.float32 if self.axes else np.float64)
 
 
 STATUS = Variable(
@@ -36,6 +50,11 @@ def variables(setup: Setup) -> dict[str, Variable]:
         found[name] = Variable(*MEANINGS[name])
     for name in audit.measured(setup):
         found[name] = Variable(*audit.MEANINGS[name])
+    for name, told in features.measured_at_end(setup).items():
+        found[name] = Variable(*told)
+    if shown := features.picture_dims(setup):
+        meaning = "test images, and what is drawn from their features in each reference network"
+        found["inversions"] = Variable(meaning, "1", axes=shown)
     if setup.evaluation.at == "snapshots":
         for name in measured(setup, setup.attack):
             meaning, units = MEANINGS[name]

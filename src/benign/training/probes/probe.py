@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from benign.spec import refuse_taken
-from benign.training import audit, evaluation
+from benign.training import audit, evaluation, features
 from benign.training.descent import Step
 from benign.training.setup import Setup
 
@@ -55,7 +55,8 @@ class Tally:
 SNAPSHOTS: dict[str, Snapshot] = {}
 TALLIES: dict[str, Tally] = {}
 
-RESERVED = {"run", "status", "steps", "seed", "step", *evaluation.MEANINGS, *audit.MEANINGS}
+RESERVED = {"run", "status", "steps", "seed", "step", "inversions"}
+RESERVED |= {*evaluation.MEANINGS, *audit.MEANINGS, *features.MEANINGS}
 """names that records and results use themselves"""
 
 

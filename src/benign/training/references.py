@@ -1,0 +1,123 @@
+"""Networks trained beside runs, of which nothing is kept but their weights: the references of Li appendix A."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from benign import axes
+from benign.networks.network import Params
+from benign.spec import digest
+from benign.streams import Streams
+from benign.training.checkpoint import Checkpoint, Kept, grouped, named
+from benign.training.descent import Batch, Place, Status, descend
+from benign.training.setup import Setup
+
+_folder: ContextVar[Path | None] = ContextVar("folder", default=None)
+
+
+class Reference(NamedTuple):
+    """A trained network of every run."""
+
+    params: Params
+    sound: Bool[Tensor, " runs"]
+    """whether its training did not diverge"""
+
+
+@contextmanager
+def kept_in(folder: Path | None) -> Iterator[None]:
+    """A folder in which long trainings of references leave what they need to go on, for the length of a block."""
+    before = _folder.set(folder)
+    try:
+        yield
+    finally:
+        _folder.reset(before)
+
+
+def trained(setup: Setup, streams: Streams) -> Reference:
+    """Train networks by a setup, each from its own streams; one that was interrupted goes on where it was."""
+    here = _Training(Batch.start(setup, streams))
+    begin = here.found()
+    if not here.done():
+        for step, status in descend(here.start, begin, here.keep):
+            here.record(step.batch, status)
+        here.write(named("place", {"number": 0, "index": here.start.index[:0]}))
+    return here.ended
+
+
+def of_run(part: Any, place: int) -> dict[str, Any]:
+    """A part of the specification of one run of a batch, as plain data."""
+    numbers = {
+        path: value[place].item() for path, _, value in axes.walk(part) if isinstance(value, Tensor)
+    }
+    return axes.replace(part, numbers).identity()
+
+
+class _Training:
+    """A training on its way: the weights of those that have ended, and what is kept of the others."""
+
+    def __init__(self, start: Batch):
+        self.start = start
+        room = {name: torch.zeros_like(value) for name, value in start.held.items()}
+        self.ended = Reference(room, torch.ones_like(start.index, dtype=torch.bool))
+        self._left = start.index
+        words = start.streams("weights").words.tolist()
+        told = digest([words, [of_run(start.setup, run) for run in range(len(start))]])
+        folder = _folder.get()
+        self._checkpoint = Checkpoint(folder and folder / f"reference-{told}.safetensors", told)
+
+    def record(self, batch: Batch, status: Tensor) -> None:
+        ending = status != Status.MISSING
+        self._left = batch.index[~ending]
+        if ending.any():
+            places = batch.index[ending]
+            self.ended.sound[places] = status[ending] != Status.DIVERGED
+            for name, value in batch.params.items():
+                self.ended.params[name][places] = value[ending]
+
+    def done(self) -> bool:
+        return not len(self._left)
+
+    def keep(self, here: Place) -> None:
+        if (
+            not self._checkpoint.due() or here.batch.carried is not None
+        ):  # a look would round what it carries
+            return
+        reached = {} if here.reached is None else {"reached": here.reached}
+        self.write(
+            named("place", {"number": here.number, "index": here.batch.index, **reached})
+            | named("weights", here.batch.held)
+            | named("moments", here.batch.moments)
+        )
+
+    def write(self, place: Kept) -> None:
+        """A checkpoint, where one is due."""
+        if self._checkpoint.due():
+            ended = named("ended", self.ended.params) | {"sound": self.ended.sound}
+            self._checkpoint.write(place | ended)
+
+    def found(self) -> Place | None:
+        """Where a checkpoint says that the training was."""
+        kept = self._checkpoint.read(str(self.start.streams.device))
+        if kept is None:
+            return None
+        place = grouped(kept, "place")
+        self._left = place["index"]
+        _fill(self.ended.params, grouped(kept, "ended"))
+        self.ended.sound.copy_(kept["sound"])
+        if self.done():
+            return None
+        batch = self.start.select(torch.isin(self.start.index, place["index"]))
+        _fill(batch.held, grouped(kept, "weights"))
+        _fill(batch.moments, grouped(kept, "moments"))
+        return Place(batch, int(place["number"]), place.get("reached"))
+
+
+def _fill(parts: Params, kept: Params) -> None:
+    for name, part in parts.items():
+        part.copy_(kept[name])
