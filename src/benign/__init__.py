@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from benign.networks.linear import Linear as Linear
     from benign.networks.module import ModuleNetwork as ModuleNetwork
     from benign.networks.patch_cnn import PatchCNN as PatchCNN
+    from benign.networks.resnet import ResNet as ResNet
+    from benign.networks.resnet import WideResNet as WideResNet
     from benign.networks.two_layer import TwoLayer as TwoLayer
     from benign.networks.vision_transformer import VisionTransformer as VisionTransformer
     from benign.outside import load as load
@@ -96,6 +98,7 @@ _HOME = {
     "PatchCNN": "networks.patch_cnn",
     "PixelNoise": "data.constructions",
     "Plain": "data.constructions",
+    "ResNet": "networks.resnet",
     "Rescaled": "data.constructions",
     "SGD": "training.methods",
     "SignalNoise": "data.signal_noise",
@@ -104,6 +107,7 @@ _HOME = {
     "TorchDefault": "networks.initial",
     "TwoLayer": "networks.two_layer",
     "VisionTransformer": "networks.vision_transformer",
+    "WideResNet": "networks.resnet",
     "advise": "papers.advice",
     "boundary": "theory.boundary",
     "constant": "theory.constant",
