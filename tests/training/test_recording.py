@@ -7,13 +7,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from benign.attacks.apgd import APGD
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
+from benign.data.images import Images
 from benign.networks.attention import Attention
 from benign.networks.network import Network
+from benign.networks.resnet import ResNet
+from benign.networks.vision_transformer import VisionTransformer
 from benign.training import recording
 from benign.training.engine import train_runs
+from benign.training.methods import AdamW, GradientDescent
 from benign.training.recording import can_record
+from benign.training.setup import Evaluation, Setup
 from tests.reference import run_ids, small_network, small_pgd, small_setup
 from tests.training.test_engine import assert_same, different_runs
 
@@ -102,7 +108,10 @@ def network(of: type[Attention] = Attention) -> Network:
 
 def test_plain_climbs_are_recorded_on_a_gpu_alone():
     assert can_record(PLAIN, network(), THERE)
-    assert can_record(PGD(ball=Ball(p="inf", radius=0.1)), network(), THERE)
+    assert can_record(PGD(ball=Ball(p="inf", radius=0.1), keep="best"), network(), THERE)
+    assert can_record(PGD(ball=Ball(p="inf", radius=0.1, box=(0.0, 1.0))), network(), THERE)
+    assert can_record(APGD(ball=Ball(radius=0.1)), network(), THERE)
+    assert can_record(None, network(), THERE)
     assert not can_record(PLAIN, network(), torch.zeros(1, 1, 1, 1))
 
 
@@ -111,7 +120,9 @@ def test_plain_climbs_are_recorded_on_a_gpu_alone():
     [
         PGD(ball=Ball(radius=0.1), start="uniform"),
         PGD(ball=Ball(radius=0.1), restarts=2),
-        PGD(ball=Ball(radius=0.1), keep="best"),
+        APGD(ball=Ball(radius=0.1), restarts=2),
+        APGD(ball=Ball(radius=0.1), start="uniform"),
+        APGD(ball=Ball(p=1, radius=0.1)),
         PGD(ball=Ball(radius=0.1), stop_when_wrong=True),
         PGD(ball=Ball(p=1, radius=0.1)),
         PGD(ball=Ball(radius=0.1, box=(0.0, 1.0))),
@@ -124,3 +135,42 @@ def test_what_draws_or_decides_by_values_is_not(attack):
 
 def test_a_class_answers_for_itself():
     assert not can_record(PLAIN, network(Derived), THERE)
+
+
+CUBE = Ball(p="inf", radius=0.05, per="sample", box=(0.0, 1.0))
+ATTACKS = [
+    None,
+    PGD(ball=Ball(radius=0.05), steps=3),
+    APGD(ball=Ball(radius=0.05), steps=5),
+    PGD(ball=CUBE),
+]
+NETWORKS = [
+    (VisionTransformer(classes=10, hidden=8, heads=2, mlp=8), 16),
+    (ResNet(channels=1, classes=10, width=4, blocks=(1, 1)), 1),
+]
+TRAININGS = [
+    GradientDescent(rate=0.1, max_steps=12, stop_loss=0.0),
+    AdamW(rate=0.01, epochs=4, batch=10, stop_loss=0.0),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("training", TRAININGS, ids=lambda training: training.kind)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.label() if attack else "none")
+@pytest.mark.parametrize(("network", "tokens"), NETWORKS, ids=["vit", "resnet"])
+def test_a_gpu_replays_autograd(training, attack, network, tokens, monkeypatch):
+    """The gradient in the weights is recorded as well, and mini-batches take each other's place."""
+    cell = Setup(
+        data=Images(source="digits", samples=40, tokens=tokens),
+        network=network,
+        attack=attack,
+        training=training,
+        evaluation=Evaluation(samples=20, attack=small_pgd()),
+    )
+    recorded = train_runs([cell] * 2, run_ids(2), "cuda")
+    monkeypatch.setattr(recording, "WARM_UP", 10**9)
+    plain = train_runs([cell] * 2, run_ids(2), "cuda")
+    for name in ("train_loss", "test_loss", "train_loss_curve"):
+        torch.testing.assert_close(
+            *(torch.as_tensor(each[name]) for each in (recorded, plain)), rtol=1e-3, atol=1e-4
+        )

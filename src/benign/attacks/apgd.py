@@ -73,6 +73,9 @@ class APGD(Attack):
     def passes(self) -> int:
         return self.restarts * (2 * self.steps + 3)
 
+    def recordable(self) -> bool:
+        return self.ball.recordable() and self.start == "zero" and self.restarts == 1
+
     def held(self) -> int:
         """Two places, room for a third, the best, where both rise, the worst of this ascent and of all, and passes."""
         return 12

@@ -79,6 +79,10 @@ class Ball(Spec):
                 "leave it out and give `radius` in the data's units"
             )
 
+    def recordable(self) -> bool:
+        """Whether no value decides how its projections are computed, so that a GPU can record them."""
+        return self.p == "inf" or (self.p == 2 and self.box is None)
+
     def each(self) -> "list[Ball]":
         """One ball; `Balls` has several."""
         return [self]

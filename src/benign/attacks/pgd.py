@@ -128,9 +128,8 @@ class PGD(Attack):
         return self.restarts * (2 * self.steps + self._keeps_best)
 
     def recordable(self) -> bool:
-        # Other projections, and stopping, decide by values.
-        plain = self.ball.p in (2, "inf") and self.ball.box is None
-        return plain and self.start == "zero" and not (self._keeps_best or self.stop_when_wrong)
+        draws = self.start == "uniform" or self.restarts > 1
+        return self.ball.recordable() and not (draws or self.stop_when_wrong)
 
     def held(self) -> int:
         return 3 + 3 * self._keeps_best + self.stop_when_wrong

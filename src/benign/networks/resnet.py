@@ -1,6 +1,7 @@
 """Residual networks for small pictures: ResNet-18 with the CIFAR stem, WRN-34-10, and smaller ones of both."""
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -34,6 +35,8 @@ class ResNet(Residual):
     >>> bo.ResNet(channels=1, classes=10, width=16, blocks=(1, 1, 1)).output_count()
     10
     """
+
+    recordable: ClassVar[bool] = True
 
     width: Shape[Count] = 64
     """planes of the first group"""
@@ -70,6 +73,8 @@ class WideResNet(Residual):
     >>> bo.WideResNet(depth=16, widen=4).label()
     'wide_res_net(depth=16, widen=4)'
     """
+
+    recordable: ClassVar[bool] = True
 
     depth: Shape[Count] = 34
     """number of layers, 4 more than a multiple of 6"""

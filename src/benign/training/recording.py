@@ -7,11 +7,15 @@ import torch
 from torch import Tensor
 
 from benign.attacks.attack import Attack, Points, Target
+from benign.networks.module import ModulePass
 from benign.networks.network import Network, Params, Pass
 
 WARM_UP = 3
 """steps of a batch before it is recorded: compilers and libraries set up what they need, and a batch that a run soon
 leaves is not worth it"""
+
+BY_AUTOGRAD = (Pass, ModulePass)
+"""passes whose gradients go back through what autograd has kept"""
 
 Made = TypeVar("Made")
 
@@ -36,7 +40,7 @@ class Recording:
             return _training_pass(attack, target)
         if self._graph is None:
             self._graph, (points, seen) = _recorded(lambda: _training_pass(attack, target))
-            self._found = points, _Replayed(seen) if type(seen) is Pass else seen
+            self._found = points, _Replayed(seen) if type(seen) in BY_AUTOGRAD else seen
         else:
             self._graph.replay()
         return self._found
