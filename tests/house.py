@@ -34,7 +34,9 @@ ORDER += [
     "claims",
     "papers",
     "parts",
+    "words",
     "describe",
+    "standing",
     "audits",
     "targets",
     "console",
@@ -66,16 +68,16 @@ EVERYWHERE = {"numpy", "torch", "jaxtyping", "pydantic", "pydantic_core"}
 OUTSIDE = {
     "matplotlib": {"plot"},
     "scipy": {"coordinates", "theory", "claims", "papers"},
-    "xarray": {"sweep", "replay", "experiment", "theory", "plot", "claims", "papers", "describe"}
+    "xarray": {"sweep", "replay", "experiment", "theory", "plot", "claims", "papers", "standing"}
     | {"audits", "targets", "perform", "verify"},
     "yaml": {"files"},
     "dask": {"sweep"},
     "distributed": {"sweep"},
     "dask_jobqueue": {"sweep"},
     "rich": {"progress"},
-    "safetensors": {"networks", "training", "sweep"},
+    "safetensors": {"networks", "training"},
     "timm": {"networks"},
-    "torchvision": {"data", "networks"},
+    "torchvision": {"data"},
     "typer": {"cli", "cli_claims", "cli_data", "cli_store", "options"},
 }
 """where a package of others may be imported"""

@@ -201,8 +201,9 @@ def show(
     verbose: Verbose = False,
 ) -> None:
     """Show what a run would do, or what a folder holds."""
-    from benign.describe import folder_text, yaml_text
+    from benign.describe import yaml_text
     from benign.papers.recipes import recipes
+    from benign.standing import folder_text
 
     is_folder = os.path.isdir(target) and target not in recipes()
     if is_folder and not alone:

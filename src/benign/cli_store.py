@@ -25,7 +25,7 @@ def status(
 
     It looks at what every record tells of its runs; `benign check` verifies every byte.
     """
-    from benign.describe import standing_text, standings_text
+    from benign.standing import standing_text, standings_text
     from benign.sweep.status import stores_in
 
     several = list(stores_in(folder))
@@ -96,7 +96,7 @@ def _standing_or_why(folder: Path) -> "Standing | str":
 
 
 def _plain(folder: Path, standing: "Standing | str") -> dict[str, Any]:
-    from benign.describe import next_steps
+    from benign.standing import next_steps
 
     if isinstance(standing, str):
         return {"folder": str(folder), "error": standing}

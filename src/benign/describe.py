@@ -1,36 +1,27 @@
-"""Papers, experiments, folders and results in words: what the command line prints."""
+"""Papers and experiments in words: what the command line says before anything is run."""
 
-import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from benign import files
 from benign.axes import dimensions
 from benign.claims.study import SCALES
-from benign.experiment import SPECIFICATION, Experiment, open_experiment
+from benign.experiment import SPECIFICATION, Experiment
 from benign.machine import memory_of
 from benign.papers.recipes import Recipe, recipes, rooms
 from benign.plan.estimate import Estimate, estimate
 from benign.plan.growth import OtherExperiment
-from benign.plan.runs import Unit, keys_of
-from benign.progress import duration, statuses
-from benign.sweep.dataset import ended
-from benign.sweep.results import Counting, RunAt, changed_code, failures, other_versions, runs_in
-from benign.sweep.sound import sound_records
-from benign.sweep.status import Counts, Standing, Worker
-from benign.sweep.store import Store, StoreError
-from benign.training.descent import Status
+from benign.plan.runs import Unit
+from benign.progress import duration
+from benign.sweep.store import Store
+from benign.words import abbreviated, bytes_text, labelled, table, values_text
 
-WIDTH = 100
-MOST_ROWS = 24
-"""cells of a result that are printed as a table"""
-MAIN = ("steps", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "robust_accuracy")
+LONG = 60.0
+"""seconds of work whose cost is told before it starts"""
 
 
 def papers_text(name: str | None = None) -> str:
@@ -49,7 +40,7 @@ def papers_text(name: str | None = None) -> str:
         for recipe in (known[each] for each in sorted(known) if each.startswith(f"{room}/")):
             told = [recipe.title, f"shows {recipe.shows}"]
             told += [f"reading {q.name}: {', '.join(_answers(q))}" for q in recipe.questions]
-            blocks.append(_labelled([(f"  {recipe.name}", told)]))
+            blocks.append(labelled([(f"  {recipe.name}", told)]))
     return "\n".join([*blocks, "", f"scales: {', '.join(SCALES)}; * is the default reading"])
 
 
@@ -64,21 +55,21 @@ def recipe_text(recipe: Recipe) -> str:
         ]
         why = f"the default because: {question.reason}"
         rows.append((question.name, [question.asks, *meanings, why]))
-    return f"{recipe.name}: {recipe.title}\n{_labelled(rows)}"
+    return f"{recipe.name}: {recipe.title}\n{labelled(rows)}"
 
 
 def plan_text(experiment: Experiment, folder: Path, device: str, workers: int) -> str:
     """What running an experiment in a folder would do, or why it would be refused there."""
     units, left, state = _state(experiment, folder)
     rows = [
-        *_grid(experiment),
+        *grid_rows(experiment),
         ("units", [f"{len(units)}, each of runs of one shape", *_shapes(units)]),
         *_coordinates(units),
         *_absent(units),
         *_cost(left, device, workers),
         ("folder", f"{folder}: {state}".splitlines()),
     ]
-    return _labelled(rows)
+    return labelled(rows)
 
 
 def _coordinates(units: Sequence[Unit]) -> list[tuple[str, list[str]]]:
@@ -97,7 +88,7 @@ def _coordinates(units: Sequence[Unit]) -> list[tuple[str, list[str]]]:
             lines.append(f"{runs} runs: {mode}, {dim:,} for d from {min(dims):,} to {max(dims):,}")
         if mode == "approximate":
             lines += map(_trust, those)
-    return [("coordinates", _abbreviated(lines))] if lines else []
+    return [("coordinates", abbreviated(lines))] if lines else []
 
 
 def _trust(unit: Unit) -> str:
@@ -121,12 +112,23 @@ def _cost(left: list[Unit], device: str, workers: int) -> list[tuple[str, list[s
     if not left:
         return [("time", ["nothing is left to compute"])]
     cost, at_once = estimate(left, device), min(workers, len(left))
-    memory = f"about {_bytes(cost.bytes)} for the largest batch"
+    memory = f"about {bytes_text(cost.bytes)} for the largest batch"
     if at_once > 1:
         memory += f", {at_once} at a time"
     if there := memory_of(device):
-        memory += f"; {device} has {_bytes(there)}"
+        memory += f"; {device} has {bytes_text(there)}"
     return [("memory", [memory]), ("time", [_time(cost, at_once, left)])]
+
+
+def cost_text(experiment: Experiment, folder: Path, device: str, workers: int) -> str:
+    """What is left to compute, and the time to expect; empty where it is less than a minute."""
+    _, left, _ = _state(experiment, folder)
+    if not left:
+        return ""
+    cost, at_once = estimate(left, device), min(workers, len(left))
+    if cost.most_seconds / at_once < LONG:
+        return ""
+    return f"cost: {cost.runs} runs, {_time(cost, at_once, left)}"
 
 
 def _time(cost: Estimate, at_once: int, left: list[Unit]) -> str:
@@ -136,170 +138,6 @@ def _time(cost: Estimate, at_once: int, left: list[Unit]) -> str:
     if least == most:
         return f"about {most}, for up to {steps} steps a run"
     return f"at most about {most}, if no run reaches its loss before step {steps}; {least} if all do at once"
-
-
-def folder_text(folder: Path) -> str:
-    """What a folder of results holds, also where its specification cannot be read here."""
-    store = Store.open(folder, writing=False)
-    if not store.history:
-        return f"{folder}: no experiment yet"
-    counting, seconds, records = Counting(), 0.0, 0
-    for record in sound_records(store):
-        counting.take(record)
-        seconds += float(record.meta.get("seconds") or 0)
-        records += 1
-    held = counting.runs
-    try:
-        experiment = open_experiment(folder)
-        grid, wanted = _grid(experiment), set(keys_of(experiment))
-    except StoreError as error:
-        grid, wanted = [("cannot read", str(error).splitlines())], set(held)
-    counts = Counter(held[key].status if key in held else Status.MISSING for key in wanted)
-    damaged = store.damaged
-    made_on = Counter(
-        f"{at.meta.get('device')}, torch {at.meta.get('torch')}" for at in held.values()
-    )
-    pictures = sorted(path.name for kind in ("png", "svg") for path in folder.glob(f"*.{kind}"))
-    changed = changed_code(held[key] for key in wanted & held.keys())
-    rows = [
-        *grid,
-        ("status", [statuses(counts)]),
-        (
-            "records",
-            [f"{records} intact, {len(damaged)} damaged; {duration(seconds)} of work"],
-        ),
-        ("made by", _made(store.about.made)),
-        ("made on", [f"{where}: {number} runs" for where, number in made_on.items()]),
-        ("versions", list(filter(None, [other_versions(held, wanted)]))),
-        ("changed", [f"{name} since {number} runs were made" for name, number in changed.items()]),
-        ("damaged", list(damaged.values())),
-        ("errors", _errors(held.values())),
-        ("pictures", [", ".join(pictures)] if pictures else []),
-    ]
-    return f"{folder}\n{_labelled((label, lines) for label, lines in rows if lines)}"
-
-
-def standing_text(folder: Path, standing: Standing) -> str:
-    """How far a sweep is, along its axes, who works on it, and what to do next."""
-    rows = [
-        ("runs", [_progress(standing.counts)]),
-        *((name, _axis(values)) for name, values in standing.axes.items()),
-        ("damaged", list(standing.damaged.values())),
-        ("at work", list(map(_worker, standing.workers))),
-        ("note", standing.notes),
-    ]
-    whole = _labelled((label, lines) for label, lines in rows if lines)
-    todo = [f"next: {line}" for line in next_steps(folder, standing)]  # commands are not broken
-    return "\n".join([str(folder), whole, *todo])
-
-
-def standings_text(standings: Mapping[Path, Standing | str]) -> str:
-    """One line for each of several folders; a word of what is wrong stands in place of what cannot be read."""
-    width = max(len(str(folder)) for folder in standings)
-    return "\n".join(
-        f"{folder!s:{width}}  {each if isinstance(each, str) else _short_progress(each)}"
-        for folder, each in standings.items()
-    )
-
-
-def next_steps(folder: Path, standing: Standing) -> list[str]:
-    """What a person may want to do next with a sweep."""
-    counts, told = standing.counts, []
-    resume = f"`benign resume {folder}`"
-    if standing.damaged:
-        told.append(
-            f"`benign check {folder}` verifies every record; {resume} replaces damaged ones"
-        )
-    if counts.failed or counts.out_of_memory:
-        told.append(f"`benign show {folder}` says why runs failed; {resume} tries them again")
-    if counts.missing:
-        where = ", also on another machine beside those at work" if counts.running else ""
-        told.append(f"{resume} computes what is missing{where}")
-    if counts.done == counts.runs:
-        told.append(f"all is done: `benign show {folder}`, `benign export {folder} FILE.nc`")
-    return told or ["wait: every run that is left is being computed"]
-
-
-def _progress(counts: Counts) -> str:
-    told = {
-        "running": counts.running, "failed": counts.failed, "out of memory": counts.out_of_memory,
-        "missing": counts.missing,
-    }  # fmt: skip
-    rest = "".join(f", {number} {what}" for what, number in told.items() if number)
-    diverged = f" ({counts.diverged} diverged)" if counts.diverged else ""
-    return f"{counts.done} of {counts.runs} done{diverged}{rest}"
-
-
-def _short_progress(standing: Standing) -> str:
-    damaged = len(standing.damaged)
-    return _progress(standing.counts) + (f"; {damaged} damaged records" if damaged else "")
-
-
-def _axis(values: list[tuple[Any, Counts]]) -> list[str]:
-    """A table of the values of an axis; of a long one those where something is left to do."""
-    shown = values
-    if len(values) > MOST_ROWS:
-        shown = [each for each in values if each[1].done < each[1].runs][:MOST_ROWS]
-    rows = [["", "done", "of", "failed", "diverged"]] + [
-        [_value(value), *map(str, (at.done, at.runs, at.failed + at.out_of_memory, at.diverged))]
-        for value, at in shown
-    ]
-    left = [at for _, at in values if all(at is not each for _, each in shown)]
-    done = sum(at.done == at.runs for at in left)
-    rest = [f"and {len(left)} more values, {done} of them done"] if left else []
-    return [*(_table(rows) if shown else []), *rest]
-
-
-def _worker(worker: Worker) -> str:
-    since = datetime.fromtimestamp(worker.since).strftime("%Y-%m-%d %H:%M")
-    units = f"{worker.units} unit{'s' * (worker.units != 1)}"
-    told = f"{worker.host}, process {worker.pid}, since {since}: {units}"
-    if worker.alive is None:
-        return f"{told} (on another host: whether it still runs is not known here)"
-    return told if worker.alive else f"{told} (has ended: its units are free)"
-
-
-def _made(made: dict[str, Any]) -> list[str]:
-    """Where a folder comes from, as far as it knows."""
-    target = [made["target"], made.get("scale")] if "target" in made else []
-    reading = made.get("reading") or {}
-    told = [
-        " ".join(str(word) for word in target if word),
-        ", ".join(f"{question}={answer}" for question, answer in reading.items()),
-        f"changed: {', '.join(made['changes'])}" if made.get("changes") else "",
-        f"benign {made['benign']}" if "benign" in made else "",
-    ]
-    return ["; ".join(filter(None, told))] if made else []
-
-
-def result_text(result: xr.Dataset) -> str:
-    """How the runs ended and, for a small grid, the means of the main variables."""
-    dims = [str(dim) for dim in result["status"].dims if dim != "seed"]
-    names = [name for name in MAIN if name in result]
-    sizes = [result.sizes[dim] for dim in dims]
-    if np.prod(sizes) > MOST_ROWS:
-        return ""
-    means = result[names].where(ended(result)).mean("seed")
-    rows = [[*dims, *names]]
-    for index in np.ndindex(*sizes):
-        cell = means[dict(zip(dims, index, strict=True))]
-        where = [_value(result[dim].values[i]) for dim, i in zip(dims, index, strict=True)]
-        rows.append([*where, *(f"{float(cell[name]):.4g}" for name in names)])
-    seeds = result.sizes["seed"]
-    return "\n".join([f"means over {seeds} seed{'s' * (seeds != 1)}", *_table(rows)])
-
-
-def errors(folder: Path, whole: bool = False) -> list[str]:
-    """What made runs of a folder fail: the last line of each error, or the whole of it."""
-    store = Store.open(folder, writing=False)
-    return _errors(runs_in(sound_records(store)).values(), whole)
-
-
-def _errors(found: Iterable[RunAt], whole: bool = False) -> list[str]:
-    counts: Counter[str] = Counter()
-    for text, number in failures(found).items():
-        counts[text if whole else text.splitlines()[-1]] += number
-    return [f"{number} runs: {text}" for text, number in counts.items()]
 
 
 def yaml_text(experiment: Experiment) -> str:
@@ -324,11 +162,12 @@ def _state(experiment: Experiment, folder: Path) -> tuple[list[Unit], list[Unit]
     return work.units, work.left, state
 
 
-def _grid(experiment: Experiment) -> list[tuple[str, list[str]]]:
+def grid_rows(experiment: Experiment) -> list[tuple[str, list[str]]]:
+    """The axes of an experiment and its size."""
     axes = [
-        [dim.name, f"{len(dim.values)}:", _values(dim.values)] for dim in dimensions(experiment)
+        [dim.name, f"{len(dim.values)}:", values_text(dim.values)] for dim in dimensions(experiment)
     ]
-    return [("axes", _table(axes) or ["none"]), ("runs", [_size(experiment)])]
+    return [("axes", table(axes) or ["none"]), ("runs", [_size(experiment)])]
 
 
 def _size(experiment: Experiment) -> str:
@@ -342,52 +181,8 @@ def _shapes(units: Sequence[Unit]) -> list[str]:
     for unit in units:
         data = unit.runs[0].cell.reduced().data
         shapes[f"{data.samples} samples x {data.tokens} tokens x {data.dim}"] += len(unit.runs)
-    return _abbreviated([f"{shape}: {runs} runs" for shape, runs in shapes.items()])
-
-
-def _values(values: Sequence[Any]) -> str:
-    return ", ".join(_abbreviated([_value(value) for value in values]))
-
-
-def _value(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _abbreviated(words: list[str]) -> list[str]:
-    return words if len(words) <= 8 else [*words[:4], "...", words[-1]]
+    return abbreviated([f"{shape}: {runs} runs" for shape, runs in shapes.items()])
 
 
 def _answers(question: Any) -> list[str]:
     return [answer + "*" * (answer == question.default) for answer in question.answers]
-
-
-def _bytes(number: float) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if number < 1000:
-            return f"{number:.3g} {unit}"
-        number /= 1024
-    return f"{number:,.3g} GiB"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of words as aligned lines."""
-    widths = [max(len(word) for word in column) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(f"{w:{n}}" for w, n in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-
-
-def _labelled(rows: Iterable[tuple[str, list[str]]]) -> str:
-    """Labels with one or more lines each, wrapped and aligned."""
-    rows = list(rows)
-    width = max(len(label) for label, _ in rows)
-    lines = []
-    for label, texts in rows:
-        for number, text in enumerate(texts):
-            first = f"  {label if number == 0 else '':{width}}  "
-            lines.append(_wrap(text, first, " " * (width + 6)))
-    return "\n".join(lines)
-
-
-def _wrap(text: str, first: str = "", rest: str = "  ") -> str:
-    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest)

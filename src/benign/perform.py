@@ -11,11 +11,12 @@ import xarray as xr
 from benign import compiled
 from benign.audits import flagged, with_rate_audit
 from benign.console import complain, say, shown
-from benign.describe import errors, yaml_text
+from benign.describe import cost_text, yaml_text
 from benign.experiment import Experiment, open_experiment
 from benign.machine import cores
 from benign.plan.estimate import estimate
 from benign.progress import statuses, watching
+from benign.standing import errors
 from benign.sweep.crew import Manner
 from benign.sweep.dataset import counts_of
 from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
@@ -53,6 +54,8 @@ def perform(plan: Plan, manner: Manner, again: bool, verbose: bool) -> bool:
     say(plan.title)
     if verbose:
         say(yaml_text(plan.experiment))
+    if cost := cost_text(plan.experiment, plan.folder, manner.device, manner.workers):
+        say(cost)
     with watching(sys.stderr) as watcher, warnings.catch_warnings():
         warnings.simplefilter("always", ResultWarning)  # of every plan
         warnings.simplefilter("ignore", RunsFailed)  # told below, at length

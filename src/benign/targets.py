@@ -9,13 +9,13 @@ from typing import Any
 import xarray as xr
 
 from benign.claims.study import Reading
-from benign.describe import result_text
 from benign.experiment import Experiment, open_experiment
 from benign.files import read_yaml, with_overrides
 from benign.papers.recipes import Recipe, recipes
 from benign.plot.caption import endings, origin
 from benign.plot.picture import pictures
 from benign.spec import SpecError
+from benign.standing import result_text
 from benign.sweep.store import Store
 
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benign.describe import standing_text
 from benign.experiment import Experiment, history_of
 from benign.plan.runs import NUMERICS, units_of
+from benign.standing import standing_text
 from benign.sweep.results import runs_in
 from benign.sweep.sound import sound_records
 from benign.sweep.status import standing_of

@@ -14,11 +14,11 @@ import torch
 
 import benign as bo
 from benign.axes import Axis, replace
-from benign.describe import folder_text
 from benign.networks.network import Network
 from benign.papers.recipes import recipes
 from benign.plan.runs import NUMERICS, runs_of
 from benign.spec import Component, SpecError
+from benign.standing import folder_text
 from benign.sweep.dataset import assemble, not_measured
 from benign.sweep.own_code import own_code
 from benign.sweep.records import Record
