@@ -80,9 +80,13 @@ class Images(DataModel):
                 f"`channels` and `classes` must be given with `source` {self.source!r}, a file of your own; known "
                 f"sets: {', '.join(KNOWN)}"
             )
+        known = KNOWN.get(self.source)
+        if known and self.channels not in (None, known.channels):
+            raise ValueError(
+                f"`channels` must be {known.channels}, as {self.source} has, got {self.channels}"
+            )
         self._check_size()
         self._check_classes()
-        known = KNOWN.get(self.source)
         if known and self.samples > known.train:
             raise ValueError(
                 f"`samples` must be at most {known.train:,}, the training images of {self.source}, got {self.samples:,}"
