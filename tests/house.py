@@ -73,9 +73,7 @@ OUTSIDE = {
     "distributed": {"sweep"},
     "dask_jobqueue": {"sweep"},
     "rich": {"progress"},
-    "safetensors": {"networks", "training", "sweep"},
-    "timm": {"networks"},
-    "torchvision": {"data", "networks"},
+    "torchvision": {"data"},
     "typer": {"cli", "cli_claims", "cli_data", "cli_store", "options"},
 }
 """where a package of others may be imported"""

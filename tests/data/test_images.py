@@ -2,8 +2,8 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -181,6 +181,7 @@ REFUSED = [
     ({"source": "mnist", "classes": (1, 10)}, "`classes` must be between 0 and 9 in mnist, got 10"),
     ({"source": "mnist", "labels": "signed"}, "`labels` is signed, which is for two classes, got 10"),
     ({"source": "mnist", "samples": 5, "balanced": True}, "`samples` must be a multiple of 10"),
+    ({"source": "mine", "channels": 1, "classes": (0, 1)}, "`dim` must be given"),
     ({"source": "mine", "dim": 4}, "`channels` and `classes` must be given with `source` 'mine'"),
     ({"source": "../mine", "dim": 4}, "`source` must be a known set"),
 ]  # fmt: skip
@@ -189,30 +190,33 @@ REFUSED = [
 @pytest.mark.parametrize(("fields", "words"), REFUSED)
 def test_a_specification_is_refused_in_words(fields: dict, words: str):
     with pytest.raises(SpecError, match=words):
-        Images(**({"samples": 4} | fields))
+        Images.from_dict({"kind": "images", "samples": 4, **fields})
 
 
 def test_too_few_images_are_told_before_work(tmp_path: Path, monkeypatch):
-    write_npz(
-        tmp_path / "mine.npz", image_files.arrays(3, 4)
-    )  # 3 training, 2 test images of a class
+    # There are 3 training and 2 test images of each of 3 classes.
+    write_npz(tmp_path / "mine.npz", image_files.arrays(3, 4))
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    fields = {"source": "mine", "dim": 48, "channels": 3, "classes": (0, 2)}
-    Images(**fields, samples=6).require(4)
+
+    def mine(samples: int, **fields: Any) -> Images:
+        kept: dict[str, Any] = {"source": "mine", "dim": 48, "channels": 3, "classes": (0, 2)}
+        return Images(**(kept | fields), samples=samples)
+
+    mine(6).require(4)
     with pytest.raises(
         ValueError, match=r"`data.samples` must be at most 6, the train images .*got 7"
     ):
-        Images(**fields, samples=7).require(4)
+        mine(7).require(4)
     with pytest.raises(ValueError, match=r"`evaluation.samples` must be at most 4, .*got 5"):
-        Images(**fields, samples=6).require(5)
+        mine(6).require(5)
     with pytest.raises(ValueError, match=r"at most 6 with `balanced: true`: class 0 of mine has 3"):
-        Images(**fields, samples=8, balanced=True).require(4)
+        mine(8, balanced=True).require(4)
     with pytest.raises(ValueError, match=r"class 5 of mine has 0|at most 0"):
-        Images(**(fields | {"classes": (5, 6)}), samples=2).require(1)
+        mine(2, classes=(5, 6)).require(1)
     with pytest.raises(ValueError, match=r"`data.channels` is 1, but mine has 3"):
-        Images(**(fields | {"channels": 1, "dim": 16}), samples=2).require(1)
+        mine(2, channels=1, dim=16).require(1)
     with pytest.raises(ValueError, match=r"are not here: no absent.npz"):
-        Images(**(fields | {"source": "absent"}), samples=2).require(1)
+        mine(2, source="absent").require(1)
 
 
 def test_a_data_model_tells_whether_its_files_are_here(tmp_path: Path, monkeypatch):
@@ -225,7 +229,3 @@ def test_a_data_model_tells_whether_its_files_are_here(tmp_path: Path, monkeypat
     assert data.fingerprint() is not None
     assert digits().absent() is None
     assert (data.most_tests(), digits().most_tests()) == (10_000, 297)
-
-
-def test_runs_are_told_apart_by_what_is_drawn_not_by_the_folder():
-    assert np.array_equal(*(draw(digits()).latent["image"].numpy() for _ in range(2)))

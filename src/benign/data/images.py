@@ -42,8 +42,8 @@ class Images(DataModel):
     of data (docs/images.md)"""
     tokens: Shape[Count] = 1
     """patches of a picture, a square number"""
-    dim: Shape[Count]
-    """numbers of a patch: channels times a square"""
+    dim: Shape[Count] = 0
+    """numbers of a patch: channels times a square; where not given, what the set's own size makes it"""
     channels: Literal[1, 3] | None = None
     """1 for grey pictures, 3 for colours; needed where the source is a file of your own"""
     classes: tuple[Whole, ...] | None = None
@@ -64,7 +64,9 @@ class Images(DataModel):
         source, tokens = fields.get("source"), fields.get("tokens", 1)
         facts = KNOWN.get(source) if isinstance(source, str) else None
         if facts is None or type(tokens) is not int or tokens < 1:
-            return fields
+            raise ValueError(
+                "`dim` must be given, unless `source` is one known set and `tokens` one number"
+            )
         side, rest = divmod(facts.side, math.isqrt(tokens))
         if rest or math.isqrt(tokens) ** 2 != tokens:
             raise ValueError(
