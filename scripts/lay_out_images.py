@@ -14,6 +14,7 @@ import os
 import shutil
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -31,7 +32,8 @@ def lay_out(shared: Path, folder: Path, name: str, most: dict[str, int | None]) 
         arrays |= {key: arrays[key][places] for key in (f"x_{split}", f"y_{split}")}
     folder.mkdir(parents=True, exist_ok=True)
     place, partial = folder / f"{name}.npz", folder / f".{name}.partial.npz"
-    np.savez_compressed(partial, **{key: arrays[key] for key in FIELDS})
+    kept: dict[str, Any] = {key: arrays[key] for key in FIELDS}
+    np.savez_compressed(partial, **kept)
     os.replace(partial, place)
     return place
 
@@ -79,7 +81,7 @@ def names_in(shared: Path) -> list[str]:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    options = argparse.ArgumentParser(description="Lay out a folder of data.")
     options.add_argument("shared", type=Path)
     options.add_argument("folder", type=Path)
     options.add_argument("--only", nargs="+", help="names of sets")

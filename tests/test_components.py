@@ -25,7 +25,9 @@ from benign.attacks.pgd import PGD
 from benign.attacks.several import Balls
 from benign.attacks.strong import Strong
 from benign.axes import PerRun, replace, walk
+from benign.data.constructions import FrameNoise, PixelNoise, Rescaled
 from benign.data.feature_patches import FeaturePatches
+from benign.data.images import Images
 from benign.data.mixture import Mixture
 from benign.data.model import DataModel, Sample
 from benign.data.noisy_copies import NoisyCopies
@@ -114,6 +116,30 @@ DATA = [
             partition="random",
         ),
         {"alpha_by_class": ((1.0,), "one number for each of 2 classes")},
+    ),
+    Row(
+        Images(source="digits", samples=6, tokens=4, construction=PixelNoise(norm=3.0, snr=0.5)),
+        {"tokens": (5, "square number"), "source": ("../mine", "must be a known set")},
+    ),
+    Row(
+        Images(
+            source="digits",
+            samples=6,
+            dim=100,
+            classes=(4, 9),
+            labels="signed",
+            balanced=True,
+            construction=FrameNoise(snr=0.5, width=2),
+        ),
+        {"samples": (5, "a multiple of 2"), "classes": ((1, 2, 3), "which is for two classes")},
+    ),
+    Row(
+        Images(source="digits", samples=6, dim=25, construction=Rescaled(norm=2.0)),
+        {"dim": (26, "25 is the nearest"), "construction": ({"kind": "rescaled"}, "is required")},
+    ),
+    Row(
+        Images(source="digits", samples=6, classes=(0, 1, 2)),
+        {"labels": ("signed", "which is for two classes"), "channels": (3, "must be 1")},
     ),
     Row(
         FeaturePatches(**WIDE, alpha=2.0, alpha_spread=0.5, classes=3),
@@ -310,6 +336,7 @@ def test_a_component_refuses_in_words(row: Row):
 def test_every_component_of_the_package_has_a_row(family: type):
     used = {type(row.component) for row in ALL}
     used |= {type(row.component.init) for row in NETWORKS if isinstance(row.component, Attention)}
+    used |= {type(row.component.construction) for row in DATA if isinstance(row.component, Images)}
     ours = {each for each in Component.families[family].values() if "benign." in each.__module__}
     assert ours <= used
 

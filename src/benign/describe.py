@@ -104,7 +104,7 @@ def _absent(units: Sequence[Unit]) -> list[tuple[str, list[str]]]:
     """Images that are not on this machine."""
     told = (unit.runs[0].cell.data.absent() for unit in units)
     lines = sorted({line for line in told if line})
-    return [("not here", lines)] if lines else []
+    return [("data", lines)] if lines else []
 
 
 def _cost(left: list[Unit], device: str, workers: int) -> list[tuple[str, list[str]]]:

@@ -197,6 +197,8 @@ class Experiment(Setup):
         if here:
             self.check_machine(device, workers)
         try_own_parts(cell for _, cell in cells(self))
+        if here and not Path(folder).exists():
+            check_data(cell for _, cell in cells(self))  # before a folder is made
         store = Store.open(folder, create=True)
         work, there = self.work_in(store, again), store.about
         if here and work.left:

@@ -42,8 +42,8 @@ class Images(DataModel):
     of data (docs/images.md)"""
     tokens: Shape[Count] = 1
     """patches of a picture, a square number"""
-    dim: Shape[Count]
-    """numbers of a patch: channels times a square"""
+    dim: Shape[Count] = 0
+    """numbers of a patch: channels times a square; where not given, what the set's own size makes it"""
     channels: Literal[1, 3] | None = None
     """1 for grey pictures, 3 for colours; needed where the source is a file of your own"""
     classes: tuple[Whole, ...] | None = None
@@ -64,7 +64,9 @@ class Images(DataModel):
         source, tokens = fields.get("source"), fields.get("tokens", 1)
         facts = KNOWN.get(source) if isinstance(source, str) else None
         if facts is None or type(tokens) is not int or tokens < 1:
-            return fields
+            raise ValueError(
+                "`dim` must be given, unless `source` is one known set and `tokens` one number"
+            )
         side, rest = divmod(facts.side, math.isqrt(tokens))
         if rest or math.isqrt(tokens) ** 2 != tokens:
             raise ValueError(
@@ -80,9 +82,13 @@ class Images(DataModel):
                 f"`channels` and `classes` must be given with `source` {self.source!r}, a file of your own; known "
                 f"sets: {', '.join(KNOWN)}"
             )
+        known = KNOWN.get(self.source)
+        if known and self.channels not in (None, known.channels):
+            raise ValueError(
+                f"`channels` must be {known.channels}, as {self.source} has, got {self.channels}"
+            )
         self._check_size()
         self._check_classes()
-        known = KNOWN.get(self.source)
         if known and self.samples > known.train:
             raise ValueError(
                 f"`samples` must be at most {known.train:,}, the training images of {self.source}, got {self.samples:,}"

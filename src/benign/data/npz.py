@@ -85,7 +85,7 @@ def _array(arrays: Mapping[str, Any], name: str) -> np.ndarray:
 def read_npz(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an .npz file that make an image set; ValueError names the file."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return {name: file[name] for name in (*NEEDED, NAMES) if name in file.files}
     except Exception as error:  # a damaged file may make numpy raise almost anything
         told = str(error).partition("\n")[0] or type(error).__name__
@@ -95,7 +95,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
 def npz_sizes(path: Path) -> tuple[int, int, tuple[int, ...], int]:
     """Training images, test images, [height, width, channels] and classes of an .npz file, its pictures unread."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             labels = {split: file[f"y_{split}"] for split in ("train", "test")}
             with file.zip.open("x_train.npy") as member:
                 np.lib.format.read_magic(member)
