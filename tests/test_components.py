@@ -3,6 +3,7 @@
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +40,7 @@ from benign.networks.linear import Linear, LinearPass
 from benign.networks.network import Network, Params, Pass
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.pictures import PictureNetwork
+from benign.networks.pretrained import PretrainedViT
 from benign.networks.resnet import ResNet, WideResNet
 from benign.networks.two_layer import TwoLayer
 from benign.networks.vision_transformer import VisionTransformer
@@ -146,6 +148,8 @@ DATA = [
         {"dim": (5, "at least 6"), "robust_patches": (4, "at most tokens=3")},
     ),
 ]
+TINY_VIT = Path(__file__).parent / "networks" / "tiny_vit.safetensors"
+"""two layers of eight columns, random, by transformers' names (`by_transformers` of networks/test_pretrained.py)"""
 GAUSSIAN = GaussianInit(score_std=0.5, value_std=0.5)
 NETWORKS = [
     Row(Attention(hidden=4, init=GAUSSIAN), {"hidden": (0, "greater than or equal to 1")}),
@@ -209,6 +213,10 @@ NETWORKS = [
     Row(
         WideResNet(channels=1, depth=10, widen=1, classes=2),
         {"depth": (12, "10, 16, 22, 28, 34"), "channels": (2, "must be")},
+    ),
+    Row(
+        PretrainedViT(weights=str(TINY_VIT), heads=2, image_side=4, channels=1),
+        {"std": ((0.5, 0.5, 0.0), "greater than 0 in every colour"), "head": ("lost", "must be")},
     ),
 ]
 ATTACKS = [

@@ -110,6 +110,9 @@ class Network(Component):
     def check_against(self, data: DataModel) -> None:
         """Raise ValueError where the network cannot take this data."""
 
+    def require(self) -> None:
+        """Raise ValueError where a file that the network needs is not there or not right; asked before work."""
+
     def check_first_attack(self, step: int) -> None:
         """Raise ValueError where training points cannot be attacked from this step on."""
 
