@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from benign.networks.linear import Linear as Linear
     from benign.networks.module import ModuleNetwork as ModuleNetwork
     from benign.networks.patch_cnn import PatchCNN as PatchCNN
+    from benign.networks.pretrained import PretrainedViT as PretrainedViT
     from benign.networks.resnet import ResNet as ResNet
     from benign.networks.resnet import WideResNet as WideResNet
     from benign.networks.two_layer import TwoLayer as TwoLayer
@@ -98,6 +99,7 @@ _HOME = {
     "PatchCNN": "networks.patch_cnn",
     "PixelNoise": "data.constructions",
     "Plain": "data.constructions",
+    "PretrainedViT": "networks.pretrained",
     "ResNet": "networks.resnet",
     "Rescaled": "data.constructions",
     "SGD": "training.methods",

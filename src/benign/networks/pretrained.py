@@ -3,7 +3,7 @@
 import copy
 from contextlib import suppress
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -43,6 +43,8 @@ class PretrainedViT(PictureNetwork):
     >>> bo.PretrainedViT(classes=10, image_side=112).weights
     'vit_base_patch16_224.augreg_in21k'
     """
+
+    recordable: ClassVar[bool] = True
 
     weights: Shape[str] = BASE_16
     """a file (.safetensors, .pt, .pth, .bin), a folder of one with its config.json, either also in the folder of data;
