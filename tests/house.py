@@ -27,7 +27,7 @@ ORDER = [
     "attacks",
 ]
 ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "progress"]
-ORDER += ["replay", "experiment", "kept"]
+ORDER += ["replay", "experiment", "opening", "kept"]
 ORDER += [
     "theory",
     "plot",
@@ -68,7 +68,17 @@ EVERYWHERE = {"numpy", "torch", "jaxtyping", "pydantic", "pydantic_core"}
 OUTSIDE = {
     "matplotlib": {"plot"},
     "scipy": {"coordinates", "theory", "claims", "papers"},
-    "xarray": {"sweep", "replay", "experiment", "theory", "plot", "claims", "papers", "standing"}
+    "xarray": {
+        "sweep",
+        "replay",
+        "experiment",
+        "opening",
+        "theory",
+        "plot",
+        "claims",
+        "papers",
+        "standing",
+    }
     | {"audits", "targets", "perform", "verify"},
     "yaml": {"files"},
     "dask": {"sweep"},

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import benign
-from benign.experiment import open_experiment, open_result
+from benign.opening import open_experiment, open_result
 from benign.papers.recipes import recipe
 from benign.sweep.store import Store
 from benign.training import engine

@@ -13,7 +13,8 @@ import yaml
 import benign
 from benign import cli, parts
 from benign.cli import app
-from benign.experiment import Experiment, open_result
+from benign.experiment import Experiment
+from benign.opening import open_result
 from benign.papers.recipes import recipes
 from benign.training.audit import MEANINGS as AUDITED
 from benign.training.evaluation import MEANINGS as TESTED

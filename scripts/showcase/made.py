@@ -13,7 +13,8 @@ import xarray as xr
 from PIL import Image
 
 from benign.audits import with_rate_audit
-from benign.experiment import Experiment, open_result
+from benign.experiment import Experiment
+from benign.opening import open_result
 from benign.papers.recipes import Recipe, recipes
 from benign.plan.estimate import operations
 from benign.plan.runs import runs_of

@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from benign.data.noisy_copies import NoisyCopies as NoisyCopies
     from benign.data.signal_noise import SignalNoise as SignalNoise
     from benign.experiment import Experiment as Experiment
-    from benign.experiment import merge as merge
-    from benign.experiment import open_experiment as open_experiment
-    from benign.experiment import open_result as open_result
-    from benign.experiment import pack as pack
     from benign.kept import weights as weights
     from benign.networks.attention import Attention as Attention
     from benign.networks.initial import GaussianInit as GaussianInit
@@ -50,6 +46,10 @@ if TYPE_CHECKING:
     from benign.networks.resnet import WideResNet as WideResNet
     from benign.networks.two_layer import TwoLayer as TwoLayer
     from benign.networks.vision_transformer import VisionTransformer as VisionTransformer
+    from benign.opening import merge as merge
+    from benign.opening import open_experiment as open_experiment
+    from benign.opening import open_result as open_result
+    from benign.opening import pack as pack
     from benign.outside import load as load
     from benign.papers.advice import advise as advise
     from benign.papers.inside import inside_theorem as inside_theorem
@@ -120,10 +120,10 @@ _HOME = {
     "load": "outside",
     "locate_boundary": "theory.locate",
     "logspace": "axes",
-    "merge": "experiment",
-    "open_experiment": "experiment",
-    "open_result": "experiment",
-    "pack": "experiment",
+    "merge": "opening",
+    "open_experiment": "opening",
+    "open_result": "opening",
+    "pack": "opening",
     "phase": "plot.picture",
     "recipe": "papers.recipes",
     "save": "plot.style",

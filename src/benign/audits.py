@@ -8,7 +8,8 @@ import numpy as np
 import xarray as xr
 
 from benign.axes import Axis
-from benign.experiment import Experiment, open_result
+from benign.experiment import Experiment
+from benign.opening import open_result
 from benign.sweep.watcher import Watcher
 from benign.training.audit import FLAGS, GAP
 from benign.training.descent import Status

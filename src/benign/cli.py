@@ -239,7 +239,7 @@ def audit(
     are doubtful. Step size: runs at the rate, half and a quarter of it, at equal rate x steps.
     """
     from benign.audits import AUDIT, attack_audit, rate_audit
-    from benign.experiment import open_result
+    from benign.opening import open_result
     from benign.papers.recipes import recipes
     from benign.perform import processes
     from benign.progress import watching
@@ -269,7 +269,7 @@ def pack(
     file: Annotated[Path, typer.Argument(help="The file to write.")],
 ) -> None:
     """Write a folder of results into one file."""
-    from benign.experiment import pack
+    from benign.opening import pack
 
     say(f"{pack(folder, file)} records of {folder} packed into {file}")
 
@@ -280,7 +280,7 @@ def merge(
     folder: Annotated[Path, typer.Argument(help="The folder to add to; made if it is not there.")],
 ) -> None:
     """Bring results made elsewhere into a folder."""
-    from benign.experiment import merge
+    from benign.opening import merge
 
     done = merge(source, folder)
     say(

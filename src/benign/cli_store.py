@@ -65,7 +65,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
     """Write the result in a folder as zarr, NetCDF or a table of its runs."""
-    from benign.experiment import open_result
+    from benign.opening import open_result
     from benign.sweep.export import check_export
     from benign.sweep.export import export as written
 

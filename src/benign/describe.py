@@ -18,7 +18,7 @@ from benign.plan.growth import OtherExperiment
 from benign.plan.runs import Unit
 from benign.progress import duration
 from benign.sweep.store import Store
-from benign.words import abbreviated, bytes_text, labelled, table, values_text
+from benign.words import abbreviated, bytes_text, labelled, table, values_text, wrapped
 
 LONG = 60.0
 """seconds of work whose cost is told before it starts"""
@@ -36,7 +36,7 @@ def papers_text(name: str | None = None) -> str:
     blocks = []
     for room in [name] if name else sorted(modules):
         paper = modules[room].__doc__ or room
-        blocks.append(_wrap(paper.splitlines()[0]))
+        blocks.append(wrapped(paper.splitlines()[0]))
         for recipe in (known[each] for each in sorted(known) if each.startswith(f"{room}/")):
             told = [recipe.title, f"shows {recipe.shows}"]
             told += [f"reading {q.name}: {', '.join(_answers(q))}" for q in recipe.questions]

@@ -20,17 +20,15 @@ from benign import __version__
 from benign.axes import cells, check_rows, dimensions
 from benign.files import read_yaml
 from benign.machine import check_data, check_device, check_machine
-from benign.plan.growth import agreed, grown
+from benign.plan.growth import grown
 from benign.plan.runs import NUMERICS, Run, Unit, keys_of, runs_of, units_of
 from benign.progress import on_terminal
 from benign.replay import Replay
 from benign.spec import Count, SpecError, load_components
-from benign.sweep import pack as packs
 from benign.sweep.crew import Manner
 from benign.sweep.dataset import assemble, not_measured
 from benign.sweep.drive import run_units
 from benign.sweep.own_code import IMAGES
-from benign.sweep.pack import Merged
 from benign.sweep.results import (
     RETRIED,
     ResultWarning,
@@ -175,7 +173,7 @@ class Experiment(Setup):
             names = "; ".join(sorted({str(other) for other in others}))
             note = f"units are under way elsewhere ({names}): run again when they are done, or with --take-over if dead"
             warnings.warn(f"{folder}: {note}", ResultWarning, stacklevel=2)
-        return _result(self, store)
+        return result_of(self, store)
 
     def check_machine(self, device: str = "cpu", workers: int = 1) -> None:
         """Refuse what this machine cannot compute: a device, a size, a number of processes."""
@@ -215,7 +213,7 @@ class Experiment(Setup):
     def work_in(self, store: Store, again: bool = False) -> Work:
         """What is to be done in a store; ValueError if it holds another experiment, or results of other code."""
         history = grown(history_of(store), self, str(store.folder))
-        units, held = units_of(history), _held(store)
+        units, held = units_of(history), held_runs(store)
         asked = {run.key for unit in units for run in unit.runs}
         note = "; ".join(filter(None, (damage(store.damaged), other_versions(held, asked))))
         whole = history[-1].as_dict() == self.as_dict()
@@ -223,14 +221,14 @@ class Experiment(Setup):
             asked = set(keys_of(self))
             units = [unit for unit in units if any(run.key in asked for run in unit.runs)]
         if not again:
-            _check_code(store, [held.get(run.key) for unit in units for run in unit.runs])
+            check_code(store, [held.get(run.key) for unit in units for run in unit.runs])
         left = unfinished(units, held, again)
         done = len(asked - {run.key for unit in left for run in unit.runs})
         return Work(history, whole, units, left, done, note)
 
     def result_in(self, folder: Folder) -> xr.Dataset:
         """The result as far as it has been computed in a folder, which may hold more."""
-        return _result(self, Store.open(folder, writing=False))
+        return result_of(self, Store.open(folder, writing=False))
 
     def replay(self, seed: int = 0, device: str = "cpu", **where: Any) -> Replay:
         """One run again, step by step: `sweep.replay(samples=22, snr=4, seed=3)`."""
@@ -264,79 +262,6 @@ def experiment_of(result: xr.Dataset) -> Experiment:
     return Experiment.from_dict(specification(result))
 
 
-def open_result(folder: Folder) -> xr.Dataset:
-    """The result in a folder, as far as it has been computed.
-
-    >>> import tempfile
-    >>> import benign as bo
-    >>> small = bo.recipe("jiang/fig1").experiment("smoke")
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = small.prepare(folder)
-    ...     result = bo.open_result(folder)
-    >>> result.attrs["runs_missing"] == result.attrs["runs"]  # nothing has been computed yet
-    True
-    """
-    store = Store.open(folder, writing=False)
-    experiment, held = _current(store), _held(store)
-    keys = set(keys_of(experiment))
-    _check_code(store, [held.get(key) for key in keys])
-    for note in filter(None, (damage(store.damaged), other_versions(held, keys))):
-        warnings.warn(f"{folder}: {note}", ResultWarning, stacklevel=2)
-    return _result(experiment, store)
-
-
-def open_experiment(folder: Folder) -> Experiment:
-    """The experiment whose results a folder holds.
-
-    >>> import tempfile
-    >>> import benign as bo
-    >>> small = bo.recipe("jiang/fig1").experiment("smoke")
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = small.prepare(folder)  # what `run` does before it works
-    ...     bo.open_experiment(folder) == small
-    True
-    """
-    return _current(Store.open(folder, writing=False))
-
-
-def pack(folder: Folder, file: Folder) -> int:
-    """Write a folder of results into one file; returns the number of records.
-
-    >>> import tempfile
-    >>> import benign as bo
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     _ = bo.recipe("jiang/fig1").experiment("smoke").prepare(f"{place}/fig1")
-    ...     bo.pack(f"{place}/fig1", f"{place}/fig1.pack")  # no runs yet, so no records
-    0
-    """
-    return packs.pack(folder, file)
-
-
-def merge(source: Folder, folder: Folder) -> Merged:
-    """Bring the records of a pack, or of another folder, into a folder.
-
-    >>> import tempfile
-    >>> import benign as bo
-    >>> sweep = bo.Experiment(
-    ...     data=bo.Mixture(samples=4, dim=5, signal=2.0),
-    ...     network=bo.Linear(),
-    ...     training=bo.GradientDescent(rate=0.1, max_steps=3),
-    ... )
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     _ = sweep.run(f"{place}/theirs")
-    ...     merge(f"{place}/theirs", f"{place}/ours")
-    Merged(added=1, present=0, damaged=0)
-    """
-
-    def agree(target: list[dict], other: list[dict]) -> list[dict]:
-        merged = agreed(
-            [Experiment.from_dict(d) for d in target], [Experiment.from_dict(d) for d in other]
-        )
-        return [each.as_dict() for each in merged]
-
-    return packs.merge(source, folder, agree)
-
-
 def history_of(store: Store) -> list[Experiment]:
     """The experiments of a store: the first, and each that it grew into."""
     about = store.about
@@ -350,18 +275,12 @@ def history_of(store: Store) -> list[Experiment]:
         ) from error
 
 
-def _current(store: Store) -> Experiment:
-    history = history_of(store)
-    if not history:
-        raise StoreError(f"{store.folder} holds no experiment yet: run one there first")
-    return history[-1]
-
-
-def _held(store: Store) -> dict[str, RunAt]:
+def held_runs(store: Store) -> dict[str, RunAt]:
+    """Which runs a store holds, by key."""
     return runs_in(sound_records(store))
 
 
-def _check_code(store: Store, found: list[RunAt | None]) -> None:
+def check_code(store: Store, found: list[RunAt | None]) -> None:
     """Refuse finished runs that were made by other code of the user's own than there is now."""
     if names := changed_code(at for at in found if at):
         told = ", ".join(f"`{name}` (in {count} runs)" for name, count in sorted(names.items()))
@@ -372,7 +291,7 @@ def _check_code(store: Store, found: list[RunAt | None]) -> None:
         )
 
 
-def _result(experiment: Experiment, store: Store) -> xr.Dataset:
+def result_of(experiment: Experiment, store: Store) -> xr.Dataset:
     """The result of an experiment, with a warning where runs failed or lack variables."""
     result = assemble(experiment, sound_records(store))
     failed = sum(result.attrs[f"runs_{status.name.lower()}"] for status in RETRIED)

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from benign.experiment import Folder, open_experiment
+from benign.experiment import Folder
 from benign.networks.network import Params
+from benign.opening import open_experiment
 from benign.training.checkpoint import read_weights
 from benign.training.engine import weights_name
 

@@ -61,9 +61,10 @@ def check_memory(cells: Iterable[Setup], device: str) -> None:
 
 
 def check_data(cells: Iterable[Setup]) -> None:
-    """Refuse data that is not on this machine, or is too little."""
+    """Refuse data, or published weights, that are not on this machine, or are too little."""
     wanted: dict[str, tuple[DataModel, int]] = {}
     for cell in cells:
+        cell.network.require()
         if type(cell.data).require is not DataModel.require:
             wanted[canonical(cell.data.as_dict())] = (cell.data, cell.evaluation.samples)
     for data, tests in wanted.values():

@@ -12,8 +12,9 @@ from benign import compiled
 from benign.audits import flagged, with_rate_audit
 from benign.console import complain, say, shown
 from benign.describe import cost_text, yaml_text
-from benign.experiment import Experiment, open_experiment
+from benign.experiment import Experiment
 from benign.machine import cores
+from benign.opening import open_experiment
 from benign.plan.estimate import estimate
 from benign.progress import statuses, watching
 from benign.standing import errors

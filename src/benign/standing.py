@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from benign.describe import grid_rows
-from benign.experiment import open_experiment
+from benign.opening import open_experiment
 from benign.plan.runs import keys_of
 from benign.progress import duration, statuses
 from benign.sweep.dataset import ended

@@ -9,8 +9,9 @@ from typing import Any
 import xarray as xr
 
 from benign.claims.study import Reading
-from benign.experiment import Experiment, open_experiment
+from benign.experiment import Experiment
 from benign.files import read_yaml, with_overrides
+from benign.opening import open_experiment
 from benign.papers.recipes import Recipe, recipes
 from benign.plot.caption import endings, origin
 from benign.plot.picture import pictures

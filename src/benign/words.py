@@ -35,11 +35,12 @@ def labelled(rows: Iterable[tuple[str, list[str]]]) -> str:
     for label, texts in rows:
         for number, text in enumerate(texts):
             first = f"  {label if number == 0 else '':{width}}  "
-            lines.append(_wrap(text, first, " " * (width + 6)))
+            lines.append(wrapped(text, first, " " * (width + 6)))
     return "\n".join(lines)
 
 
-def _wrap(text: str, first: str = "", rest: str = "  ") -> str:
+def wrapped(text: str, first: str = "", rest: str = "  ") -> str:
+    """A text of lines that are not too long."""
     return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benign import cli
-from benign.experiment import open_experiment
+from benign.opening import open_experiment
 from benign.sweep.records import replacing, temporary_name
 from benign.sweep.store import Store
 from tests.faults.sweeps import THREE_UNITS, contents, files

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benign.experiment import open_result
+from benign.opening import open_result
 from benign.plan.runs import Unit
 from benign.sweep import drive, taken
 from benign.sweep.results import ResultWarning, RunsFailed

@@ -38,7 +38,7 @@ class Inside:
 
     def text(self) -> str:
         """The conditions as a table, and the length of a run."""
-        cap = self.experiment.training.max_steps
+        cap = self.experiment.training.most_steps()
         return f"{self.conditions.text()}\nabout {number(self.steps)} steps, at most {number(cap)}"
 
     __str__ = text

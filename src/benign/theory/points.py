@@ -9,7 +9,8 @@ from typing import Any
 import xarray as xr
 
 from benign.axes import Axis, Path, cells, replace
-from benign.experiment import Experiment, Folder, open_experiment
+from benign.experiment import Experiment, Folder
+from benign.opening import open_experiment
 from benign.sweep.store import StoreError
 
 GROUP = "cell"

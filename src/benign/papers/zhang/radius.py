@@ -268,7 +268,7 @@ def _by(threshold: Threshold) -> str:
 
 
 def _endings(setting: Setting) -> str:
-    cap = setting.experiment.training.max_steps
+    cap = setting.experiment.training.most_steps()
     return f"Runs that do not reach the loss end after {cap} steps."
 
 

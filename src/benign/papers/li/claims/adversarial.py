@@ -64,7 +64,7 @@ def _both(evidence: Evidence, judged: Callable[[int], Measured]) -> dict[str, Me
     """
     fitted = _largest(evidence, 0, "train_robust_accuracy").mean()
     if fitted < 0.9:
-        steps = evidence.experiments[0].training.max_steps
+        steps = evidence.experiments[0].training.most_steps()
         raise Undecided(
             f"after {steps} steps {fitted:.2f} of the attacked training points are fitted"
         )

@@ -49,7 +49,7 @@ def walked_after(batch: Batch, first: Tensor) -> Iterator[Step]:
     step = Step(0, batch, first, batch.setup.network.run(batch.params, first))
     while True:
         yield step
-        if step.number >= batch.setup.training.max_steps:
+        if step.number >= batch.setup.training.most_steps():
             return
         update(batch, step.gradient(), step.number)
         step = look(batch, step.number + 1)

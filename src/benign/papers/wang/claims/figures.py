@@ -22,6 +22,7 @@ from benign.papers.wang.exponents import LEVEL, boundaries
 from benign.papers.wang.windows import FIG1, FIG3
 from benign.theory.boundary import Boundary, boundary
 from benign.theory.intervals import Estimate
+from benign.training.methods import GradientDescent
 
 CLAIMS = Claims("wang")
 FIG2, EXPONENTS = "wang/fig2", "wang/exponents"
@@ -129,7 +130,7 @@ def seed_slopes(given: np.ndarray, rows: np.ndarray) -> list[float]:
 def loss_zero(evidence: Evidence) -> Measured:
     """The robust training loss goes to 0 in every setting."""
     found = worst("final robust training loss", evidence.result.train_loss.values.ravel())
-    steps = evidence.experiment.training.max_steps
+    steps = evidence.experiment.training.most_steps()
     if found.estimate.value > LOSS_ZERO and steps < FIG2_STEPS:
         raise Undecided(
             f"{found.estimate.value:.3g} after {steps} steps, where the figure has {FIG2_STEPS}"
@@ -216,7 +217,9 @@ def no_robust_overfitting(evidence: Evidence) -> Measured:
     """Robust test error does not rise after the step size drops, while the robust training loss falls on."""
     # 0.005 is what 10 runs of 2000 points resolve (papers/wang.md 3.2).
     curve = evidence.result.robust_noisy_error_curve
-    drop = evidence.experiment.training.drop_every
+    training = evidence.experiment.training
+    assert isinstance(training, GradientDescent)
+    drop = training.drop_every
     before = curve.sel(step=slice(None, drop)).isel(step=-1)
     change = (curve.isel(step=-1) - before).mean("setting")
     return mean("robust error at the end less that at the drop", change)

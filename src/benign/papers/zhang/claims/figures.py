@@ -105,7 +105,7 @@ def loss_always_falls(evidence: Evidence) -> Measured:
     loss = result.train_loss.values
     above = loss > evidence.experiment.training.stop_loss
     if evidence.scale != "paper" and above.any():
-        cap = evidence.experiment.training.max_steps
+        cap = evidence.experiment.training.most_steps()
         raise Undecided(
             f"{above.sum()} of {above.size} runs are at the step cap of {cap}, losses up to {loss.max():.2g}; "
             "only the paper's scale trains for long"
