@@ -73,6 +73,7 @@ OUTSIDE = {
     "distributed": {"sweep"},
     "dask_jobqueue": {"sweep"},
     "rich": {"progress"},
+    "safetensors": {"training"},
     "torchvision": {"data"},
     "typer": {"cli", "cli_claims", "cli_data", "cli_store", "options"},
 }

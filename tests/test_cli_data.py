@@ -179,7 +179,7 @@ def test_results_of_images_that_have_changed_are_refused_or_computed_again(run, 
     write_npz(folder / "mine.npz", image_files.arrays(1, 4, seed=1))
     code, _, err = run("run", file)
     assert code == 2
-    assert "holds results of data that has changed since: `images mine` (in 1 runs)" in err
+    assert "holds results of code or data that has changed since: `images mine` (in 1 runs)" in err
     assert "images mine since 1 runs were made" in " ".join(run("show", "runs/mine")[1].split())
     assert run("run", file, "--again")[0] == 0
     assert run("run", file)[0] == 0
