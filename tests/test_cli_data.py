@@ -41,6 +41,12 @@ def written(**changes) -> Path:
 # benign data
 
 
+def test_help_has_examples(run):
+    code, out, _ = run("data", "--help")
+    assert code == 0
+    assert "benign data cifar10 --download" in out.partition("Examples:")[2]
+
+
 def test_the_table_names_every_set_and_where_it_is(run, folder, monkeypatch):
     image_files.mnist(monkeypatch, folder)
     write_npz(folder / "mine.npz", image_files.arrays(3, 4))
