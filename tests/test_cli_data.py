@@ -41,6 +41,12 @@ def written(**changes) -> Path:
 # benign data
 
 
+def test_help_has_examples(run):
+    code, out, _ = run("data", "--help")
+    assert code == 0
+    assert "benign data cifar10 --download" in out.partition("Examples:")[2]
+
+
 def test_the_table_names_every_set_and_where_it_is(run, folder, monkeypatch):
     image_files.mnist(monkeypatch, folder)
     write_npz(folder / "mine.npz", image_files.arrays(3, 4))
@@ -179,7 +185,7 @@ def test_results_of_images_that_have_changed_are_refused_or_computed_again(run, 
     write_npz(folder / "mine.npz", image_files.arrays(1, 4, seed=1))
     code, _, err = run("run", file)
     assert code == 2
-    assert "holds results of data that has changed since: `images mine` (in 1 runs)" in err
+    assert "holds results of code or data that has changed since: `images mine` (in 1 runs)" in err
     assert "images mine since 1 runs were made" in " ".join(run("show", "runs/mine")[1].split())
     assert run("run", file, "--again")[0] == 0
     assert run("run", file)[0] == 0

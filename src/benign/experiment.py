@@ -28,7 +28,6 @@ from benign.spec import Count, SpecError, load_components
 from benign.sweep.crew import Manner
 from benign.sweep.dataset import assemble, not_measured
 from benign.sweep.drive import run_units
-from benign.sweep.own_code import IMAGES
 from benign.sweep.results import (
     RETRIED,
     ResultWarning,
@@ -284,10 +283,9 @@ def check_code(store: Store, found: list[RunAt | None]) -> None:
     """Refuse finished runs that were made by other code of the user's own than there is now."""
     if names := changed_code(at for at in found if at):
         told = ", ".join(f"`{name}` (in {count} runs)" for name, count in sorted(names.items()))
-        what = "data" if all(name.startswith(IMAGES) for name in names) else "code"
         raise StoreError(
-            f"{store.folder} holds results of {what} that has changed since: {told}; choose another folder, compute "
-            "them again (again=True, on the command line --again), or undo the change"
+            f"{store.folder} holds results of code or data that has changed since: {told}; choose another folder, "
+            "compute them again (again=True, on the command line --again), or undo the change"
         )
 
 

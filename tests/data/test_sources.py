@@ -117,6 +117,7 @@ def test_an_absent_set_tells_where_it_was_looked_for_and_what_to_do(folder):
 @pytest.mark.parametrize("name", ["../mine", "a/b", "", ".hidden", "-x", "a b"])
 def test_what_is_no_name_is_refused(name):
     assert "`source` must be a known set" in refusal(name)
+    assert fingerprint(name) is None, "a record of a stranger's may name anything"
 
 
 # Every format

@@ -233,7 +233,7 @@ def test_changed_code_of_ones_own_is_refused_and_computed_again(tmp_path, forget
         assert record.meta["code"]["network gain_of_mine"]
     assert with_network(own_network(1, "a comment")()).run(tmp_path / "run").identical(first)
     changed = with_network(own_network(7)())
-    told = r"run holds results of code that has changed since: `network gain_of_mine` \(in 4 runs\); .*--again"
+    told = r"run holds results of code or data that has changed since: `network gain_of_mine` \(in 4 runs\); .*--again"
     with pytest.raises(StoreError, match=told):
         changed.run(tmp_path / "run")
     with pytest.raises(StoreError, match=told):
