@@ -384,6 +384,53 @@ def test_modules_of_different_shapes_are_refused():
         draw(stacked("shapes", make), 2)
 
 
+# The layer before the last
+
+
+class Featured(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(INPUTS, 5), nn.Linear(5, 1)
+
+    def represent(self, x):
+        return torch.tanh(self.first(x.flatten(1)))
+
+    def forward(self, x):
+        return self.last(self.represent(x))
+
+
+def test_a_module_that_represents_has_its_features_seen():
+    network, x = made_by("featured", lambda self: Featured()), points().requires_grad_()
+    params = draw(network)
+    features = network.represent(params, x)
+    read = (features * params["last.weight"]).sum(2) + params["last.bias"]
+    close(read.detach(), network.forward(params, x).detach())
+    c = normals(3, 5, seed=2)
+    close(torch.autograd.grad(read, x, c)[0], network.run(params, x).inputs_gradient(c))
+
+
+def test_a_module_that_does_not_is_told_of():
+    with pytest.raises(ValueError, match=r"`network` \(tanh_perceptron\) has no representation"):
+        TanhPerceptron().represent(draw(TanhPerceptron()), points())
+
+
+def test_what_is_known_to_go_one_by_one_does_so_in_silence():
+    class Known(BatchNormed):
+        one_by_one: ClassVar[bool] = True
+
+    network, twin, x = Known(), BatchNormed(), points()
+    with warnings.catch_warnings(action="error"):
+        params = draw(network)
+    with pytest.warns(SlowModule):
+        other = draw(twin)
+    assert all(torch.equal(part, other[name]) for name, part in params.items())
+    seen, expected = (each.training_pass(params, x, x) for each in (network, twin))
+    close(seen.outputs, expected.outputs, 1e-14)
+    c = normals(3, 5, seed=2)
+    for name, part in expected.params_gradient(c).items():
+        torch.testing.assert_close(seen.params_gradient(c)[name], part, rtol=1e-10, atol=1e-14)
+
+
 # Modules that cannot be computed together
 
 

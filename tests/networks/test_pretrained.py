@@ -382,7 +382,11 @@ def test_weights_are_found_in_the_folder_of_data(tmp_path: Path, monkeypatch):
 # The libraries they come from
 
 
-def test_timms_own_transformer_gives_the_same():
+@pytest.mark.parametrize(
+    ("name", "heads", "side"),
+    [("vit_tiny_patch16_224", 3, 32), ("vit_small_patch14_dinov2", 6, 28)],
+)
+def test_timms_own_transformer_gives_the_same(name: str, heads: int, side: int):
     from benign.data._torchvision import have_torchvision
 
     try:
@@ -390,12 +394,12 @@ def test_timms_own_transformer_gives_the_same():
     except ValueError as error:
         pytest.skip(str(error))
     timm = pytest.importorskip("timm")
-    theirs = timm.create_model("vit_tiny_patch16_224", pretrained=False, num_classes=0, img_size=32)
+    theirs = timm.create_model(name, pretrained=False, num_classes=0, img_size=side)
     theirs = theirs.double().eval()
     for seed, part in enumerate(theirs.parameters()):
         part.data = normals(*part.shape, seed=seed) * 0.1
-    x = normals(2, 3, 32, 32)
-    ours = filled(theirs.state_dict(), 3, 32)
+    x = normals(2, 3, side, side)
+    ours = filled(theirs.state_dict(), heads, side)
     with torch.no_grad():
         close(ours(x), theirs(x), 1e-6)  # our weights went through float32
 

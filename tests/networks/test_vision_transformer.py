@@ -148,20 +148,6 @@ def test_maps_are_distributions_and_uniform_where_nothing_is_asked():
     close(network.attention_maps(blank, points()), torch.full_like(maps, 1 / 3))
 
 
-def test_it_is_recordable_in_what_a_recording_needs():
-    """A pass is pulled back after the weights changed in place: a replay has computed anew all that it holds."""
-    network, x = small(), points()
-    params = draw(network)
-    seen, again = network.run(params, x), {name: part.clone() for name, part in params.items()}
-    c = normals(3, 4, seed=2)
-    before = seen.params_gradient(c)
-    for part in params.values():
-        part.mul_(0.5).mul_(2)
-    after = seen.params_gradient(c)
-    assert all(torch.equal(after[name], part) for name, part in before.items())
-    assert all(torch.equal(params[name], part) for name, part in again.items())
-
-
 def test_cost_counts_weights_numbers_and_products():
     for fields in READINGS[:5]:
         network, data = VisionTransformer(**fields), small_data(tokens=16, dim=49)

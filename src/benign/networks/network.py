@@ -30,10 +30,8 @@ class Pass:
     outputs: Float[Tensor, "runs samples *classes"]
 
     def __init__(self, network: "Network", params: Params, x: Tensor):
-        # By `data`, not `detach`: a pass that a GPU recorded is pulled back after steps that changed the weights in
-        # place, with all it holds computed anew by the replay, which autograd cannot know.
         self._params = {
-            name: params[name].data.requires_grad_() for name in network.trained(params)
+            name: params[name].detach().requires_grad_() for name in network.trained(params)
         }
         self._x = x.detach().requires_grad_()
         with torch.enable_grad():
