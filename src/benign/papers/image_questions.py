@@ -1,4 +1,8 @@
-"""What the papers' figures on real images leave open in the same way, and which image set each scale uses."""
+"""What the papers' figures on real images leave open in the same way, and which image set each scale uses.
+
+Which answers train (papers/zhang.md 5, docs/images.md): full-batch gradient descent at rate 0.1 from weights divided
+by 16 stays at the class prior for 4,000 steps on MNIST, with or without layer norm.
+"""
 
 import xarray as xr
 
@@ -20,6 +24,50 @@ TITLES = {
     "tinyimagenet20": "Tiny-ImageNet, 20 of its 200 classes",
 }
 """how captions call the sets"""
+
+
+OPTIMISER = Question(
+    "optimiser",
+    "gradient descent at rate 0.1 is printed for synthetic data: how are the transformers trained on images?",
+    {
+        "adamw": "AdamW, rate 0.001, in mini-batches",
+        "sgd": "momentum 0.9, rate 0.05, in mini-batches",
+        "gradient_descent": "full batches, rate 0.1, as on synthetic data",
+    },
+    "it fits every training set; the literal one is slow, and stays at the class prior from divided weights",
+)
+START = Question(
+    "start",
+    "are the initial weights divided by 16 as on synthetic data?",
+    {"default": "no: PyTorch's default", "divided": "yes, as printed"},
+    "divided weights stay at the class prior for thousands of steps of gradient descent",
+)
+ARCHITECTURE = Question(
+    "architecture",
+    "has the transformer residual connections and layer norms?",
+    {"full": "both, as vision transformers have", "bare": "neither, as the theory's network"},
+    "without them training stays at the class prior",
+)
+POSITIONS = Question(
+    "positions",
+    "does a patch know its place?",
+    {"learned": "by a learned vector", "none": "no"},
+    "as vision transformers have it",
+)
+POOLING = Question(
+    "pooling",
+    "what does the last layer see?",
+    {"mean": "the mean of all tokens", "cls": "a class token"},
+    "the theory's network takes a mean over tokens",
+)
+CLASSES = Question(
+    "classes",
+    "how many classes?",
+    {"all": "all of the set, cross-entropy", "two": "its first two, one signed output"},
+    "the sets' own task",
+)
+TRANSFORMER = (OPTIMISER, START, ARCHITECTURE, POSITIONS, POOLING, CLASSES)
+"""what is left open about every small vision transformer"""
 
 
 def which_images(paper: str, *others: str) -> Question:
