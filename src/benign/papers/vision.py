@@ -47,7 +47,7 @@ def images(
         samples=_numbers(size, room(source, reading)[0]),
         tokens=(facts.side // patch) ** 2,
         dim=facts.channels * patch**2,
-        channels=facts.channels if source in REDUCED else None,
+        channels=3 if source in REDUCED else None,
         classes=(0, 1) if two else own,
         labels="signed" if two else "classes",
         construction=construction,

@@ -1,4 +1,4 @@
-"""Figure 2 of Jiang et al. as a recipe: test loss of a vision transformer on MNIST with a noisy frame (jiang.md 4.2)."""
+"""Figure 2 of Jiang et al. as a recipe: test loss on MNIST with a noisy frame (papers/jiang.md 4.2)."""
 
 from pathlib import Path
 

@@ -67,7 +67,7 @@ def tradeoff_mnist(evidence: Evidence) -> Measured:
 @CLAIMS.add("fig6.zero-zero", "Figure 6", at_most(ZERO), FIG6, robust=True)
 def zero_zero(evidence: Evidence) -> Measured:
     """On two digits of MNIST robust training loss and robust test error go to 0 in every setting."""
-    result, steps = evidence.result, evidence.experiment.training.max_steps
+    result, steps = evidence.result, evidence.experiment.training.most_steps()
     loss, error = result.train_loss.mean("seed"), 1 - result.robust_accuracy.mean("seed")
     if float(loss.max()) > ZERO and steps < STEPS:
         raise Undecided(f"loss {float(loss.max()):.3g} after {steps} steps, the figure has {STEPS}")
