@@ -13,7 +13,6 @@ from benign.verify import cannot
 IDS = (Path(__file__).parent / "claim_ids.txt").read_text().split()
 IMAGES = {
     "li/table1", "li/table2",
-    "zhang/fig8",
 }  # fmt: skip
 """recipes on real images, which are not there yet"""
 
