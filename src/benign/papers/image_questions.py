@@ -15,6 +15,8 @@ REDUCED = {
     "tinyimagenet20": Facts(3, 64, 20, 10_000, 1_000),
 }
 """parts of CIFAR-10 and Tiny-ImageNet as .npz files (docs/images.md): 12,000 images; every tenth class"""
+PARTS = {"cifar10": "cifar10_12k", "tiny_imagenet": "tinyimagenet20"}
+"""the reduced set of a set"""
 TITLES = {
     "digits": "8 x 8 digits",
     "mnist": "MNIST",
@@ -77,6 +79,8 @@ def which_images(paper: str, *others: str) -> Question:
         "digits": f"{TITLES['digits']}, shipped with the package",
         **{other: TITLES[other] for other in others},
     }
+    if paper in PARTS:
+        answers["reduced"] = f"{TITLES[PARTS[paper]]}: {PARTS[paper]}.npz in the folder of data"
     return Question("images", "which images?", answers, "the paper's, where there is time for them")
 
 
@@ -85,7 +89,7 @@ def source_of(scale: str, reading: Reading, paper: str) -> str:
     answer = reading["images"]
     if answer == "paper":
         return "digits" if scale == "smoke" else paper
-    return answer
+    return PARTS.get(paper, paper) if answer == "reduced" else answer
 
 
 def images_told(result: xr.Dataset) -> str:

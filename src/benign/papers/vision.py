@@ -68,7 +68,7 @@ def _numbers(size: Size, most: int) -> list[int]:
     return [int(factor * each) for each in linspace(low, high, count)]
 
 
-def tests(size: Size, reading: Reading, source: str) -> int:
+def count_tests(size: Size, reading: Reading, source: str) -> int:
     """Test images of a run: the size's, or all there are."""
     return min(size.test, room(source, reading)[1])
 

@@ -10,7 +10,7 @@ from benign.experiment import Experiment
 from benign.papers.image_questions import TRANSFORMER, images_told, source_of, which_images
 from benign.papers.image_samples import draw_samples
 from benign.papers.recipes import Recipe
-from benign.papers.vision import Size, images, ratios, tests, training, transformer
+from benign.papers.vision import Size, count_tests, images, ratios, training, transformer
 from benign.plot.phase import Panel, phase_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
@@ -47,7 +47,8 @@ def _build(scale: str, reading: Reading) -> Experiment:
         data=data,
         network=transformer(size, reading, data.label_count()),
         training=training(size, reading),
-        evaluation=Evaluation(samples=tests(size, reading, source)),
+        evaluation=Evaluation(samples=count_tests(size, reading, source)),
+        pairing="common",
         seeds=size.seeds,
     )
 

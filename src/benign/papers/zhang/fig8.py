@@ -9,7 +9,7 @@ from benign.experiment import Experiment
 from benign.networks.pretrained import BASE_16, PretrainedViT
 from benign.papers.image_questions import CLASSES, OPTIMISER, source_of, which_images
 from benign.papers.recipes import Recipe
-from benign.papers.vision import Size, images, ratios, tests, training
+from benign.papers.vision import Size, count_tests, images, ratios, training
 from benign.papers.zhang.image_maps import TINY, drawing, summarising
 from benign.papers.zhang.images import BALL, PATCH, judge, pgd
 from benign.training.setup import Evaluation
@@ -106,7 +106,10 @@ def _build(scale: str, reading: Reading) -> Experiment:
         network=_network(scale, reading, source, data.label_count()),
         attack=attack,
         training=training(size, reading),
-        evaluation=Evaluation(samples=tests(size, reading, source), attack=judge(size, attack)),
+        evaluation=Evaluation(
+            samples=count_tests(size, reading, source), attack=judge(size, attack)
+        ),
+        pairing="common",
         seeds=size.seeds,
     )
 

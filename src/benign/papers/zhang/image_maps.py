@@ -167,27 +167,25 @@ FIGURE_1CD = _recipe(
     "fig1cd",
     f"Figure 1c, d: {_TITLE}, MNIST, PGD",
     "a boundary of the form N SNR^2 = constant on real images",
-    Figure(paper="mnist", radius={"mnist": 0.05}, attack=pgd, sizes=MNIST),
+    Figure(paper="mnist", attack=pgd, sizes=MNIST),
 )
 FIGURE_4 = _recipe(
     "fig4",
     f"Figure 4: {_TITLE}, MNIST, APGD",
     "the same under a stronger attack, cut at 0.93",
-    Figure(paper="mnist", radius={"mnist": 0.05}, attack=apgd, sizes=MNIST),
+    Figure(paper="mnist", attack=apgd, sizes=MNIST),
 )
 FIGURE_5 = _recipe(
     "fig5",
     f"Figure 5: {_TITLE}, CIFAR-10, APGD",
     "the same on CIFAR-10, cut at 0.65",
-    Figure(paper="cifar10", radius={"cifar10": 0.01}, attack=apgd, sizes=COLOURS),
-    "cifar10_12k",
+    Figure(paper="cifar10", attack=apgd, sizes=COLOURS),
 )
 FIGURE_6 = _recipe(
     "fig6",
     f"Figure 6: {_TITLE}, Tiny-ImageNet, APGD",
     "the same on Tiny-ImageNet, cut at 0.70, drawn at N SNR^2 = 30000 and 60000",
-    Figure(paper="tiny_imagenet", radius={"tiny_imagenet": 0.1}, attack=apgd, sizes=FEW),
-    "tinyimagenet20",
+    Figure(paper="tiny_imagenet", attack=apgd, sizes=FEW),
     printed=TINY,
 )
 FIGURE_7 = _recipe(
@@ -196,7 +194,6 @@ FIGURE_7 = _recipe(
     "against several norms at once robust accuracy is lower, and the transition persists",
     Figure(
         paper="mnist",
-        radius={"mnist": 0.05, "cifar10": 0.01, "cifar10_12k": 0.01},
         attack=multi_norm,
         sizes=MNIST | {"smoke": replace(SMOKE, epochs=1, test=12)},
     ),

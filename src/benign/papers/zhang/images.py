@@ -17,7 +17,7 @@ from benign.data.constructions import PixelNoise
 from benign.data.images import Images
 from benign.experiment import Experiment
 from benign.papers.image_questions import source_of
-from benign.papers.vision import Size, images, ratios, tests, training, transformer
+from benign.papers.vision import Size, count_tests, images, ratios, training, transformer
 from benign.training.setup import Evaluation
 
 BALL = Question(
@@ -39,6 +39,14 @@ PATCH = {
     "tinyimagenet20": 8,
 }
 """pixels of a side of a patch: 16 tokens, 64 of the colour pictures"""
+RADII = {
+    "mnist": 0.05,
+    "cifar10": 0.01,
+    "cifar10_12k": 0.01,
+    "tiny_imagenet": 0.1,
+    "tinyimagenet20": 0.1,
+}
+"""tau / |mu| (C.2)"""
 CUT_OFF = {"digits": 0.93, "mnist": 0.93} | dict.fromkeys(("cifar10", "cifar10_12k"), 0.65)
 CUT_OFF |= dict.fromkeys(("tiny_imagenet", "tinyimagenet20"), 0.70)
 """accuracy that the panels of two colours are cut at (C.2)"""
@@ -53,8 +61,6 @@ class Figure:
 
     paper: str
     """its image set"""
-    radius: dict[str, float]
-    """tau / |mu| by image set; that of the paper's set for others"""
     attack: Attacker
     sizes: dict[str, Size]
     """by scale"""
@@ -62,14 +68,18 @@ class Figure:
     def build(self, scale: str, reading: Reading) -> Experiment:
         size, source = self.sizes[scale], source_of(scale, reading, self.paper)
         data = images(size, reading, source, PATCH[source], PixelNoise(snr=ratios(size)))
-        radius = self.radius.get(source, self.radius[self.paper])
-        attack = self.attack(size, reading, data, radius)
+        attack = self.attack(
+            size, reading, data, RADII[self.paper if source == "digits" else source]
+        )
         return Experiment(
             data=data,
             network=transformer(size, reading, data.label_count()),
             attack=attack,
             training=training(size, reading),
-            evaluation=Evaluation(samples=tests(size, reading, source), attack=judge(size, attack)),
+            evaluation=Evaluation(
+                samples=count_tests(size, reading, source), attack=judge(size, attack)
+            ),
+            pairing="common",
             seeds=size.seeds,
         )
 
