@@ -1,5 +1,7 @@
 """Claims about figures on real images, on made-up results that hold, fail, or say nothing."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -15,6 +17,12 @@ Result = tuple[xr.Dataset, Experiment]
 
 def blank(name: str, seeds: int = 5, scale: str = "quick") -> Result:
     """A result of a recipe without numbers."""
+    result, experiment = _blank(name, seeds, scale)
+    return result.copy(deep=True), experiment
+
+
+@cache
+def _blank(name: str, seeds: int, scale: str) -> Result:
     fields = recipe(name).experiment(scale).as_dict()
     experiment = Experiment.from_dict({**fields, "seeds": seeds})
     return assemble(experiment, []), experiment
@@ -103,3 +111,74 @@ def test_loss_and_error_go_to_zero(loss, error, expected):
     fill(result, "train_loss", loss, 0.0)
     fill(result, "robust_accuracy", 1 - error, 0.0)
     assert outcome("wang/fig6.zero-zero", (result, experiment)) is expected
+
+
+# Zhang
+
+
+def rising(name: str, sign: float, noise: float = 0.002, scale: str = "quick") -> Result:
+    """Accuracies that rise (or fall) with N and SNR; robust ones later, by a factor of 2 in N SNR^2."""
+    result, experiment = blank(name, 3, scale)
+    race = np.log(result.samples * result.snr**2)
+    middle = float(race.mean())
+    fill(result, "test_accuracy", 0.7 + sign * 0.3 * np.tanh(race - middle), noise)
+    late = race - np.log(2.0)
+    fill(result, "robust_accuracy", 0.7 + sign * 0.3 * np.tanh(late - middle), noise)
+    return result, experiment
+
+
+@pytest.mark.parametrize(
+    ("sign", "expected"),
+    [(1.0, Outcome.HOLDS), (-1.0, Outcome.FAILS), (0.0, Outcome.INCONCLUSIVE)],
+)
+def test_accuracy_rises_on_every_image_set(sign, expected):
+    names = ("zhang/fig4", "zhang/fig5", "zhang/fig6")
+    results = [rising(name, sign, noise=0.002 if sign else 0.0) for name in names]
+    assert outcome("zhang/fig4-6.monotone", *results) is expected
+
+
+@pytest.mark.parametrize(
+    ("change", "noise", "expected"),
+    [
+        (-0.1, 0.002, Outcome.HOLDS),
+        (0.1, 0.002, Outcome.FAILS),
+        (0.0, 0.1, Outcome.INCONCLUSIVE),
+    ],
+)
+def test_several_norms_take_more_accuracy(change, noise, expected):
+    results = blank("zhang/fig4"), blank("zhang/fig7")
+    for (result, _), accuracy in zip(results, (0.6, 0.6 + change), strict=True):
+        fill(result, "robust_accuracy", accuracy, 0.0)
+    several = results[1][0]
+    several["robust_accuracy"] = several.robust_accuracy + noise * (several.seed - 2)
+    assert outcome("zhang/fig7.multinorm_lower", *results) is expected
+
+
+def test_the_boundary_of_robust_accuracy_is_later():
+    assert (
+        outcome("zhang/fig8.boundary_shift", rising("zhang/fig8", 1.0, scale="paper"))
+        is Outcome.HOLDS
+    )
+    swapped, experiment = rising("zhang/fig8", 1.0, scale="paper")
+    names = {"test_accuracy": "robust_accuracy", "robust_accuracy": "test_accuracy"}
+    assert (
+        outcome("zhang/fig8.boundary_shift", (swapped.rename(names), experiment)) is Outcome.FAILS
+    )
+    low, experiment = blank("zhang/fig8", 3, "paper")
+    for name in names:
+        fill(low, name, 0.2)
+    assert outcome("zhang/fig8.boundary_shift", (low, experiment)) is Outcome.INCONCLUSIVE
+
+
+# Jiang
+
+
+@pytest.mark.parametrize(
+    ("by_samples", "expected"),
+    [(1.0, Outcome.HOLDS), (-1.0, Outcome.FAILS), (0.0, Outcome.INCONCLUSIVE)],
+)
+def test_the_test_loss_falls_with_samples_and_ratio(by_samples, expected):
+    result, experiment = blank("jiang/fig2", 2)
+    loss = 2.0 - 0.3 * result.snr - by_samples * result.samples / 10_000
+    fill(result, "test_loss", loss, 0.0005 if by_samples else 0.0)
+    assert outcome("jiang/fig2.mnist", (result, experiment)) is expected

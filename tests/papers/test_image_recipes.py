@@ -4,11 +4,15 @@ import numpy as np
 import pytest
 
 from benign.claims.study import SCALES
+from benign.data.constructions import PixelNoise
 from benign.data.images import Images
 from benign.experiment import Experiment
 from benign.papers.image_questions import facts_of
+from benign.papers.image_samples import draw_samples
 from benign.papers.recipes import Recipe, recipes
+from benign.papers.vision import Size, count_tests, images
 from benign.papers.wang import image_curves
+from benign.sweep.dataset import assemble
 
 ON_IMAGES = {
     name: each
@@ -24,7 +28,10 @@ def chosen(request: pytest.FixtureRequest) -> Recipe:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_reading_is_a_valid_experiment_without_images(chosen: Recipe, scale: str):
-    for reading in chosen.readings("all"):
+    readings = chosen.readings("all")
+    if scale == "paper":  # large grids: what differs by scale is the images
+        readings = [each for each in readings if each | {"images": "paper"} == chosen.reading()]
+    for reading in readings:
         experiment = chosen.experiment(scale, reading)
         assert isinstance(experiment.data, Images)
         if (scale == "smoke" and reading["images"] == "paper") or reading["images"] == "digits":
@@ -53,3 +60,72 @@ def test_figure_6_has_all_settings_of_its_panels():
     assert set(found.data.dim.values) == {289, 400, 784, 1024}
     np.testing.assert_allclose(sorted(set(found.attack.ball.radius.values)), [0.05, 0.1, 0.15, 0.2])
     assert len(found.data.dim) == 10
+
+
+# Zhang and Jiang
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "samples", "ratios"),
+    [
+        ("zhang/fig1cd", "mnist", (1000, 6000), (0.4, 2.0)),
+        ("zhang/fig4", "mnist", (1000, 6000), (0.4, 2.0)),
+        ("zhang/fig5", "cifar10", (1000, 10_000), (0.4, 10.0)),
+        ("zhang/fig6", "tiny_imagenet", (100, 1000), (0.4, 10.0)),
+        ("zhang/fig7", "mnist", (1000, 6000), (0.4, 2.0)),
+        ("zhang/fig8", "mnist", (500, 5000), (0.4, 2.2)),
+        ("jiang/fig2", "mnist", (3000, 8400), (0.2, 2.0)),
+    ],
+)
+def test_grids_are_the_printed_ones(name, source, samples, ratios):
+    data = ON_IMAGES[name].experiment("paper").data
+    assert isinstance(data, Images)
+    assert data.source == source
+    assert (min(data.samples.values), max(data.samples.values)) == samples
+    snr = data.construction.snr
+    assert (min(snr.values), max(snr.values)) == ratios
+
+
+def test_sets_with_few_images_have_smaller_grids():
+    size = Size(samples=(1000, 6000, 6), ratios=(0.4, 2.0, 3), epochs=1, test=2000)
+    reading = {"classes": "two"}
+    data = images(size, reading, "digits", 2, PixelNoise(snr=1.0))
+    assert max(data.samples.values) <= 302  # of 0 and 1
+    assert count_tests(size, reading, "digits") <= 58
+    assert (data.labels, data.class_count()) == ("signed", 2)
+    whole = images(size, {"classes": "all"}, "tinyimagenet20", 8, PixelNoise(snr=1.0))
+    assert max(whole.samples.values) == 6000
+    assert (whole.tokens, whole.dim, whole.label_count()) == (64, 192, 20)
+
+
+@pytest.mark.parametrize(
+    ("answer", "per", "radius"),
+    [("image", "sample", 0.05), ("token", "token", 0.05), ("token_sqrt", "token", 0.0125)],
+)
+def test_the_ball_is_read_in_three_ways(answer, per, radius):
+    recipe = ON_IMAGES["zhang/fig4"]
+    experiment = recipe.experiment("paper", recipe.reading({"ball": answer}))
+    ball = experiment.attack.threat()
+    assert (ball.per, ball.radius, ball.relative_to) == (per, radius, "signal")
+    assert experiment.evaluation.attack.threat() == ball
+
+
+def test_literal_answers_are_the_printed_training():
+    recipe = ON_IMAGES["zhang/fig1cd"]
+    answers = {"optimiser": "gradient_descent", "start": "divided", "architecture": "bare"}
+    found = recipe.experiment("paper", recipe.reading(answers))
+    assert (found.training.rate, found.training.stop_loss) == (0.1, 0.01)
+    assert (found.network.divide_by, found.network.residual, found.network.layer_norm) == (
+        16,
+        False,
+        False,
+    )
+    assert (found.attack.steps, found.attack.step) == (20, 0.2)
+
+
+def test_pictures_are_drawn_where_their_set_is_here(tmp_path, monkeypatch):
+    result = assemble(ON_IMAGES["jiang/fig2"].experiment("smoke"), [])
+    assert len(draw_samples(result, tmp_path / "samples", "a caption")) == 2
+    monkeypatch.setenv("BENIGN_DATA", str(tmp_path))
+    absent = assemble(ON_IMAGES["jiang/fig2"].experiment("quick"), [])
+    assert draw_samples(absent, tmp_path / "none", "a caption") == []

@@ -18,6 +18,8 @@ from benign.networks.vit import ViT, resized
 State = dict[str, Tensor]
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
+SHIPPED = Path(__file__).parent
+"""where tiny_vit.safetensors is: two layers of random weights for pictures of 8 x 8 pixels, for trials"""
 HEAD_DIM = 64
 """columns of a head in all ViTs of these families"""
 NAMES = [
@@ -67,8 +69,8 @@ def load_vit(weights: str, heads: int | None, side: int) -> ViT:
 
 
 def place_of(weights: str) -> Path | None:
-    """The file or folder of this name, here or in the folder of data; None where there is none."""
-    roots = (Path(), data_folder(), data_folder() / "weights")
+    """The file or folder of this name, here, in the folder of data, or shipped; None where there is none."""
+    roots = (Path(), data_folder(), data_folder() / "weights", SHIPPED)
     places = (root / Path(weights).expanduser() for root in roots)
     return next((place for place in places if place.exists()), None)
 

@@ -1,4 +1,8 @@
-"""What the papers' figures on real images leave open in the same way, and which image set each scale uses."""
+"""What the papers' figures on real images leave open in the same way, and which image set each scale uses.
+
+Which answers train (papers/zhang.md 5, docs/images.md): full-batch gradient descent at rate 0.1 from weights divided
+by 16 stays at the class prior for 4,000 steps on MNIST, with or without layer norm.
+"""
 
 import xarray as xr
 
@@ -11,6 +15,8 @@ REDUCED = {
     "tinyimagenet20": Facts(3, 64, 20, 10_000, 1_000),
 }
 """parts of CIFAR-10 and Tiny-ImageNet as .npz files (docs/images.md): 12,000 images; every tenth class"""
+PARTS = {"cifar10": "cifar10_12k", "tiny_imagenet": "tinyimagenet20"}
+"""the reduced set of a set"""
 TITLES = {
     "digits": "8 x 8 digits",
     "mnist": "MNIST",
@@ -22,6 +28,50 @@ TITLES = {
 """how captions call the sets"""
 
 
+OPTIMISER = Question(
+    "optimiser",
+    "gradient descent at rate 0.1 is printed for synthetic data: how are the transformers trained on images?",
+    {
+        "adamw": "AdamW, rate 0.001, in mini-batches",
+        "sgd": "momentum 0.9, rate 0.05, in mini-batches",
+        "gradient_descent": "full batches, rate 0.1, as on synthetic data",
+    },
+    "it fits every training set; the literal one is slow, and stays at the class prior from divided weights",
+)
+START = Question(
+    "start",
+    "are the initial weights divided by 16 as on synthetic data?",
+    {"default": "no: PyTorch's default", "divided": "yes, as printed"},
+    "divided weights stay at the class prior for thousands of steps of gradient descent",
+)
+ARCHITECTURE = Question(
+    "architecture",
+    "has the transformer residual connections and layer norms?",
+    {"full": "both, as vision transformers have", "bare": "neither, as the theory's network"},
+    "without them training stays at the class prior",
+)
+POSITIONS = Question(
+    "positions",
+    "does a patch know its place?",
+    {"learned": "by a learned vector", "none": "no"},
+    "as vision transformers have it",
+)
+POOLING = Question(
+    "pooling",
+    "what does the last layer see?",
+    {"mean": "the mean of all tokens", "cls": "a class token"},
+    "the theory's network takes a mean over tokens",
+)
+CLASSES = Question(
+    "classes",
+    "how many classes?",
+    {"all": "all of the set, cross-entropy", "two": "its first two, one signed output"},
+    "the sets' own task",
+)
+TRANSFORMER = (OPTIMISER, START, ARCHITECTURE, POSITIONS, POOLING, CLASSES)
+"""what is left open about every small vision transformer"""
+
+
 def which_images(paper: str, *others: str) -> Question:
     """Whether to run on the paper's set, on another, or on the digits, which need no download."""
     answers = {
@@ -29,6 +79,8 @@ def which_images(paper: str, *others: str) -> Question:
         "digits": f"{TITLES['digits']}, shipped with the package",
         **{other: TITLES[other] for other in others},
     }
+    if paper in PARTS:
+        answers["reduced"] = f"{TITLES[PARTS[paper]]}: {PARTS[paper]}.npz in the folder of data"
     return Question("images", "which images?", answers, "the paper's, where there is time for them")
 
 
@@ -37,7 +89,7 @@ def source_of(scale: str, reading: Reading, paper: str) -> str:
     answer = reading["images"]
     if answer == "paper":
         return "digits" if scale == "smoke" else paper
-    return answer
+    return PARTS.get(paper, paper) if answer == "reduced" else answer
 
 
 def images_told(result: xr.Dataset) -> str:

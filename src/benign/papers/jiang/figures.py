@@ -16,6 +16,7 @@ from benign.papers.attention_questions import (
     network,
 )
 from benign.papers.jiang.dynamics import FIG3, FIG4
+from benign.papers.jiang.fig2 import FIG2
 from benign.papers.jiang.inside import INSIDE
 from benign.papers.jiang.theory import conditions
 from benign.papers.recipes import Recipe
@@ -124,6 +125,7 @@ RECIPES = [
         questions=(OUTPUT, LABELS, PROJECTION, SNR_GRID),
         conditions=conditions,
     ),
+    FIG2,
     FIG3,
     FIG4,
     INSIDE,

@@ -22,7 +22,9 @@ from benign.papers.recipes import Recipe
 from benign.papers.zhang.augment import AUGMENT
 from benign.papers.zhang.fig2 import FIGURE_2
 from benign.papers.zhang.fig3 import FIGURE_3
+from benign.papers.zhang.fig8 import FIGURE_8
 from benign.papers.zhang.heads import HEADS
+from benign.papers.zhang.image_maps import FIGURE_1CD, FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7
 from benign.papers.zhang.inside import INSIDE
 from benign.papers.zhang.linear_mode import critical_snr
 from benign.papers.zhang.norms import NORMS
@@ -187,4 +189,10 @@ RECIPES = [
     RADII,
     TOKENS,
     OUTPUT_NORM,
+    FIGURE_1CD,
+    FIGURE_4,
+    FIGURE_5,
+    FIGURE_6,
+    FIGURE_7,
+    FIGURE_8,
 ]

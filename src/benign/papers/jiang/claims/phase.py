@@ -26,6 +26,7 @@ from benign.papers.jiang.claims.stages import MOST, SIGNAL, STRONG
 from benign.papers.jiang.claims.studies import either
 from benign.papers.jiang.claims.walk import Walk, walks
 from benign.papers.jiang.dynamics import FIG3, FIG4
+from benign.papers.jiang.fig2 import FIG2
 from benign.papers.jiang.figures import CUT
 from benign.papers.jiang.theory import Numbers
 from benign.theory.boundary import Boundary, boundary
@@ -43,7 +44,7 @@ def figure_1_monotone(evidence: Evidence) -> dict[str, Measured]:
     return _monotone(evidence.result.test_loss)
 
 
-@CLAIMS.add("fig2.mnist", "Figure 2", at_most(-0.8), "jiang/fig2")
+@CLAIMS.add("fig2.mnist", "Figure 2", at_most(-0.8), FIG2)
 def figure_2_monotone(evidence: Evidence) -> dict[str, Measured]:
     """On MNIST with a noisy frame too, more samples and a stronger signal lower the test loss."""
     return _monotone(evidence.result.test_loss)

@@ -9,6 +9,7 @@ from benign.papers.zhang.claims import (
     figures,
     guide,
     identities,
+    images,
     impossible,
     starts,
     texts,
@@ -17,5 +18,7 @@ from benign.papers.zhang.claims import (
 
 CLAIMS = [
     *chain(identities.CLAIMS, starts.CLAIMS, bounds.CLAIMS, impossible.CLAIMS, weak.CLAIMS),
-    *chain(dynamics.CLAIMS, cases.CLAIMS, figures.CLAIMS, texts.CLAIMS, guide.CLAIMS),
+    *chain(
+        dynamics.CLAIMS, cases.CLAIMS, figures.CLAIMS, images.CLAIMS, texts.CLAIMS, guide.CLAIMS
+    ),
 ]

@@ -45,16 +45,16 @@ def boundary_slope(of: str, accuracy: xr.DataArray) -> Measured:
     return Measured(of, slope, f"{edge.fit.rows} rows")
 
 
-def edges(result: xr.Dataset) -> tuple[Boundary, Boundary]:
-    """Where clean and robust accuracy cross 0.75."""
-    return boundary(result.test_accuracy, LEVEL), boundary(result.robust_accuracy, LEVEL)
+def edges(result: xr.Dataset, level: float = LEVEL) -> tuple[Boundary, Boundary]:
+    """Where clean and robust accuracy cross the level."""
+    return boundary(result.test_accuracy, level), boundary(result.robust_accuracy, level)
 
 
-def shift_of_boundary(result: xr.Dataset) -> np.ndarray:
+def shift_of_boundary(result: xr.Dataset, level: float = LEVEL) -> np.ndarray:
     """log(c_rob / c_clean) of N SNR^2 = c, in every row where both accuracies cross."""
-    clean, robust = edges(result)
+    clean, robust = edges(result, level)
     shift = 2 * (np.log(robust.critical.values) - np.log(clean.critical.values))
     found = shift[np.isfinite(shift)]
     if found.size < 2:
-        raise Undecided(f"both accuracies cross {LEVEL} in {found.size} of {shift.size} rows only")
+        raise Undecided(f"both accuracies cross {level} in {found.size} of {shift.size} rows only")
     return found
