@@ -85,7 +85,7 @@ class Case:
         size, source = SIZES[scale], source_of(scale, reading, self.paper)
         facts = facts_of(source)
         attack = PGD(
-            ball=ball(source), steps=size.climb, step=2.5 / size.climb, start="uniform"
+            ball=ball(source), steps=size.climb, step=2.5 / size.climb
         )  # fmt: skip
         asked = FeatureTests(
             attack=attack,
