@@ -28,11 +28,11 @@ SMOKE = Size(
     samples=(20, 60, 2),
     ratios=(0.4, 2.0, 2),
     hidden=8,
-    epochs=2,
+    epochs=1,
     batch=16,
     climb=2,
-    judge=2,
-    test=30,
+    judge=1,
+    test=12,
 )
 QUICK = Size(
     samples=(250, 1000, 3),
@@ -195,7 +195,7 @@ FIGURE_7 = _recipe(
     Figure(
         paper="mnist",
         attack=multi_norm,
-        sizes=MNIST | {"smoke": replace(SMOKE, epochs=1, test=12)},
+        sizes=MNIST,
     ),
     "cifar10",
     "cifar10_12k",
