@@ -114,7 +114,7 @@ class Mark:
             raise
 
     def _element(self, index: int, value: Any, one: Any) -> Any:
-        if value is None:
+        if value is None and self.role != "component":
             raise PydanticCustomError("axis", "an axis cannot hold an empty value (null, None)")
         try:
             checked = one(value)
@@ -260,12 +260,15 @@ def check_rows(dims: Sequence[Dimension]) -> None:
 
 
 def coordinates(values: tuple) -> tuple:
-    """Axis values as coordinates: numbers and words as they are, components by a label."""
-    return tuple(_label(value) if isinstance(value, BaseModel) else value for value in values)
+    """Axis values as coordinates: numbers and words as they are, components by a label, no component as `none`."""
+    return tuple(_label(value) for value in values)
 
 
-def _label(component: Any) -> str:
-    return component.label()
+def _label(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        component: Any = value
+        return component.label()
+    return "none" if value is None else value
 
 
 def cells(spec: BaseModel) -> Iterator[tuple[dict[str, Any], Any]]:

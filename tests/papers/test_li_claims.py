@@ -165,17 +165,17 @@ def test_the_printed_exponent_is_told_from_the_derived_one(exponent, printed, de
 def table_1(gap: float, spread: float, seeds: int = 5) -> xr.Dataset:
     """Standard training learns non-robust features by `gap` more than robust ones."""
     generator = np.random.default_rng(0)
-    shape = (3, 2, seeds)
+    shape = (2, seeds)
     robust = 0.5 + spread * generator.normal(size=shape)
-    dims = ("dataset", "training", "seed")
-    coords = {"dataset": list(DATASETS), "training": ["standard", "adversarial"]}
+    dims = ("attack", "seed")
     return xr.Dataset(
         {
             "robust_feature_accuracy": (dims, robust),
             "non_robust_feature_accuracy": (dims, robust + gap + spread * generator.normal(size=shape)),
-            "robust_accuracy": (dims, robust + np.array([0.0, 0.3])[None, :, None]),
+            "robust_accuracy": (dims, robust + np.array([0.0, 0.3])[:, None]),
         },
-        coords,
+        {"attack": ["none", "pgd"]},
+        {"experiment": '{"data": {"source": "digits"}}'},
     )  # fmt: skip
 
 
@@ -209,9 +209,13 @@ def table_2(scale: float = 1.0) -> xr.Dataset:
     )
     rows[0, 0] *= scale
     noise = 0.001 * np.random.default_rng(0).normal(size=(*rows.shape, 5))
-    dims = ("training", "attack", "pair", "seed")
-    coords = {"training": ["standard", "adversarial"], "attack": ["nrf", "rf"]}
-    return xr.Dataset({"targeted_success": (dims, rows[..., None] / 100 + noise)}, coords)
+    found = rows[..., None] / 100 + noise
+    data = {
+        f"{attack}_success_{a}_{b}": (("attack", "seed"), found[:, row, column])
+        for row, attack in enumerate(("nrf", "rf"))
+        for column, (a, b) in enumerate([(3, 5), (5, 3), (1, 0), (0, 1)])
+    }
+    return xr.Dataset(data, {"attack": ["none", "pgd"]})
 
 
 def test_table_2_as_printed_holds_and_altered_fails():

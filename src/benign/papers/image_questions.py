@@ -12,16 +12,19 @@ from benign.experiment import specification
 
 REDUCED = {
     "cifar10_12k": Facts(3, 32, 10, 10_000, 2_000),
+    "svhn28_12k": Facts(3, 28, 10, 10_000, 2_000),
     "tinyimagenet20": Facts(3, 64, 20, 10_000, 1_000),
 }
-"""parts of CIFAR-10 and Tiny-ImageNet as .npz files (docs/images.md): 12,000 images; every tenth class"""
-PARTS = {"cifar10": "cifar10_12k", "tiny_imagenet": "tinyimagenet20"}
+"""parts of CIFAR-10, SVHN and Tiny-ImageNet as .npz files (docs/images.md): 12,000 images; every tenth class"""
+PARTS = {"cifar10": "cifar10_12k", "svhn": "svhn28_12k", "tiny_imagenet": "tinyimagenet20"}
 """the reduced set of a set"""
 TITLES = {
     "digits": "8 x 8 digits",
     "mnist": "MNIST",
     "cifar10": "CIFAR-10",
     "cifar10_12k": "CIFAR-10, 12,000 of its images",
+    "svhn": "SVHN",
+    "svhn28_12k": "SVHN at 28 x 28 pixels, 12,000 of its images",
     "tiny_imagenet": "Tiny-ImageNet",
     "tinyimagenet20": "Tiny-ImageNet, 20 of its 200 classes",
 }

@@ -90,7 +90,7 @@ def _build(scale: str, reading: Reading) -> Experiment:
     size = _SIZES[scale]
     ball = Ball(radius=RADIUS, relative_to="signal")
     steps, restarts = size.judge
-    # A radius of 0 is clean training: an axis cannot hold no attack.
+    # A radius of 0 is clean training; the runs that there are were made with it.
     attacks = [
         PGD(ball=Ball(radius=0.0, relative_to="signal"), steps=1),
         pgd(RADIUS),

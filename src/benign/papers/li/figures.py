@@ -18,6 +18,7 @@ from benign.papers.li.setting import (
     experiment,
     kinds,
 )
+from benign.papers.li.tables import TABLES
 from benign.papers.recipes import Recipe
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
@@ -127,4 +128,5 @@ RECIPES = [
         conditions=conditions,
     ),
     ALPHA,
+    *TABLES,
 ]

@@ -1,0 +1,76 @@
+"""Numbers in groups as bars: ours with their spread over seeds, and beside them those that a paper prints."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from benign.plot.curves import COLOURS
+from benign.plot.style import DARK_GREY, SMALL, style
+
+ROOM = 1.3
+"""of the height of the bars, for a legend above them"""
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """One panel: a group of bars for every name on the x axis."""
+
+    groups: Sequence[str]
+    """names on the x axis"""
+    ours: Mapping[str, np.ndarray]
+    """values [groups, seeds] of each kind of bar, by its name in the legend"""
+    printed: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """what the paper prints for each group, by the same names"""
+    title: str = ""
+    """what sets this panel apart, beside its letter"""
+
+
+def bars_figure(panels: Sequence[Bars], label: str, *, title: str, caption: str) -> Figure:
+    """Panels side by side; whiskers are one standard deviation over seeds on either side, outlines are the paper's."""
+    with style():
+        width = 3.55 * max(2, len(panels))
+        lines = textwrap.wrap(caption, width=int(width * 72 / (0.54 * SMALL)))
+        layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)
+        figure = Figure(figsize=(width, 2.8 + 0.13 * len(lines)), layout=layout)
+        axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        for number, (ax, panel) in enumerate(zip(axes, panels, strict=True)):
+            _draw(ax, panel)
+            letter = f"({'abcdefgh'[number]}) " if len(panels) > 1 else ""
+            ax.set_title(f"{letter}{panel.title}")
+        axes[0].set_ylabel(label)
+        axes[0].set_ylim(0, ROOM * axes[0].get_ylim()[1])
+        axes[0].legend(loc="upper center", ncols=2)
+        figure.suptitle(title)
+        figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=SMALL, linespacing=1.3)
+    return figure
+
+
+def _draw(ax: Axes, panel: Bars) -> None:
+    kinds = [
+        (name, each) for name in panel.ours for each in ("ours", "paper") if _has(panel, name, each)
+    ]
+    wide = 0.8 / len(kinds)
+    at = np.arange(len(panel.groups))
+    for place, (name, whose) in enumerate(kinds):
+        x = at + (place - (len(kinds) - 1) / 2) * wide
+        colour = COLOURS[list(panel.ours).index(name)]
+        if whose == "paper":
+            told = {"facecolor": "none", "edgecolor": colour, "hatch": "////", "linewidth": 0.8}
+            ax.bar(x, panel.printed[name], 0.92 * wide, label=f"{name} (paper)", **told)
+            continue
+        values = panel.ours[name]
+        spread = values.std(1, ddof=1) if values.shape[1] > 1 else None
+        whiskers = {"ecolor": DARK_GREY, "elinewidth": 0.8}
+        ax.bar(x, values.mean(1), 0.92 * wide, yerr=spread, error_kw=whiskers, color=colour, label=name)  # fmt: skip
+    ax.set_xticks(at, [textwrap.fill(name, 14) for name in panel.groups])
+
+
+def _has(panel: Bars, name: str, whose: str) -> bool:
+    return whose == "ours" or name in panel.printed
