@@ -37,7 +37,7 @@ def test_every_reading_is_a_valid_experiment_without_images(chosen: Recipe, scal
         if (scale == "smoke" and reading["images"] == "paper") or reading["images"] == "digits":
             assert experiment.data.source == "digits"
         elif reading["images"] == "paper":
-            assert experiment.data.source in ("mnist", "cifar10", "tiny_imagenet")
+            assert experiment.data.source in ("mnist", "cifar10", "svhn", "tiny_imagenet")
         facts = facts_of(experiment.data.source)
         assert experiment.evaluation.samples <= facts.test
         assert chosen.caption(experiment, scale, reading)
