@@ -5,15 +5,19 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
+from benign.data.images import Images
 from benign.data.mixture import Mixture
 from benign.data.signal_noise import SignalNoise
+from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
+from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
 from benign.plan.estimate import estimate, operations
 from benign.streams import RunId, Streams
 from benign.training.descent import Batch, descend
 from benign.training.evaluation import measure
+from benign.training.feature_tests import FeatureTests
 from benign.training.setup import Evaluation, GradientDescent, Setup, stack
 from tests.tiny import tiny
 
@@ -72,3 +76,24 @@ def test_operations_are_those_that_torch_counts(name):
         operations(setup, 1) - operations(setup, 0), rel=0.25
     )
     assert test.get_total_flops() == pytest.approx(operations(setup, 0), rel=0.25)
+
+
+def test_references_are_counted_once_for_runs_that_share_them(monkeypatch):
+    """Two trainings and two searches of each image, whatever the run's own attack; by hand at one product a second."""
+    monkeypatch.setattr("benign.plan.estimate._products_per_second", lambda device, dtype: 1.0)
+    attack = PGD(ball=Ball(p="inf", radius=0.1, per="sample"), steps=3)
+    asked = FeatureTests(attack=attack, samples=10, steps=7, pairs=((0, 1),), matching_steps=5)
+    found = []
+    for features in (None, asked):
+        experiment = Experiment(
+            data=Images(source="digits", samples=20),
+            network=PatchCNN(width=2, classes=10, threshold=1.0, init_std=0.1),
+            attack=[None, attack],
+            training=GradientDescent(rate=0.1, stop_loss=0.0, max_steps=4),
+            evaluation=Evaluation(samples=30, attack=attack, features=features),
+            seeds=2,
+        )
+        found.append(estimate(experiment.units(), "cpu").most_seconds)
+    each = experiment.network.cost(experiment.data).multiplies
+    by_hand = 4 * 20 * (2 + 2 + attack.passes()) + 10 * 2 * 2 * (7 + 5)
+    assert found[1] - found[0] == pytest.approx(2 * by_hand * each)

@@ -11,6 +11,7 @@ from benign.attacks.attack import Attack
 from benign.attacks.products import multiplications
 from benign.plan.runs import Unit
 from benign.training.engine import batch_size, one_thread, run_bytes
+from benign.training.features import reference_key
 from benign.training.setup import Setup
 
 SECONDS_PER_DRAW = 2e-8
@@ -41,10 +42,14 @@ class Estimate:
 def estimate(units: list[Unit], device: str) -> Estimate:
     """Estimate from operation counts and a short measurement of this device's matrix products."""
     least = most = sure = memory = 0.0
+    references: set[str] = set()
     for unit in units:
         setup, runs = unit.runs[0].cell, len(unit.runs)
         rate = _products_per_second(device, setup.dtype)
         fixed = runs * _fixed_seconds(setup, rate, device)
+        if setup.evaluation.features and (key := reference_key(setup)) not in references:
+            references.add(key)  # which runs with another attack share
+            fixed += runs * _reference_products(setup) / rate
         together = min(runs, batch_size(setup, device))
         rounds = setup.training.rounds(setup.data.samples)
         calls = rounds * math.ceil(runs / together) * _step_passes(setup)
@@ -81,6 +86,15 @@ def _climbs(setup: Setup, attack: Attack | None, points: int) -> float:
         return plain
     steps = attack.passes() // 2
     return min(plain, *multiplications(points * data.tokens, data.dim, columns, steps))
+
+
+def _reference_products(setup: Setup) -> float:
+    """Multiplications of both references of a run and of the points made with them."""
+    tests = setup.evaluation.features
+    assert tests is not None
+    trained = setup.training.most_steps() * setup.data.samples * (4 + tests.attack.passes())
+    searched = tests.steps + len(tests.pairs) * tests.matching_steps
+    return (trained + 2 * tests.samples * 2 * searched) * _multiplies(setup)
 
 
 def _step_passes(setup: Setup) -> int:

@@ -141,17 +141,22 @@ def _reference_id(setup: Setup, run: RunId, place: int) -> RunId:
     """What tells the draws of a run's references from those of others."""
     if setup.pairing == "common":
         return RunId(run.seed, run.index, "")
-    parts = (setup.data, setup.network, setup.training)
-    return RunId(run.seed, run.index, digest([of_run(part, place) for part in parts]))
+    cell = of_run(setup, place)
+    parts = (cell.data, cell.network, cell.training)
+    return RunId(run.seed, run.index, digest([part.identity() for part in parts]))
+
+
+def reference_key(setup: Setup) -> str:
+    """What the references of a cell depend on, but for the index of the seed."""
+    asked = (setup.data, setup.network, setup.training, setup.evaluation.features)
+    told = [part.identity() for part in asked if part is not None]
+    return canonical([told, setup.precision, setup.root_seed, setup.pairing])
 
 
 def _key(batch: Batch, place: int, reference: RunId) -> str:
     """What the points of a run are kept under: all that they depend on."""
-    setup = batch.setup
-    asked = (setup.data, setup.network, setup.training, setup.evaluation.features)
-    told = [of_run(part, place) for part in asked]
-    where = [str(batch.streams.device), setup.precision]
-    return canonical([told, where, reference.seed, reference.index, reference.cell])
+    cell, device = of_run(batch.setup, place), str(batch.streams.device)
+    return canonical([reference_key(cell), device, reference.index, reference.cell])
 
 
 def _made(setup: Setup, streams: Streams) -> Shown:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool
@@ -50,12 +50,14 @@ def trained(setup: Setup, streams: Streams) -> Reference:
     return here.ended
 
 
-def of_run(part: Any, place: int) -> dict[str, Any]:
-    """A part of the specification of one run of a batch, as plain data."""
+def of_run(setup: Setup, place: int) -> Setup:
+    """The specification of one run of a batch, in plain numbers."""
     numbers = {
-        path: value[place].item() for path, _, value in axes.walk(part) if isinstance(value, Tensor)
+        path: value[place].item()
+        for path, _, value in axes.walk(setup)
+        if isinstance(value, Tensor)
     }
-    return axes.replace(part, numbers).identity()
+    return axes.replace(setup, numbers)
 
 
 class _Training:
@@ -67,7 +69,7 @@ class _Training:
         self.ended = Reference(room, torch.ones_like(start.index, dtype=torch.bool))
         self._left = start.index
         words = start.streams("weights").words.tolist()
-        told = digest([words, [of_run(start.setup, run) for run in range(len(start))]])
+        told = digest([words, [of_run(start.setup, run).identity() for run in range(len(start))]])
         folder = _folder.get()
         self._checkpoint = Checkpoint(folder and folder / f"reference-{told}.safetensors", told)
 
