@@ -66,7 +66,9 @@ def check_data(cells: Iterable[Setup]) -> None:
     for cell in cells:
         cell.network.require()
         if type(cell.data).require is not DataModel.require:
-            wanted[canonical(cell.data.as_dict())] = (cell.data, cell.evaluation.samples)
+            tests, asked = cell.evaluation.samples, cell.evaluation.features
+            most = max(tests, asked.samples if asked else 0)
+            wanted[canonical(cell.data.as_dict())] = (cell.data, most)
     for data, tests in wanted.values():
         data.require(tests)
 

@@ -18,6 +18,7 @@ from benign.data.images import Images
 from benign.data.sources import image_set
 from benign.experiment import Experiment
 from benign.losses import correct, margin
+from benign.machine import check_data
 from benign.networks.patch_cnn import PatchCNN
 from benign.plan.runs import runs_of
 from benign.spec import SpecError
@@ -353,3 +354,24 @@ def test_other_data_and_small_coordinates_are_refused():
         Setup.from_dict(small_setup().as_dict() | {"evaluation": {"features": asked.as_dict()}})
     with pytest.raises(SpecError, match="`coordinates` must be ambient"):
         Setup.from_dict(setup().as_dict() | {"coordinates": "auto"})
+
+
+def test_a_set_with_too_few_test_images_is_refused_before_work(tmp_path, monkeypatch):
+    """A file of one's own, whose size no specification knows."""
+    arrays = {
+        f"{part}_{split}": np.zeros((30, 4, 4) if part == "x" else 30, np.uint8 if part == "x" else np.int64)
+        for part in "xy"
+        for split in ("train", "test")
+    }  # fmt: skip
+    for split in ("train", "test"):
+        arrays[f"y_{split}"][:15] = 1
+    np.savez(tmp_path / "mine.npz", **arrays)
+    monkeypatch.setenv("BENIGN_DATA", str(tmp_path))
+    mine = Images(source="mine", samples=20, dim=16, channels=1, classes=(0, 1))
+    asked = FeatureTests(attack=ATTACK, samples=31)
+    cell = replace(
+        setup(), {("data",): mine, ("evaluation",): Evaluation(samples=10, features=asked)}
+    )
+    with pytest.raises(ValueError, match=r"must be at most 30.*got 31"):
+        check_data([cell])
+    check_data([replace(cell, {("evaluation", "features", "samples"): 30})])
