@@ -67,8 +67,6 @@ class Case:
     """as in the claims' ids"""
     paper: str
     """the paper's set"""
-    reduced: tuple[str, ...]
-    """parts of it"""
     rate: float
     networks: tuple[Network, Network, Network]
     """at each scale"""
@@ -78,7 +76,7 @@ class Case:
 
     @property
     def images(self) -> Question:
-        return which_images(self.paper, *self.reduced)
+        return which_images(self.paper)
 
     def experiment(self, scale: str, reading: Reading) -> Experiment:
         """Standard and adversarial training, tested along the way."""
@@ -117,11 +115,9 @@ class Case:
         )
 
 
-_SMALL_WIDE = (WideResNet(depth=10, widen=1, classes=10), WideResNet(depth=10, widen=2, classes=10))
 MNIST = Case(
     "mnist",
     "mnist",
-    (),
     0.01,
     (
         ResNet(width=4, blocks=(1, 1), classes=10),
@@ -130,18 +126,13 @@ MNIST = Case(
     ),
     30,
 )
-CIFAR = Case(
-    "cifar",
-    "cifar10",
-    ("cifar10_12k",),
-    0.1,
-    (*_SMALL_WIDE, WideResNet(classes=10)),
-    200,
-    tuple(PAIRS.values()),
+_WIDE = (
+    WideResNet(depth=10, widen=1, classes=10),
+    WideResNet(depth=10, widen=2, classes=10),
+    WideResNet(classes=10),
 )
-SVHN = Case(
-    "svhn", "svhn", ("svhn28_12k",), 0.01, (*_SMALL_WIDE, WideResNet(classes=10)), 200
-)  # fmt: skip
+CIFAR = Case("cifar", "cifar10", 0.1, _WIDE, 200, tuple(PAIRS.values()))
+SVHN = Case("svhn", "svhn", 0.01, _WIDE, 200)
 
 
 def ball(source: str) -> Ball:
