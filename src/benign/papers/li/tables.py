@@ -141,7 +141,7 @@ def _of_reference(found: xr.Dataset, training: str) -> list[str]:
     robust = "reference_robust_accuracy_adversarial" if training == "adversarial" else ""
     names = [f"reference_accuracy_{training}", robust]
     names += [f"{each}_feature_accuracy_of_{training}" for each in ("non_robust", "robust")]
-    told = [_told(_per_cent(first[name])) if name else "-" for name in names]
+    told = [_told(_per_cent(first[name])) if name in first else "-" for name in names]
     return [f"{training} reference", *(word for each in told for word in (each, ""))]
 
 
