@@ -173,6 +173,13 @@ def table_1(gap: float, spread: float, seeds: int = 5) -> xr.Dataset:
             "robust_feature_accuracy": (dims, robust),
             "non_robust_feature_accuracy": (dims, robust + gap + spread * generator.normal(size=shape)),
             "robust_accuracy": (dims, robust + np.array([0.0, 0.3])[:, None]),
+            **{
+                f"{kind}_feature_accuracy_of_{training}": (dims, np.full(shape, level))
+                for kind, training, level in (
+                    ("non_robust", "standard", 0.9), ("robust", "standard", 0.5),
+                    ("non_robust", "adversarial", 0.4), ("robust", "adversarial", 0.7),
+                )
+            },
         },
         {"attack": ["none", "pgd"]},
         {"experiment": '{"data": {"source": "digits"}}'},
@@ -190,6 +197,20 @@ def table_1(gap: float, spread: float, seeds: int = 5) -> xr.Dataset:
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_orders_of_table_1_are_found(dataset, gap, spread, outcome):
     assert verdict(f"tab1.{dataset}.std-order", table_1(gap, spread)).outcome is outcome
+
+
+def test_references_themselves_are_told_beside_and_decide_nothing():
+    """Their levels are in the paper's order; other networks are not."""
+    for name in ("std-order", "adv-order", "nr-suppressed", "r-enhanced"):
+        found = verdict(f"tab1.cifar.{name}", table_1(-0.2, 0.01))
+        outcomes = {part.name: part.outcome for part in found.parts}
+        assert outcomes["references themselves"] is Outcome.HOLDS
+        assert found.outcome is outcomes["other networks"]
+    older = table_1(-0.2, 0.01)
+    older = older.drop_vars([name for name in older if "_of_" in str(name)])
+    assert [part.name for part in verdict("tab1.cifar.std-order", older).parts] == [
+        "other networks"
+    ]
 
 
 def test_gains_of_table_1_are_found():

@@ -28,7 +28,7 @@ CASES = {case.name: case for case in (MNIST, CIFAR, SVHN)}
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 def test_the_paper_scale_is_as_printed(case):
-    """papers/li.md 3.3: networks, eps, epochs; PGD-10 of eps/4 from random starts, judged by 20 steps."""
+    """papers/li.md 3.3: networks, eps, epochs; PGD-10 of eps/4, judged by 20 steps."""
     found = case.experiment("paper", DEFAULT)
     network = ResNet(channels=1, classes=10) if case is MNIST else WideResNet(classes=10)
     assert found.network == network
@@ -43,7 +43,7 @@ def test_the_paper_scale_is_as_printed(case):
     none, attack = found.attack.values
     assert none is None
     assert isinstance(attack, PGD)
-    assert (attack.steps, attack.step, attack.start) == (10, 0.25, "uniform")
+    assert (attack.steps, attack.step, attack.start) == (10, 0.25, "zero")
     assert attack.ball.radius == (0.3 if case is MNIST else 8 / 255)
     assert (attack.ball.p, attack.ball.per, attack.ball.box) == ("inf", "sample", (0.0, 1.0))
     judge, asked = found.evaluation.attack, found.evaluation.features
@@ -57,7 +57,7 @@ def test_the_paper_scale_is_as_printed(case):
 @pytest.mark.parametrize("scale", SCALES)
 def test_reduced_sets_fit(scale):
     for case, name, dim in ((CIFAR, "cifar10_12k", 3072), (SVHN, "svhn28_12k", 2352)):
-        found = case.experiment(scale, {**DEFAULT, "images": name})
+        found = case.experiment(scale, {**DEFAULT, "images": "reduced"})
         assert isinstance(found.data, Images)
         assert (found.data.source, found.data.dim) == (name, dim)
         assert found.data.samples <= 10_000
@@ -79,6 +79,11 @@ def result(pairs: bool = False, seeds: int = 3, source: str = "digits") -> xr.Da
     names += [f"reference_accuracy_{kind}" for kind in ("standard", "adversarial")]
     names += [f"inversion_distance_{kind}" for kind in ("standard", "adversarial")]
     names += ["reference_robust_accuracy_adversarial"]
+    names += [
+        f"{each}_feature_accuracy_of_{kind}"
+        for kind in ("standard", "adversarial")
+        for each in ("robust", "non_robust")
+    ]
     for a, b in PAIRS.values() if pairs else ():
         names += [f"nrf_success_{a}_{b}", f"rf_success_{a}_{b}", f"confusion_{a}_{b}"]
     data: dict[str, Any] = {}
@@ -109,6 +114,11 @@ def test_table_1_tells_its_scale_and_the_paper_in_columns_of_its_own():
         printed = [f"{number:.2f}" for number in TABLE_1["cifar", training]]
         expected = [training, *(w for both in zip(ours, printed, strict=True) for w in both)]
         assert " ".join(row.split()) == " ".join(expected)
+    assert rows[2].split()[:2] == ["standard", "reference"]
+    assert rows[3].split()[:2] == ["adversarial", "reference"]
+    assert [word for word in rows[3].split()[2:] if word not in ("+-", "0.0")] == [
+        "19.0", "22.0", "26.0", "25.0"
+    ]  # fmt: skip
     assert "references" in rows[-1]
 
 

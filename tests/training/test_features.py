@@ -109,8 +109,13 @@ def test_points_are_those_of_the_definition(begin):
         found = invert_features(represent, represent(sample.x), first, 5, 0.1, (0.0, 1.0))
         close(shown[part], found.points)
         close(shown[f"inversion_distance_{kind}"], found.distance.mean(1))
-        right = cell.network.forward(params, sample.x).argmax(2) == sample.y
-        close(shown[f"reference_accuracy_{kind}"], right.double().mean(1))
+        for x, name in (
+            (sample.x, f"reference_accuracy_{kind}"),
+            (shown["non_robust"], f"non_robust_feature_accuracy_of_{kind}"),
+            (shown["robust"], f"robust_feature_accuracy_of_{kind}"),
+        ):
+            right = cell.network.forward(params, x).argmax(2) == sample.y
+            assert float(shown[name]) == float(right.double().mean())
 
 
 def test_targeted_attacks_are_those_of_the_definition():
@@ -246,7 +251,7 @@ def test_a_reference_that_diverged_shows_nothing(monkeypatch):
     lost = {name for name, value in values.items() if value.isnan().any()}
     assert lost == {
         "robust_feature_accuracy", "inversion_distance_adversarial", "rf_success_0_1", "rf_success_2_0",
-        "inversions",
+        "robust_feature_accuracy_of_standard", "robust_feature_accuracy_of_adversarial", "inversions",
     }  # fmt: skip
 
 

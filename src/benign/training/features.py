@@ -58,6 +58,12 @@ MEANINGS: dict[str, tuple[str, str]] = {
     "reference_accuracy_standard": ("accuracy of the standard reference on the images that are drawn anew", "1"),
     "reference_accuracy_adversarial": ("accuracy of the adversarial reference on these images", "1"),
     "reference_robust_accuracy_adversarial": ("the same under the attack it was trained against", "1"),
+    "non_robust_feature_accuracy_of_standard": ("accuracy of the standard reference on the points made of its own "
+                                                "features", "1"),
+    "robust_feature_accuracy_of_standard": ("accuracy of the standard reference on those of the other one", "1"),
+    "non_robust_feature_accuracy_of_adversarial": ("accuracy of the adversarial reference on the points made of the "
+                                                   "other one's features", "1"),
+    "robust_feature_accuracy_of_adversarial": ("accuracy of the adversarial reference on those of its own", "1"),
 }  # fmt: skip
 
 Shown: TypeAlias = dict[str, Tensor]
@@ -166,11 +172,12 @@ def _made(setup: Setup, streams: Streams) -> Shown:
     points = streams.within("reference/points")
     sample = data.sample(points, "test/0", tests.samples, setup.dtype)
     begin = _begin(tests, sample, points)
-    shown = {"x": sample.x, "y": sample.y}
+    shown, references = {"x": sample.x, "y": sample.y}, {}
     for kind, features in REFERENCES.items():
         attack = tests.attack if kind == "adversarial" else None
         reference = axes.replace(setup, {("attack",): attack, ("evaluation",): Evaluation()})
         params, sound = trained(reference, streams.within(f"reference/{kind}"))
+        references[kind] = params
         represent = _exactly(representation(setup.network, params))
         found, distance = _inverted(represent, sample.x, begin, tests)
         shown[features] = _blanked(found, sound)
@@ -179,6 +186,10 @@ def _made(setup: Setup, streams: Streams) -> Shown:
         for name, (x, moved) in _matched(setup, points, represent):
             shown[f"confusion_{name}"] = x
             shown[f"{ATTACKS[kind]}_success_{name}"] = _blanked(moved, sound)
+    for kind, params in references.items():
+        for features in REFERENCES.values():
+            right = _right(setup.network, params, shown[features], sample.y)
+            shown[f"{features}_feature_accuracy_of_{kind}"] = right.mean(1)
     return shown
 
 
