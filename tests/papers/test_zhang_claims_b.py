@@ -12,7 +12,7 @@ from benign.axes import cells
 from benign.claims import Claim, Evidence, Outcome, judge
 from benign.papers.jiang.theory import Numbers
 from benign.papers.zhang import times
-from benign.papers.zhang.claims import cases, dynamics, figures, texts
+from benign.papers.zhang.claims import cases, dynamics, figures, images, texts
 from benign.papers.zhang.claims.cells import Cell, case_1, case_2
 from benign.papers.zhang.claims.crossings import crossings
 from benign.papers.zhang.claims.maps import concordant
@@ -23,7 +23,7 @@ from benign.verify import Verifier
 
 CLAIMS = {
     claim.id.removeprefix("zhang/"): claim
-    for module in (cases, dynamics, figures, texts)
+    for module in (cases, dynamics, figures, images, texts)
     for claim in module.CLAIMS
 }
 
