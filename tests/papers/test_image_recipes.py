@@ -1,5 +1,7 @@
 """Recipes on real images: every reading is a valid experiment without any image there; what their numbers mean."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,12 @@ ON_IMAGES = {
 @pytest.fixture(params=ON_IMAGES, ids=str)
 def chosen(request: pytest.FixtureRequest) -> Recipe:
     return ON_IMAGES[request.param]
+
+
+def printed(name: str, **answers: str) -> Any:
+    """A recipe at the paper's scale; its fields may be axes."""
+    recipe = ON_IMAGES[name]
+    return recipe.experiment("paper", recipe.reading(answers))
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -55,8 +63,7 @@ def test_small_pictures_with_steps_and_start_rescaled_are_the_same_run(tmp_path)
 
 
 def test_figure_6_has_all_settings_of_its_panels():
-    found = image_curves.FIG6.experiment("paper")
-    assert isinstance(found.data, Images)
+    found = printed("wang/fig6")
     assert set(found.data.dim.values) == {289, 400, 784, 1024}
     np.testing.assert_allclose(sorted(set(found.attack.ball.radius.values)), [0.05, 0.1, 0.15, 0.2])
     assert len(found.data.dim) == 10
@@ -78,8 +85,7 @@ def test_figure_6_has_all_settings_of_its_panels():
     ],
 )
 def test_grids_are_the_printed_ones(name, source, samples, ratios):
-    data = ON_IMAGES[name].experiment("paper").data
-    assert isinstance(data, Images)
+    data = printed(name).data
     assert data.source == source
     assert (min(data.samples.values), max(data.samples.values)) == samples
     snr = data.construction.snr
@@ -89,11 +95,11 @@ def test_grids_are_the_printed_ones(name, source, samples, ratios):
 def test_sets_with_few_images_have_smaller_grids():
     size = Size(samples=(1000, 6000, 6), ratios=(0.4, 2.0, 3), epochs=1, test=2000)
     reading = {"classes": "two"}
-    data = images(size, reading, "digits", 2, PixelNoise(snr=1.0))
+    data: Any = images(size, reading, "digits", 2, PixelNoise(snr=1.0))
     assert max(data.samples.values) <= 302  # of 0 and 1
     assert count_tests(size, reading, "digits") <= 58
     assert (data.labels, data.class_count()) == ("signed", 2)
-    whole = images(size, {"classes": "all"}, "tinyimagenet20", 8, PixelNoise(snr=1.0))
+    whole: Any = images(size, {"classes": "all"}, "tinyimagenet20", 8, PixelNoise(snr=1.0))
     assert max(whole.samples.values) == 6000
     assert (whole.tokens, whole.dim, whole.label_count()) == (64, 192, 20)
 
@@ -103,17 +109,15 @@ def test_sets_with_few_images_have_smaller_grids():
     [("image", "sample", 0.05), ("token", "token", 0.05), ("token_sqrt", "token", 0.0125)],
 )
 def test_the_ball_is_read_in_three_ways(answer, per, radius):
-    recipe = ON_IMAGES["zhang/fig4"]
-    experiment = recipe.experiment("paper", recipe.reading({"ball": answer}))
+    experiment = printed("zhang/fig4", ball=answer)
     ball = experiment.attack.threat()
     assert (ball.per, ball.radius, ball.relative_to) == (per, radius, "signal")
     assert experiment.evaluation.attack.threat() == ball
 
 
 def test_literal_answers_are_the_printed_training():
-    recipe = ON_IMAGES["zhang/fig1cd"]
     answers = {"optimiser": "gradient_descent", "start": "divided", "architecture": "bare"}
-    found = recipe.experiment("paper", recipe.reading(answers))
+    found = printed("zhang/fig1cd", **answers)
     assert (found.training.rate, found.training.stop_loss) == (0.1, 0.01)
     assert (found.network.divide_by, found.network.residual, found.network.layer_norm) == (
         16,
