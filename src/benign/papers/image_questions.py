@@ -1,7 +1,9 @@
 """What the papers' figures on real images leave open in the same way, and which image set each scale uses.
 
-Which answers train (papers/zhang.md 5, docs/images.md): full-batch gradient descent at rate 0.1 from weights divided
-by 16 stays at the class prior for 4,000 steps on MNIST, with or without layer norm.
+Which answers train was tried on MNIST under Zhang's attack (N = 400, SNR = 2, width 32, 30 epochs in batches of 16, or
+300 full batches): the robust training loss ends at 0.3 by default and with a class token, 0.4 with tau / sqrt(M) of
+every token, 1.2 without positions, 1.9 from divided weights and for the bare architecture, and at the class prior, 2.3,
+with SGD, with gradient descent, and with tau of every token. Two classes reach 0.01.
 """
 
 import xarray as xr
@@ -39,19 +41,19 @@ OPTIMISER = Question(
         "sgd": "momentum 0.9, rate 0.05, in mini-batches",
         "gradient_descent": "full batches, rate 0.1, as on synthetic data",
     },
-    "it fits every training set; the literal one is slow, and stays at the class prior from divided weights",
+    "under attack the others stayed at the class prior in our trials",
 )
 START = Question(
     "start",
     "are the initial weights divided by 16 as on synthetic data?",
     {"default": "no: PyTorch's default", "divided": "yes, as printed"},
-    "divided weights stay at the class prior for thousands of steps of gradient descent",
+    "divided weights stay near the class prior",
 )
 ARCHITECTURE = Question(
     "architecture",
     "has the transformer residual connections and layer norms?",
     {"full": "both, as vision transformers have", "bare": "neither, as the theory's network"},
-    "without them training stays at the class prior",
+    "without them training stays near the class prior",
 )
 POSITIONS = Question(
     "positions",
