@@ -5,16 +5,17 @@ python -m benchmarks.images --device cuda --json images.json
 python -m benchmarks.images --smoke                             # tiny sizes, in seconds on a CPU
 
 A grid of ViTs (N = 1000, patches of 7 x 7, PGD-10) takes one step of gradient descent batched, against its runs
-one after another; and for 1, 2, 4, ... runs, to see where the gain ends. ResNet-18 (CIFAR, batch 256) is trained
-plainly by a bare loop of torch's, plainly by benign, and by benign under PGD: images a second, and which share of
-(plain images a second) / (attack steps + 1) is reached.
+one after another, each recorded as a CUDA graph or launched kernel by kernel; and for 1, 2, 4, ... runs, to see
+where the gain ends. ResNet-18 (CIFAR, batch 256) is trained plainly by a bare loop of torch's, plainly by benign,
+and by benign under PGD: images a second, and which share of (plain images a second) / (attack steps + 1) is reached.
 """
 
 import argparse
 import itertools
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ from benign.networks.resnet import ResNet
 from benign.networks.tryout import PointSize
 from benign.networks.vision_transformer import VisionTransformer
 from benign.streams import RunId, Streams
+from benign.training import recording
 from benign.training.descent import Batch, descend
 from benign.training.engine import products
 from benign.training.methods import SGD, GradientDescent
@@ -117,7 +119,9 @@ def vits(sizes: Sizes, device: str, precision: Any) -> dict[str, Any]:
     """A step of the grid batched and one run after another; then of ever more runs of the first cell."""
     cells = [vit_setup(sizes, *cell, precision) for cell in grid(sizes)]
     batched = seconds_a_step(cells, sizes.steps, device)
-    alone = [seconds_a_step([cell], sizes.steps, device) for cell in cells]
+    alone = sum(seconds_a_step([cell], sizes.steps, device) for cell in cells)
+    with unrecorded():
+        launched = sum(seconds_a_step([cell], sizes.steps, device) for cell in cells)
     rows = []
     for runs in sizes.runs:
         try:
@@ -131,8 +135,10 @@ def vits(sizes: Sizes, device: str, precision: Any) -> dict[str, Any]:
         "runs": len(cells),
         "precision": precision,
         "batched_seconds_a_step": batched,
-        "one_after_another_seconds_a_step": sum(alone),
-        "gain": sum(alone) / batched,
+        "one_after_another_seconds_a_step": alone,
+        "kernel_by_kernel_seconds_a_step": launched,
+        "gain": alone / batched,
+        "gain_over_kernel_by_kernel": launched / batched,
         "by_runs": rows,
     }
 
@@ -165,6 +171,16 @@ def vit_setup(sizes: Sizes, snr: float, radius: float, precision: Any) -> Setup:
 def seconds_a_step(cells: list[Setup], steps: int, device: str) -> float:
     """Of gradient descent with its attack, for all these runs together."""
     return _seconds(cells, WARM, steps, device)
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Steps launch their kernels one by one, as in a loop that one would write."""
+    before, recording.WARM_UP = recording.WARM_UP, 10**9
+    try:
+        yield
+    finally:
+        recording.WARM_UP = before
 
 
 def _seconds(cells: list[Setup], warm: int, steps: int, device: str) -> float:
@@ -263,7 +279,9 @@ def _bare_update(
 def print_vits(found: dict[str, Any]) -> None:
     print(
         f"{found['runs']} small ViTs, {found['precision']}: {found['batched_seconds_a_step']:.4g} s a step batched, "
-        f"{found['one_after_another_seconds_a_step']:.4g} s one after another, gain {found['gain']:.3g}"
+        f"{found['one_after_another_seconds_a_step']:.4g} s one after another, gain {found['gain']:.3g}; "
+        f"kernel by kernel {found['kernel_by_kernel_seconds_a_step']:.4g} s, "
+        f"gain {found['gain_over_kernel_by_kernel']:.3g}"
     )
     print(f"{'runs':>6} {'s a step':>10} {'s a run-step':>13} {'gain':>6}")
     for row in found["by_runs"]:

@@ -274,7 +274,7 @@ KNOWING = [
 ALL = [*DATA, *NETWORKS, *ATTACKS, *KNOWING]
 RUNS = [RunId(7, index, "") for index in range(3)]
 SIGNED: DataModel = DATA[0].component
-CLASSES: DataModel = next(row.component for row in DATA if row.component.label_count() == 3)
+CLASSES: DataModel = FeaturePatches(**WIDE, alpha=2.0, alpha_spread=0.5, classes=3)
 PICTURES = Mixture(samples=6, dim=16, signal=2.0)
 VICTIMS: list[tuple[Network, DataModel]] = [
     (NETWORKS[1].component, SIGNED),

@@ -120,9 +120,11 @@ def _cost(left: list[Unit], device: str, workers: int) -> list[tuple[str, list[s
     return [("memory", [memory]), ("time", [_time(cost, at_once, left)])]
 
 
-def cost_text(experiment: Experiment, folder: Path, device: str, workers: int) -> str:
+def cost_text(
+    experiment: Experiment, folder: Path, device: str, workers: int, again: bool = False
+) -> str:
     """What is left to compute, and the time to expect; empty where it is less than a minute."""
-    _, left, _ = _state(experiment, folder)
+    _, left, _ = _state(experiment, folder, again)
     if not left:
         return ""
     cost, at_once = estimate(left, device), min(workers, len(left))
@@ -145,14 +147,16 @@ def yaml_text(experiment: Experiment) -> str:
     return files.yaml_text({"benign": SPECIFICATION, **experiment.as_dict()})
 
 
-def _state(experiment: Experiment, folder: Path) -> tuple[list[Unit], list[Unit], str]:
+def _state(
+    experiment: Experiment, folder: Path, again: bool = False
+) -> tuple[list[Unit], list[Unit], str]:
     """All units of an experiment in a folder, those left to compute, and what is there in words."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         units = experiment.units()
         return units, units, "nothing there yet"
     store = Store.open(folder, writing=False)
     try:
-        work = experiment.work_in(store)
+        work = experiment.work_in(store, again)
     except OtherExperiment as error:
         units = experiment.units()
         return units, units, f"it would be refused: {error}"

@@ -55,7 +55,7 @@ def perform(plan: Plan, manner: Manner, again: bool, verbose: bool) -> bool:
     say(plan.title)
     if verbose:
         say(yaml_text(plan.experiment))
-    if cost := cost_text(plan.experiment, plan.folder, manner.device, manner.workers):
+    if cost := cost_text(plan.experiment, plan.folder, manner.device, manner.workers, again):
         say(cost)
     with watching(sys.stderr) as watcher, warnings.catch_warnings():
         warnings.simplefilter("always", ResultWarning)  # of every plan

@@ -324,8 +324,9 @@ def refuse_taken(name: str, new: Any, known: Any) -> None:
 
 
 def snake_case(name: str) -> str:
-    """`SignalNoise` -> `signal_noise`, `PatchCNN` -> `patch_cnn`, `PGD` -> `pgd`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    """`SignalNoise` -> `signal_noise`, `PatchCNN` -> `patch_cnn`, `PGD` -> `pgd`, `VisionViT` -> `vision_vit`."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    return words.replace("vi_t", "vit")
 
 
 def load_components(package: ModuleType) -> None:

@@ -46,11 +46,12 @@ def test_from_specification_to_picture(chosen: Recipe, tmp_path):
     experiment, reading = chosen.experiment("smoke"), chosen.reading()
     result = experiment.run(tmp_path / "run")
     assert result.attrs["runs_missing"] == result.attrs["runs_failed"] == 0
-    pictures = chosen.draw(result, tmp_path, chosen.caption(experiment, "smoke", reading))
+    caption = chosen.caption(experiment, "smoke", reading)
+    assert "1 seed" in caption
+    pictures = chosen.draw(result, tmp_path, caption)
     assert {picture.suffix for picture in pictures} == {".png", ".svg"}
     drawn = next(p for p in pictures if p.suffix == ".svg").read_text(encoding="utf-8")
     assert chosen.name in drawn
-    assert "1 seed" in drawn
     assert len(chosen.summarise(result)) > 100
     assert Experiment.from_dict(experiment.as_dict()) == experiment
 

@@ -126,9 +126,9 @@ class VisionTransformer(Network):
 
     def represent(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples mlp"]:
         """The hidden units of the MLP, on which the outputs are linear."""
-        tokens = self._norm(params, self._through(params, x)[0], self.layers)
+        tokens = self._normal(self._through(params, x)[0])
         pooled = tokens[:, :, 0] if self.pool == "cls" else tokens.mean(2)
-        return relu(_affine(pooled, params["mlp"], params["mlp_bias"]))
+        return relu(_affine(pooled, *self._after_norm(params, self.layers, "mlp")))
 
     def attention_maps(
         self, params: Params, x: Tensor
@@ -139,14 +139,13 @@ class VisionTransformer(Network):
     def _through(self, params: Params, x: Tensor) -> tuple[Tokens, list[Maps]]:
         """The tokens after the last layer, and the attention in each."""
         tokens, maps = self._embedded(params, x), []
-        names = ("qkv", "qkv_bias", "project", "project_bias")
-        parts = zip(*(params[name].unbind(1) for name in names), strict=True)
-        for layer, (qkv, qkv_bias, project, project_bias) in enumerate(parts):
-            columns = _affine(self._norm(params, tokens, layer), qkv, qkv_bias)
+        for layer in range(self.layers):
+            columns = _affine(self._normal(tokens), *self._score_columns(params, layer))
             queries, keys, values = self._by_head(columns)
-            maps.append(self._attention(queries, keys))
+            # Plain products: fused attention took as long at 16 tokens, and has no maps to show.
+            maps.append((queries @ keys.transpose(3, 4)).softmax(-1))
             heads = (maps[-1] @ values).transpose(2, 3).flatten(3)
-            moved = _affine(heads, project, project_bias)
+            moved = _affine(heads, params["project"][:, layer], params["project_bias"][:, layer])
             tokens = tokens + moved if self.residual else moved
         return tokens, maps
 
@@ -157,22 +156,34 @@ class VisionTransformer(Network):
             tokens = torch.cat([first, tokens], 2)
         return tokens + params["positions"][:, None] if "positions" in params else tokens
 
-    def _norm(self, params: Params, tokens: Tokens, place: int) -> Tokens:
+    def _normal(self, tokens: Tokens) -> Tokens:
+        """The norm without its gain and shift, which `_after_norm` has."""
+        return layer_norm(tokens, tokens.shape[-1:]) if self.layer_norm else tokens
+
+    def _after_norm(self, params: Params, place: int, name: str) -> tuple[Tensor, Tensor]:
+        """Weights and bias of what follows norm number `place`, which do what its gain g and shift s would do first:
+        (t g + s) W + b = t (g W) + (s W + b). Weights are few, tokens are many."""
+        weights, bias = params[name], params[f"{name}_bias"]
+        if weights.ndim == 4:  # one for every layer
+            weights, bias = weights[:, place], bias[:, place]
         if not self.layer_norm:
-            return tokens
-        gain, shift = (params[name][:, place, None, None] for name in ("gain", "shift"))
-        return torch.addcmul(shift, layer_norm(tokens, tokens.shape[-1:]), gain)
+            return weights, bias
+        gain, shift = params["gain"][:, place], params["shift"][:, place]
+        return gain[:, :, None] * weights, _affine(shift[:, None], weights, bias)[:, 0]
+
+    def _score_columns(self, params: Params, layer: int) -> tuple[Tensor, Tensor]:
+        """Weights and bias of Q, K and V, in which the scale of scores is Q's."""
+        weights, bias = self._after_norm(params, layer, "qkv")
+        if not self.score_scale:
+            return weights, bias
+        scale = weights.new_ones(3 * self.hidden)
+        scale[: self.hidden] = 1 / math.sqrt(self.hidden // self.heads)
+        return scale * weights, scale * bias
 
     def _by_head(self, columns: Tensor) -> tuple[Heads, ...]:
         """Q, K and V of every head, from columns side by side."""
         split = columns.unflatten(3, (3, self.heads, -1))
         return split.permute(3, 0, 1, 4, 2, 5).contiguous().unbind(0)
-
-    def _attention(self, queries: Heads, keys: Heads) -> Maps:
-        # Plain products: fused attention took as long at 16 tokens, and its backward pass need not repeat itself.
-        if self.score_scale:
-            queries = queries / math.sqrt(queries.shape[-1])
-        return (queries @ keys.transpose(3, 4)).softmax(-1)
 
     def cost(self, data: DataModel) -> Cost:
         tokens = data.tokens + (self.pool == "cls")
@@ -182,8 +193,8 @@ class VisionTransformer(Network):
         )
         others = (2 * self.layers + 2) * self.hidden * self.layer_norm
         others += self.hidden * sum(self._vectors(data.tokens).values())
-        # Of a layer in units of `hidden`: normed twice, q k v twice, scaled q, heads twice, W_O, the sum.
-        layer = tokens * (13 * self.hidden + 2 * self.heads * tokens)
+        # Of a layer in units of `hidden`: normed, q k v twice, heads twice, W_O, the sum.
+        layer = tokens * (11 * self.hidden + 2 * self.heads * tokens)
         inside = 4 * self.hidden * tokens + 2 * self.mlp
         products = data.tokens * data.dim * self.hidden + (self.hidden + 1) * self.mlp
         products += self.layers * tokens * self.hidden * (4 * self.hidden + 2 * tokens)

@@ -1,6 +1,9 @@
 """The attack of a training step and its pass as recordings, where a GPU trains."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import TypeVar
 
 import torch
@@ -74,13 +77,34 @@ def _recorded(make: Callable[[], Made]) -> tuple[torch.cuda.CUDAGraph, Made]:
     here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
     graph = torch.cuda.CUDAGraph()
     aside.wait_stream(here)
-    with torch.cuda.stream(aside):
-        graph.capture_begin(capture_error_mode="thread_local")
+    with torch.cuda.stream(aside), _without_collection():
+        graph.capture_begin(pool=_pool(), capture_error_mode="thread_local")
         made = make()
         graph.capture_end()
     here.wait_stream(aside)
     graph.replay()
     return graph, made
+
+
+@cache
+def _pool() -> tuple[int, int]:
+    """Memory that all recordings take theirs from: a new one finds that of those gone, which otherwise nobody could
+    use. What two of them hold at a time is never the same."""
+    return torch.cuda.graph_pool_handle()
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Drop recordings that nobody can reach any more now, and none for the length of the block: a graph cannot go
+    while another is recorded."""
+    gc.collect()
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def can_record(attack: Attack | None, network: Network, x: Points) -> bool:

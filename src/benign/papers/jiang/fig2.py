@@ -27,10 +27,10 @@ _LAYOUT = {"digits": (2, 1), "mnist": (4, 4)}
 """pixels of a patch's side and of the frame: in MNIST the frame is the outer ring of patches"""
 _SIZES = {
     "smoke": Size(
-        samples=(40, 120, 2), ratios=(0.2, 2.0, 2), hidden=8, epochs=3, batch=16, test=100
+        samples=(40, 120, 2), ratios=(0.2, 2.0, 2), hidden=8, epochs=1, batch=16, test=50
     ),
     "quick": Size(
-        samples=(300, 1500, 3), ratios=(0.2, 2.0, 4), hidden=32, epochs=30, batch=32, test=1000
+        samples=(300, 1500, 3), ratios=(0.2, 2.0, 4), hidden=32, epochs=30, batch=16, test=500
     ),
     "paper": Size(
         samples=(3000, 8400, 10), ratios=(0.2, 2.0, 10), hidden=64, epochs=100, test=10_000, seeds=2
