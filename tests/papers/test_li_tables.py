@@ -35,6 +35,7 @@ def test_the_paper_scale_is_as_printed(case):
     assert isinstance(found.data, Images)
     assert found.data.samples == {"mnist": 60_000, "cifar": 50_000, "svhn": 73_257}[case.name]
     assert isinstance(found.training, SGD)
+    assert found.training.batch == 128
     assert (found.training.epochs, found.training.momentum, found.training.weight_decay) == (
         30 if case is MNIST else 200,
         0.9,

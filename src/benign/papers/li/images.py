@@ -51,12 +51,14 @@ class Size:
     """steps of training attacks; the judge takes twice as many"""
     network: int
     """which of the networks of a data set, from small to the paper's"""
+    batch: int = 32
+    """points of an update: of 500 images 128 would leave too few updates to learn anything"""
 
 
 SIZES = {
     "smoke": Size(256, 4, 1, 40, 12, 12, 2, 0),
-    "quick": Size(500, 8, 3, 250, 50, 200, 4, 1),
-    "paper": Size(100_000, 30, 5, 10_000, 1000, 1000, 10, 2),
+    "quick": Size(500, 12, 3, 250, 50, 200, 4, 1),
+    "paper": Size(100_000, 30, 5, 10_000, 1000, 1000, 10, 2, 128),
 }
 
 
@@ -100,6 +102,7 @@ class Case:
                 rate=self.rate,
                 weight_decay=5e-4,
                 schedule="drops",
+                batch=size.batch,
                 epochs=self.epochs if scale == "paper" else size.epochs,
                 stop_loss=0.0,
             ),
