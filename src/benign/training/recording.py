@@ -78,7 +78,9 @@ def _recorded(make: Callable[[], Made]) -> tuple[torch.cuda.CUDAGraph, Made]:
     graph = torch.cuda.CUDAGraph()
     aside.wait_stream(here)
     with torch.cuda.stream(aside), _without_collection():
-        graph.capture_begin(pool=_pool(), capture_error_mode="thread_local")
+        graph.capture_begin(
+            pool=_first(torch.cuda.current_device()).pool(), capture_error_mode="thread_local"
+        )
         made = make()
         graph.capture_end()
     here.wait_stream(aside)
@@ -87,10 +89,15 @@ def _recorded(make: Callable[[], Made]) -> tuple[torch.cuda.CUDAGraph, Made]:
 
 
 @cache
-def _pool() -> tuple[int, int]:
-    """Memory that all recordings take theirs from: a new one finds that of those gone, which otherwise nobody could
-    use. What two of them hold at a time is never the same."""
-    return torch.cuda.graph_pool_handle()
+def _first(device: int) -> torch.cuda.CUDAGraph:
+    """A recording of nothing, for ever: its memory is where all others of a device take theirs, so that a new one finds
+    that of those gone, which otherwise nobody could use. What two of them hold at a time is never the same."""
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        graph.capture_begin(capture_error_mode="thread_local")
+        torch.zeros(1, device=device)
+        graph.capture_end()
+    return graph
 
 
 @contextmanager
