@@ -68,7 +68,7 @@ def train(cell: Setup, device: str) -> tuple[int, float]:
                 model, x, y, cell.attack.ball.size(cell.data), cell.attack.steps, cell.attack.step
             )
         loss = functional.softplus(-y * model(points)).mean()
-        if loss.item() <= cell.training.stop_loss or number >= cell.training.max_steps:
+        if loss.item() <= cell.training.stop_loss or number >= cell.training.most_steps():
             break
         optimiser.zero_grad()
         loss.backward()

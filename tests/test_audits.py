@@ -29,7 +29,8 @@ def test_slower_runs_have_equal_time_and_draws():
     experiment = small(rate=[0.5, 1.0], drop_every=10)
     half = slower(experiment, 2)
     assert half.training.as_dict()["rate"] == [0.25, 0.5]
-    assert (half.training.max_steps, half.training.drop_every) == (80, 20)
+    told = half.training.as_dict()
+    assert (told["max_steps"], told["drop_every"]) == (80, 20)
     assert half.pairing == "common"
     zipped = small(rate=bo.zipped("speed", [0.5, 1.0]))
     assert slower(zipped, 4).training.rate == bo.zipped("speed", [0.125, 0.25])

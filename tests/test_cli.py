@@ -56,7 +56,7 @@ def test_the_version_is_printed_quickly(module):
     assert loaded.isdisjoint({"torch", "numpy", "xarray", "matplotlib", "yaml"})
 
 
-NAMES = ("papers", "run", "resume", "status", "check", "show", "export", "pack", "merge")
+NAMES = ("papers", "run", "resume", "status", "check", "show", "export", "pack", "merge", "data")
 
 
 @pytest.mark.parametrize("name", ["", *NAMES])

@@ -46,6 +46,7 @@ from benign.networks.two_layer import TwoLayer
 from benign.networks.vision_transformer import VisionTransformer
 from benign.spec import Component, Positive, SpecError
 from benign.streams import RunId, Streams
+from benign.training.methods import SGD, AdamW, GradientDescent
 from benign.tryout import moved, try_attack, try_data, try_network
 from tests.reference import attacked, close
 
@@ -271,7 +272,12 @@ KNOWING = [
         {"attack": ({"kind": "nothing"}, "`kind` must be one of")},
     ),
 ]
-ALL = [*DATA, *NETWORKS, *ATTACKS, *KNOWING]
+TRAININGS = [
+    Row(GradientDescent(rate=0.1, drop_every=5), {"rate": (0, "greater than 0")}),
+    Row(SGD(rate=0.1, epochs=3), {"epochs": (0, "greater than or equal to 1")}),
+    Row(AdamW(rate=0.001, epochs=3), {"schedule": ("steps", "must be 'constant', 'cosine'")}),
+]
+ALL = [*DATA, *NETWORKS, *ATTACKS, *KNOWING, *TRAININGS]
 RUNS = [RunId(7, index, "") for index in range(3)]
 SIGNED: DataModel = DATA[0].component
 CLASSES: DataModel = FeaturePatches(**WIDE, alpha=2.0, alpha_spread=0.5, classes=3)
@@ -326,7 +332,7 @@ def test_a_component_is_what_its_fields_say(row: Row):
     again = component.family().from_dict(component.as_dict())
     assert again == component
     assert type(again) is type(component)
-    assert component.as_dict()["kind"] == component.kind
+    assert component.as_dict().get("kind", component.default_kind) == component.kind
 
 
 @pytest.mark.parametrize("row", ALL, ids=name)

@@ -20,7 +20,7 @@ from benign.networks.linear import Linear
 from benign.networks.network import Params
 from benign.spec import Count, Positive, SpecError
 from benign.streams import Streams
-from benign.training.setup import GradientDescent
+from benign.training.methods import GradientDescent
 from tests.reference import Fields, small_data, small_network, small_pgd, small_setup
 
 trials: list[str] = []

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from benign.theory.constant import constant as constant
     from benign.theory.falsify import falsify as falsify
     from benign.theory.locate import locate_boundary as locate_boundary
+    from benign.training.feature_tests import FeatureTests as FeatureTests
     from benign.training.methods import SGD as SGD
     from benign.training.methods import AdamW as AdamW
     from benign.training.methods import GradientDescent as GradientDescent
@@ -85,6 +86,7 @@ _HOME = {
     "FeatureOrthogonal": "attacks.model_free",
     "FeaturePatches": "data.feature_patches",
     "FeatureSwap": "attacks.model_free",
+    "FeatureTests": "training.feature_tests",
     "FrameNoise": "data.constructions",
     "GaussianInit": "networks.initial",
     "GradientDescent": "training.methods",

@@ -23,7 +23,8 @@ from benign.networks.network import Network
 from benign.spec import SpecError
 from benign.streams import RunId, Streams
 from benign.training.descent import descend
-from benign.training.setup import GradientDescent, Setup
+from benign.training.methods import GradientDescent
+from benign.training.setup import Setup
 from tests.reference import (
     attacked,
     close,

@@ -34,7 +34,8 @@ from benign.networks.network import Network
 from benign.networks.patch_cnn import PatchCNN
 from benign.spec import SpecError
 from benign.streams import RunId, Streams
-from benign.training.setup import GradientDescent, Setup
+from benign.training.methods import GradientDescent
+from benign.training.setup import Setup
 from tests.reference import close, margins, normals, run_ids, small_data, small_network
 
 FIGURE_3: dict[str, Any] = {"tokens": 16, "dim": 100, "alpha": 2.0, "beta": 1.0, "noise_std": 0.1}

@@ -20,7 +20,8 @@ from benign.networks.attention import Attention, AttentionPass
 from benign.networks.network import Params
 from benign.spec import SpecError
 from benign.streams import Streams
-from benign.training.setup import GradientDescent, Setup
+from benign.training.methods import GradientDescent
+from benign.training.setup import Setup
 from tests.reference import (
     NotedStreams,
     attacked,

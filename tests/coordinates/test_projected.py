@@ -187,7 +187,7 @@ def agree(setup: Setup, attack: Any) -> None:
         ]
     for tally, there, here in zip(tallies, *states, strict=True):
         assert alike(tally.name, here, there)
-    assert len(seen) == setup.training.max_steps + 1
+    assert len(seen) == setup.training.most_steps() + 1
     assert (seen[-1] - seen[0]).abs().max() > 1e-3, "nothing was learned"
     fresh_points_agree(ambient, projected, attack or PGD_10)
 

@@ -25,7 +25,8 @@ from benign.papers.wang import theory as wang
 from benign.papers.zhang import theory as zhang
 from benign.spec import SpecError
 from benign.theory.conditions import Condition, Conditions, one_cell, smallest_whole
-from benign.training.setup import GradientDescent, Setup
+from benign.training.methods import GradientDescent
+from benign.training.setup import Setup
 from tests.reference import small_data, small_network, small_pgd, small_setup
 
 

@@ -73,7 +73,7 @@ def test_longer_training_is_a_reading():
     built = [
         chosen.experiment("paper", chosen.reading({"steps": steps})) for steps in ("1000", "5000")
     ]
-    assert [each.training.max_steps for each in built] == [1000, 5000]
+    assert [each.training.most_steps() for each in built] == [1000, 5000]
 
 
 def test_runs_from_before_the_ascents_are_drawn_without_them(tmp_path):

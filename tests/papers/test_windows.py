@@ -59,7 +59,7 @@ def test_the_paper_scale_is_the_papers_grid():
         written = each.as_dict()
         assert (written["data"]["samples"], written["network"]["width"]) == (100, 1000)
         assert (written["attack"]["steps"], written["attack"]["step"]) == (20, 0.2)
-        assert each.training.max_steps == 1000
+        assert each.training.most_steps() == 1000
         assert (each.evaluation.samples, each.seeds) == (2000, 10)
 
 

@@ -18,7 +18,8 @@ from benign.streams import RunId, Streams
 from benign.training.descent import Batch, descend
 from benign.training.evaluation import measure
 from benign.training.feature_tests import FeatureTests
-from benign.training.setup import Evaluation, GradientDescent, Setup, stack
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation, Setup, stack
 from tests.tiny import tiny
 
 

@@ -17,9 +17,10 @@ from benign.networks.patch_cnn import PatchCNN
 from benign.streams import Streams
 from benign.training.descent import Batch, Step, descend
 from benign.training.engine import train_runs
+from benign.training.methods import GradientDescent
 from benign.training.probes import SNAPSHOTS, snapshots_for
 from benign.training.probes.attacked_patches import own_ascent
-from benign.training.setup import Evaluation, GradientDescent, Setup, stack
+from benign.training.setup import Evaluation, Setup, stack
 from tests.reference.__init__ import run_ids
 
 EPS, RATE = 0.7, 3.0

@@ -18,7 +18,8 @@ from benign.training import audit
 from benign.training.descent import look
 from benign.training.engine import train_runs
 from benign.training.evaluation import measure
-from benign.training.setup import Evaluation, GradientDescent, Setup, stack
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation, Setup, stack
 from benign.training.variables import variables
 from tests.reference import run_ids, small_data, small_network, small_setup, start
 

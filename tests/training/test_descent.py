@@ -42,7 +42,7 @@ def reference_of(frame: Frame, cell: Setup, run: int) -> Trajectory:
         frame.y[run],
         rules.rate,
         rules.stop_loss,
-        rules.max_steps,
+        rules.most_steps(),
         attack,
     )
 

@@ -28,7 +28,8 @@ from benign.sweep.export import export, table
 from benign.training import features
 from benign.training.descent import Batch, Status, descend
 from benign.training.feature_tests import FeatureTests
-from benign.training.setup import Evaluation, GradientDescent, Setup
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation, Setup
 from benign.training.variables import variables
 from tests.reference import close, small_setup, start
 
@@ -370,7 +371,7 @@ def test_a_set_with_too_few_test_images_is_refused_before_work(tmp_path, monkeyp
     }  # fmt: skip
     for split in ("train", "test"):
         arrays[f"y_{split}"][:15] = 1
-    np.savez(tmp_path / "mine.npz", **arrays)
+    np.savez(tmp_path / "mine.npz", **arrays)  # pyright: ignore[reportArgumentType]
     monkeypatch.setenv("BENIGN_DATA", str(tmp_path))
     mine = Images(source="mine", samples=20, dim=16, channels=1, classes=(0, 1))
     asked = FeatureTests(attack=ATTACK, samples=31)

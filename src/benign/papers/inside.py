@@ -21,7 +21,8 @@ from benign.papers.zhang import theory as zhang
 from benign.spec import LARGEST, Count, FlipRate, NonNegative, Positive, Spec
 from benign.theory.conditions import Conditions, Moderate, smallest_whole
 from benign.theory.intervals import number
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 SMALL_START = 1e-3
 """Wang's omega sqrt(m d) / eta, which may be any number up to 1"""

@@ -14,7 +14,8 @@ from benign.papers.inside import pgd
 from benign.papers.jiang import theory as jiang
 from benign.papers.zhang import theory as zhang
 from benign.spec import Count, FlipRate, NonNegative, Positive, Spec
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 WIDE = 20_000
 """dimensions from which on a run is computed in the span it stays in"""

@@ -20,9 +20,8 @@ class FeatureTests(Spec):
     until their features are near those of images of the second: NRF-PGD and RF-PGD.
 
     >>> import benign as bo
-    >>> from benign.training.feature_tests import FeatureTests
     >>> ball = bo.Ball(p="inf", radius=8 / 255, per="sample", box=(0.0, 1.0))
-    >>> FeatureTests(attack=bo.PGD(ball=ball), pairs=[[3, 5]]).pairs
+    >>> bo.FeatureTests(attack=bo.PGD(ball=ball), pairs=[[3, 5]]).pairs
     ((3, 5),)
     """
 

@@ -14,8 +14,7 @@ from benign.data.model import DataModel
 from benign.networks.network import Network
 from benign.spec import Count, Spec, Whole, canonical
 from benign.training.feature_tests import FeatureTests
-from benign.training.methods import GradientDescent as GradientDescent
-from benign.training.methods import Training
+from benign.training.methods import GradientDescent, Training
 
 SNAPSHOTS_PER_OCTAVE = 4
 
@@ -73,12 +72,6 @@ class Setup(Spec):
                 f"`network` ({self.network.kind}) gives {_counted(outputs)}, "
                 f"but `data` ({self.data.kind}) has {_counted(labels)}: choose them to match"
             )
-        most = self.data.most_tests()
-        if most is not None and self.evaluation.samples > most:
-            raise ValueError(
-                f"`evaluation.samples` must be at most {most:,}, the test points that `data` ({self.data.kind}) has, "
-                f"got {self.evaluation.samples:,}"
-            )
         self.network.check_against(self.data)
         self._check_precision()
         self._check_tests()
@@ -101,8 +94,8 @@ class Setup(Spec):
         most = self.data.most_tests()
         if most is not None and self.evaluation.samples > most:
             raise ValueError(
-                f"`evaluation.samples` must be at most {most:,}, the test points there are, got "
-                f"{self.evaluation.samples:,}"
+                f"`evaluation.samples` must be at most {most:,}, the test points that `data` ({self.data.kind}) has, "
+                f"got {self.evaluation.samples:,}"
             )
 
     def _check_features(self, features: FeatureTests) -> None:

@@ -35,7 +35,8 @@ from benign.streams import RunId, Streams
 from benign.sweep.dataset import ended
 from benign.theory.boundary import Boundary, boundary
 from benign.training.descent import Status
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 NAMES = ("attention", "linear mode", "two-layer", "CNN")
 TRAININGS = ("clean", "adversarial")

@@ -21,7 +21,8 @@ from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.theory.intervals import mean_interval, number
 from benign.training.descent import Status
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 TOKENS = 4
 SCORES = {

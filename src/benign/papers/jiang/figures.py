@@ -23,7 +23,8 @@ from benign.papers.recipes import Recipe
 from benign.plot.phase import Panel, phase_figure
 from benign.plot.style import save
 from benign.theory.boundary import boundary
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 CUT = 0.2
 """test loss that figure 1b cuts at"""

@@ -14,7 +14,8 @@ from benign.experiment import Experiment
 from benign.networks.patch_cnn import PatchCNN
 from benign.papers.li import theory
 from benign.theory.conditions import Conditions
-from benign.training.setup import Evaluation, GradientDescent, Setup
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation, Setup
 
 EPS = 1.2
 """radius of the attack"""

@@ -23,7 +23,8 @@ from benign.papers.wang.theory import conditions
 from benign.plot.exponents import Critical, exponents_figure
 from benign.plot.style import save
 from benign.theory.boundary import Boundary, boundary
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 LEVEL = 0.8413
 """accuracy against clean labels at one standard deviation: Phi(1)"""

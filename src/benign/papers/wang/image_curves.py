@@ -17,7 +17,7 @@ from benign.papers.wang.setting import NETWORK, RADIUS, training_attack
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
 from benign.theory.intervals import mean_interval
-from benign.training.setup import GradientDescent
+from benign.training.methods import GradientDescent
 
 _PANELS = (
     ("norm", "r", [(3.0, 784, 0.1), (5.0, 784, 0.1), (7.0, 784, 0.1), (10.0, 784, 0.1)]),

@@ -10,7 +10,8 @@ from benign.data.mixture import Mixture
 from benign.data.model import DataModel
 from benign.experiment import Experiment
 from benign.networks.two_layer import TwoLayer
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 FLIP = 0.1
 """beta, share of flipped labels"""

@@ -26,7 +26,8 @@ from benign.papers.recipes import Recipe
 from benign.papers.zhang.bounds import augmented_race
 from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 COPIES = (2, 4, 8)
 """K"""

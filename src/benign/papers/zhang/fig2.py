@@ -15,7 +15,8 @@ from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 SNR = 12.0
 """of the curves that differ in N"""

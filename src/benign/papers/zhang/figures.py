@@ -36,7 +36,8 @@ from benign.papers.zhang.tokens import TOKENS
 from benign.plot.phase import Panel, phase_figure
 from benign.plot.style import save
 from benign.theory.boundary import Boundary, boundary
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 NOISE = Question(
     "noise",

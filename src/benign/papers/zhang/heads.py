@@ -17,7 +17,8 @@ from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.theory.boundary import boundary
 from benign.training.descent import Status
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 SAMPLES = 10
 

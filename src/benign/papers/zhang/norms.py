@@ -25,7 +25,8 @@ from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 IMPOSSIBLE = {"l1": 1.0, "l2": math.sqrt(0.5), "linf": 0.5}
 """|mu_+ - mu_-|_p / (2 |mu|) of orthogonal signals along axes: no classifier is robust from here on"""

@@ -26,7 +26,8 @@ from benign.plot.curves import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 UNDIVIDED, DIVIDED = math.sqrt(1 / 3), math.sqrt(1 / 3) / 16
 """|w_O| of PyTorch's default, and of that divided by 16"""

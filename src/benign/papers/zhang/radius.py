@@ -34,7 +34,8 @@ from benign.sweep.dataset import ended
 from benign.theory.conditions import Conditions, radius_share
 from benign.theory.crossing import Crossing, first_crossing
 from benign.training.descent import Status
-from benign.training.setup import Evaluation, GradientDescent, Setup
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation, Setup
 
 SNR = 4.0
 SIGNAL = 25.6

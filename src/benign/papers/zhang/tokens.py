@@ -25,7 +25,8 @@ from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.theory.boundary import Boundary, boundary
 from benign.training.descent import Status
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 AROUND = (0.4, 5.0)
 """ratios that are tried, as multiples of the predicted one"""

@@ -18,8 +18,9 @@ from benign.papers.jiang.recursion import State, Tokens, predict, start
 from benign.plan.runs import runs_of
 from benign.streams import Streams
 from benign.training.descent import Batch, Step, descend
+from benign.training.methods import GradientDescent
 from benign.training.probes.attention import attention_network, attention_pass
-from benign.training.setup import GradientDescent, stack
+from benign.training.setup import stack
 
 CLAIMS = Claims("jiang")
 ROUNDING = at_most(1e-10)

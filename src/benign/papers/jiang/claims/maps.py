@@ -10,7 +10,8 @@ from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.networks.patch_cnn import PatchCNN
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 STRONG_LENGTH = 2048.0
 """C_p^2 sigma_p^2 d of figures 3 and 4"""

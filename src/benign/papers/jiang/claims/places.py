@@ -13,7 +13,8 @@ from benign.networks.initial import GaussianInit
 from benign.papers.jiang import theory
 from benign.papers.jiang.theory import ALL_ONE
 from benign.papers.jiang.times import start_spread
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 
 @dataclass(frozen=True, kw_only=True)

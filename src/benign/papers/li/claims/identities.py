@@ -13,7 +13,8 @@ from benign.networks.patch_cnn import PatchCNN
 from benign.papers.li.recursion import Features, Problem, feature_recursion, tensor_power
 from benign.streams import RunId, Streams
 from benign.training.descent import Batch, descend
-from benign.training.setup import GradientDescent, Setup, stack
+from benign.training.methods import GradientDescent
+from benign.training.setup import Setup, stack
 
 CLAIMS = Claims("li")
 

@@ -19,7 +19,8 @@ from benign.claims import Reading, Study
 from benign.data.feature_patches import FeaturePatches
 from benign.experiment import Experiment
 from benign.networks.patch_cnn import PatchCNN
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 EPS = 1.2
 """radius of Figure 3"""

@@ -24,7 +24,8 @@ from benign.papers.wang import theory
 from benign.papers.wang.exponents import predicted
 from benign.papers.wang.setting import FLIP, RHO
 from benign.theory.conditions import Conditions
-from benign.training.setup import Evaluation, GradientDescent, Setup
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation, Setup
 
 CASES = ("relu", "smooth")
 SLOPE, SMOOTHNESS = 0.5, 1.0

@@ -18,7 +18,8 @@ from benign.papers.jiang.theory import (
 from benign.papers.zhang import theory
 from benign.papers.zhang.setting import pgd
 from benign.theory.conditions import Conditions, radius_share, smallest_whole
-from benign.training.setup import Evaluation, GradientDescent, Setup
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation, Setup
 
 
 @dataclass(frozen=True, kw_only=True)

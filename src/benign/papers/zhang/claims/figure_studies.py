@@ -5,7 +5,8 @@ from benign.claims.study import Reading, Study, at
 from benign.experiment import Experiment
 from benign.papers.attention_questions import OUTPUT, network
 from benign.papers.zhang.setting import changed, noisy_signals, pgd
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 
 def _sparse(scale: str, reading: Reading) -> Experiment:

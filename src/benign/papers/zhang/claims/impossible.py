@@ -23,7 +23,8 @@ from benign.networks.initial import GaussianInit
 from benign.papers.zhang import linear_mode, radii
 from benign.streams import RunId, Streams
 from benign.training.descent import Batch, descend
-from benign.training.setup import GradientDescent, Setup, stack
+from benign.training.methods import GradientDescent
+from benign.training.setup import Setup, stack
 
 CLAIMS = Claims("zhang")
 Classifier = Callable[[Tensor], Tensor]

@@ -14,7 +14,8 @@ from benign.networks.initial import GaussianInit
 from benign.papers.inside import attention_along, descent_along
 from benign.papers.zhang.claims.cells import Cell
 from benign.papers.zhang.setting import pgd
-from benign.training.setup import Evaluation, GradientDescent
+from benign.training.methods import GradientDescent
+from benign.training.setup import Evaluation
 
 
 def _start(scale: str, reading: Reading) -> Experiment:
