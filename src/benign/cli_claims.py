@@ -10,6 +10,7 @@ from benign.options import (
     FAILED,
     INTERRUPTED,
     OK,
+    Answers,
     Data,
     Device,
     Number,
@@ -34,7 +35,11 @@ def verify(
         bool, typer.Option("--list", help="Show the claims, and judge none.")
     ] = False,
     scale: Scale = None,
+    reading: Answers = None,
     readings: Readings = None,
+    found: Annotated[
+        bool, typer.Option("--found", help="Run nothing: judge what the folders hold, of any size.")
+    ] = False,
     device: Device = "cpu",
     workers: Workers = None,
     out: Annotated[
@@ -49,6 +54,7 @@ def verify(
     conditions. Exit code 0: everything could be decided, or is explained.
     """
     from benign.papers.claims import matching
+    from benign.targets import parsed_answers
     from benign.verify import claims_text
     from benign.verify import verify as judged
 
@@ -58,7 +64,15 @@ def verify(
         return
     try:
         fine = judged(
-            chosen, scale or "quick", readings or "default", device, workers, out, verbose
+            chosen,
+            scale or "quick",
+            readings or "default",
+            device,
+            workers,
+            out,
+            verbose,
+            found,
+            parsed_answers(reading or []),
         )
     except KeyboardInterrupt:
         complain("interrupted: finished runs are kept, the same command resumes")

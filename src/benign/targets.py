@@ -130,7 +130,9 @@ def _of_recipe(chosen: Recipe, choices: Choices) -> list[Plan]:
     if choices.answers and choices.readings:
         raise ValueError("--reading and --readings: give one of them")
     asked = choices.readings
-    readings = chosen.readings(asked) if asked else [chosen.reading(_parsed(choices.answers))]
+    readings = (
+        chosen.readings(asked) if asked else [chosen.reading(parsed_answers(choices.answers))]
+    )
     return [_of_reading(chosen, choices, reading, len(readings) > 1) for reading in readings]
 
 
@@ -158,7 +160,8 @@ def _caption(recipe: Recipe, experiment: Experiment, made: dict[str, Any]) -> st
     return under + (f" Changed: {', '.join(made['changes'])}." if made.get("changes") else "")
 
 
-def _parsed(answers: Sequence[str]) -> Reading:
+def parsed_answers(answers: Sequence[str]) -> Reading:
+    """Answers to questions by name, from `question=answer` each."""
     parsed = {}
     for text in answers:
         question, found, answer = text.partition("=")

@@ -13,49 +13,83 @@ from benign.claims.study import Reading, Study
 from benign.claims.verdict import cannot_run, judge
 from benign.console import say, shown
 from benign.experiment import Experiment
+from benign.opening import open_experiment, open_result
 from benign.papers.claims import study_of
 from benign.perform import processes
 from benign.progress import watching
 from benign.sweep.results import RunsFailed
+from benign.sweep.store import Store
 from benign.verdicts import Judged, claim_text, counts, verdict_text, write
 
 Runner = Callable[[Experiment, Path, str], xr.Dataset]
 """runs an experiment in a folder, under a title"""
 
 
-class Verifier:
-    """Judges claims at a scale; a study is run once for each reading, whichever claims need it."""
+class NoRuns(ValueError):
+    """A folder that has nothing to judge by."""
 
-    def __init__(self, scale: str, folder: Path, runner: Runner) -> None:
+
+class Verifier:
+    """Judges claims at a scale; a study is run once for each reading, whichever claims need it.
+
+    Without a runner, claims are judged on what is in the folders, of whatever size it is.
+    """
+
+    def __init__(self, scale: str, folder: Path, runner: Runner | None) -> None:
         self.scale, self.folder, self.runner = scale, folder, runner
         self._results: dict[tuple[str, str], tuple[Experiment, xr.Dataset, float]] = {}
+        self._changes: dict[str, tuple[str, ...]] = {}
 
-    def judge(self, claim: Claim, which: str = "default") -> Iterable[Judged]:
+    def judge(
+        self, claim: Claim, which: str = "default", answers: Reading | None = None
+    ) -> Iterable[Judged]:
         """The verdicts on a claim: one for each reading of what its studies leave open."""
         if reason := cannot(claim):
             yield Judged(cannot_run(claim, self.scale, reason), 0.0)
             return
         known = [study for need in claim.needs if (study := study_of(need))]
-        for reading in readings_of(known, which):
-            runs = [self._run(study, reading) for study in known]
+        for reading in readings_of(known, which, answers):
+            try:
+                runs = [self._run(study, reading) for study in known]
+            except NoRuns as error:
+                yield Judged(cannot_run(claim, self.scale, str(error)), 0.0)
+                continue
             evidence = Evidence(
                 self.scale,
                 reading,
                 tuple(result for _, result, _ in runs),
                 tuple(experiment for experiment, _, _ in runs),
+                tuple(word for study in known for word in self._changes.get(study.name, ())),
             )
             yield Judged(judge(claim, evidence), sum(seconds for _, _, seconds in runs))
 
     def _run(self, study: Study, reading: Reading) -> tuple[Experiment, xr.Dataset, float]:
-        own = {q.name: reading[q.name] for q in study.questions}
+        own = {
+            q.name: reading[q.name] if reading[q.name] in q.answers else q.default
+            for q in study.questions
+        }
         label = study.label(own)
         if (study.name, label) not in self._results:
-            experiment, began = study.experiment(self.scale, own), time.perf_counter()
+            began = time.perf_counter()
             folder = self.folder / study.name / self.scale / label
-            title = f"{study.name}, {self.scale} scale, reading {label}"
-            result = self.runner(experiment, folder, title)
+            if self.runner is None:
+                experiment, result = self._found(study, folder)
+            else:
+                experiment = study.experiment(self.scale, own)
+                title = f"{study.name}, {self.scale} scale, reading {label}"
+                result = self.runner(experiment, folder, title)
             self._results[study.name, label] = experiment, result, time.perf_counter() - began
         return self._results[study.name, label]
+
+    def _found(self, study: Study, folder: Path) -> tuple[Experiment, xr.Dataset]:
+        if not folder.is_dir():
+            raise NoRuns(f"there are no runs of {study.name} in {shown(folder)}")
+        made = Store.open(folder, writing=False).about.made
+        result, told = open_result(folder), list(made.get("changes") or ())
+        if missing := result.attrs["runs_missing"]:
+            told.append(f"{missing} of {result.attrs['runs']} runs are missing")
+        self._changes[study.name] = tuple(f"{study.name}: {word}" for word in told)
+        return open_experiment(folder), result
 
 
 def cannot(claim: Claim) -> str:
@@ -64,13 +98,15 @@ def cannot(claim: Claim) -> str:
     return f"cannot run here: there is no recipe {', '.join(missing)} yet" if missing else ""
 
 
-def readings_of(studies: Sequence[Study], which: str) -> list[Reading]:
-    """The readings of several studies together: an answer to a question is the answer in all of them."""
+def readings_of(
+    studies: Sequence[Study], which: str, answers: Reading | None = None
+) -> list[Reading]:
+    """The readings of several studies together: an answer to a question is the answer in all that know it."""
     found: list[Reading] = []
     default = {name: answer for s in studies for name, answer in s.reading().items()}
     for study in studies:
         for reading in study.readings(which):
-            whole = default | reading
+            whole = default | reading | (answers or {})
             if whole not in found:
                 found.append(whole)
     return found or [{}]
@@ -84,6 +120,8 @@ def verify(
     workers: int | None,
     folder: Path,
     verbose: bool,
+    found: bool = False,
+    answers: Reading | None = None,
 ) -> bool:
     """Judge claims one after another, tell each verdict at once, write all; returns whether none was an error."""
 
@@ -95,9 +133,9 @@ def verify(
             warnings.simplefilter("ignore", RunsFailed)  # a statistic counts what it has
             return experiment.run(place, device, at_once, watcher)
 
-    verifier, judged, files = Verifier(scale, folder, runner), [], []
+    verifier, judged, files = Verifier(scale, folder, None if found else runner), [], []
     for number, claim in enumerate(claims, 1):
-        for each in verifier.judge(claim, which):
+        for each in verifier.judge(claim, which, answers):
             judged.append(each)
             files = write(
                 judged, scale, folder / "verdicts"

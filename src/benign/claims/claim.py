@@ -29,6 +29,8 @@ class Evidence:
     """of each study"""
     experiments: tuple[Experiment, ...] = ()
     """of each study"""
+    changes: tuple[str, ...] = ()
+    """how the runs differ from those of the scale, where they were made otherwise"""
 
     @property
     def result(self) -> xr.Dataset:

@@ -105,7 +105,7 @@ class Verdict:
         if self.error:
             return "error"
         where = " outside its conditions" if self.setting.outside else ""
-        if self.claim.of_a_figure and self.evidence.scale != "paper":
+        if self.claim.of_a_figure and (self.evidence.scale != "paper" or self.evidence.changes):
             where = " at a smaller size"
         if self.outcome is Outcome.HOLDS:
             return f"holds{where}" if where else "confirmed"
@@ -134,6 +134,7 @@ class Verdict:
             "reason": self.reason,
             "parts": [_part(part) for part in self.parts],
             "scale": self.evidence.scale,
+            "changes": list(self.evidence.changes),
             "reading": dict(self.evidence.reading),
             "needs": [need if isinstance(need, str) else need.name for need in self.claim.needs],
             "seeds": [each.seeds for each in self.evidence.experiments],
