@@ -153,7 +153,8 @@ def _command(recipe: Recipe, plan: Plan, devices: list[str]) -> str:
         words += ["--reading", answer]
     for change in plan.made["changes"]:
         words += ["--set", change]
-    if not plan.made["changes"] and plan.experiment.seeds != recipe.experiment(scale).seeds:
+    told = any(change.startswith("seeds=") for change in plan.made["changes"])
+    if not told and plan.experiment.seeds != recipe.experiment(scale).seeds:
         words += ["--seeds", str(plan.experiment.seeds)]
     if any(device.startswith("cuda") for device in devices):
         words += ["--device cuda"]
@@ -181,14 +182,24 @@ def _copy_picture(plan: Plan, result: xr.Dataset, path: Path) -> None:
     """Draw elsewhere, for the folder may be read-only, and keep few colours."""
     with tempfile.TemporaryDirectory() as place:
         drawn = replace(plan, folder=Path(place)).draw(result)
-        [png] = [file for file in drawn if file.suffix == ".png"]  # a recipe draws one figure
-        with Image.open(png) as image:
-            # Maximum coverage keeps the rare colours of a colour bar: no channel of zhang/fig1 is off by more
-            # than 7 of 255, where median cut is off by 60.
-            few = image.convert("RGB").quantize(
-                COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
-            )
-            few.save(path, optimize=True)
+        image = _below_each_other([file for file in drawn if file.suffix == ".png"])
+        # Maximum coverage keeps the rare colours of a colour bar: no channel of zhang/fig1 is off by more
+        # than 7 of 255, where median cut is off by 60.
+        few = image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        few.save(path, optimize=True)
+
+
+def _below_each_other(files: list[Path]) -> Image.Image:
+    """The pictures of a recipe as one: figures on images have samples, or a table, beside them."""
+    parts = [Image.open(file).convert("RGB") for file in files]
+    whole = Image.new(
+        "RGB", (max(each.width for each in parts), sum(p.height for p in parts)), "white"
+    )
+    top = 0
+    for part in parts:
+        whole.paste(part, (0, top))
+        top += part.height
+    return whole
 
 
 def numbers(result: xr.Dataset) -> str:
