@@ -477,7 +477,7 @@ DEPARTURES = [
     ("attention not learned", {"network": small_network(attend="uniform")}),
     ("a part frozen", {"network": small_network(train="values")}),
     ("a part not attacked", {"network": small_network(exposed="values")}),
-    ("a falling rate", {"drop_every": 3}),
+    ("a falling rate or mini-batches", {"drop_every": 3}),
 ]
 
 

@@ -65,10 +65,13 @@ def _draw(ax: Axes, panel: Bars) -> None:
             told = {"facecolor": "none", "edgecolor": colour, "hatch": "////", "linewidth": 0.8}
             ax.bar(x, panel.printed[name], 0.92 * wide, label=f"{name} (paper)", **told)
             continue
-        values = panel.ours[name]
-        spread = values.std(1, ddof=1) if values.shape[1] > 1 else None
+        values = np.ma.masked_invalid(panel.ours[name])
+        heights = values.mean(1).filled(np.nan)
+        spread = values.std(1, ddof=1).filled(0.0) if values.shape[1] > 1 else None
         whiskers = {"ecolor": DARK_GREY, "elinewidth": 0.8}
-        ax.bar(x, values.mean(1), 0.92 * wide, yerr=spread, error_kw=whiskers, color=colour, label=name)  # fmt: skip
+        ax.bar(x, heights, 0.92 * wide, yerr=spread, error_kw=whiskers, color=colour, label=name)
+        for place in x[np.isnan(heights)]:
+            ax.text(place, 0, " no value", rotation=90, ha="center", va="bottom", fontsize=SMALL)
     ax.set_xticks(at, [textwrap.fill(name, 14) for name in panel.groups])
 
 

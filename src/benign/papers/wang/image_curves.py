@@ -77,7 +77,8 @@ def _summarise_6(result: xr.Dataset) -> str:
     lines = []
     for norm, dim, rho in _SETTINGS:
         cell = _chosen(result, (norm, dim, rho))
-        error = mean_interval((1 - cell.robust_accuracy).dropna("seed").values)
+        errors = (1 - cell.robust_accuracy).dropna("seed").values
+        error = mean_interval(errors) if errors.size else "of no run"
         lines.append(
             f"r = {norm:g}, d = {int(cell.dim)}, rho = {rho:g}: robust test error {error}, "
             f"robust training loss {float(cell.train_loss.mean()):.3g}"
