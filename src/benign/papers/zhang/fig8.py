@@ -9,10 +9,9 @@ from benign.experiment import Experiment
 from benign.networks.pretrained import BASE_16, PretrainedViT
 from benign.papers.image_questions import CLASSES, OPTIMISER, source_of, which_images
 from benign.papers.recipes import Recipe
-from benign.papers.vision import Size, count_tests, images, ratios, training
+from benign.papers.vision import Size, images, ratios
 from benign.papers.zhang.image_maps import TINY, drawing, summarising
-from benign.papers.zhang.images import BALL, PATCH, judge, pgd
-from benign.training.setup import Evaluation
+from benign.papers.zhang.images import BALL, PATCH, pgd, trained
 
 RADIUS = 1 / 20
 """tau / |mu|"""
@@ -100,18 +99,8 @@ def _build(scale: str, reading: Reading) -> Experiment:
     norm = NORMS[source] if reading["scaling"] == "natural" else 5.0
     noise = PixelNoise(norm=norm, snr=ratios(size))
     data = images(size, reading, source, PATCH[source], noise)
-    attack = pgd(size, reading, data, RADIUS)
-    return Experiment(
-        data=data,
-        network=_network(scale, reading, source, data.label_count()),
-        attack=attack,
-        training=training(size, reading),
-        evaluation=Evaluation(
-            samples=count_tests(size, reading, source), attack=judge(size, attack)
-        ),
-        pairing="common",
-        seeds=size.seeds,
-    )
+    network = _network(scale, reading, source, data.label_count())
+    return trained(size, reading, data, network, pgd(size, reading, data, RADIUS))
 
 
 FIGURE_8 = Recipe(

@@ -16,6 +16,7 @@ from benign.claims.study import Question, Reading
 from benign.data.constructions import PixelNoise
 from benign.data.images import Images
 from benign.experiment import Experiment
+from benign.networks.network import Network
 from benign.papers.image_questions import source_of
 from benign.papers.vision import Size, count_tests, images, ratios, training, transformer
 from benign.training.setup import Evaluation
@@ -71,24 +72,25 @@ class Figure:
         attack = self.attack(
             size, reading, data, RADII[self.paper if source == "digits" else source]
         )
-        return Experiment(
-            data=data,
-            network=transformer(size, reading, data.label_count()),
-            attack=attack,
-            training=training(size, reading),
-            evaluation=Evaluation(
-                samples=count_tests(size, reading, source), attack=judge(size, attack)
-            ),
-            pairing="common",
-            seeds=size.seeds,
-        )
+        return trained(size, reading, data, transformer(size, reading, data.label_count()), attack)
 
 
-def judge(size: Size, attack: Attack) -> Strong:
-    """For every test point the worst of short ascents and of the training attack."""
-    threat = attack.threat()
+def trained(
+    size: Size, reading: Reading, data: Images, network: Network, attack: Attack
+) -> Experiment:
+    """The experiment of a figure. Test points are judged by the worst of short ascents and of the training attack."""
+    threat, source = attack.threat(), str(data.source)
     assert threat is not None
-    return Strong(ball=threat, steps=size.judge, restarts=1, also=attack)
+    judge = Strong(ball=threat, steps=size.judge, restarts=1, also=attack)
+    return Experiment(
+        data=data,
+        network=network,
+        attack=attack,
+        training=training(size, reading),
+        evaluation=Evaluation(samples=count_tests(size, reading, source), attack=judge),
+        pairing="common",
+        seeds=size.seeds,
+    )
 
 
 def pgd(size: Size, reading: Reading, data: Images, radius: float) -> PGD:
