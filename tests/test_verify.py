@@ -10,7 +10,7 @@ import benign as bo
 from benign import cli
 from benign.claims import Claims, Question, Study, at_least, mean
 from benign.papers.claims import claims, matching
-from benign.verify import Verifier, readings_of
+from benign.verify import Verifier, readings_of, verify
 from tests.registry import forgetting
 
 ROOM = '''
@@ -196,3 +196,22 @@ def test_a_claim_asks_what_its_studies_ask():
 
     (claim,) = mine
     assert claim.questions == (question,)
+
+
+def test_found_runs_are_judged_as_they_are(tmp_path):
+    """Nothing is run: a smaller grid than the recipe's is judged, and says so; what is not there cannot be."""
+    recipe = bo.recipe("jiang/fig1")
+    fields = recipe.experiment("smoke").as_dict()
+    small = bo.Experiment.from_dict({**fields, "seeds": 2})
+    made = {"target": "jiang/fig1", "scale": "paper", "reading": {}, "changes": ["seeds=2"]}
+    small.run(tmp_path / "jiang" / "fig1" / "paper" / "default", made=made)
+    chosen = matching(["jiang/fig1.monotone", "jiang/fig2.mnist"])
+    verify(chosen, "paper", "default", "cpu", 1, tmp_path, False, found=True)
+    told = {
+        each["id"]: each
+        for each in json.loads((tmp_path / "verdicts" / "verdicts.json").read_text())["verdicts"]
+    }
+    assert told["jiang/fig1.monotone"]["changes"] == ["jiang/fig1: seeds=2"]
+    assert told["jiang/fig1.monotone"]["seeds"] == [2]
+    assert "confirmed" not in told["jiang/fig1.monotone"]["verdict"]
+    assert "there are no runs of jiang/fig2" in told["jiang/fig2.mnist"]["reason"]

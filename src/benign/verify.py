@@ -85,7 +85,8 @@ class Verifier:
         if not folder.is_dir():
             raise NoRuns(f"there are no runs of {study.name} in {shown(folder)}")
         made = Store.open(folder, writing=False).about.made
-        result, told = open_result(folder), list(made.get("changes") or ())
+        result = open_result(folder)
+        told: list[str] = list(made.get("changes") or ())
         if missing := result.attrs["runs_missing"]:
             told.append(f"{missing} of {result.attrs['runs']} runs are missing")
         self._changes[study.name] = tuple(f"{study.name}: {word}" for word in told)
