@@ -258,7 +258,7 @@ class Component(Spec):
             if not cls.__module__.startswith("benign."):  # the package's are bases for others
                 Component.unfinished[snake_case(cls.__name__)] = cls
             return
-        cls.kind = snake_case(cls.__name__)
+        cls.kind = vars(cls).get("kind") or snake_case(cls.__name__)
         if known := cls.choices().get(cls.kind):
             refuse_taken(cls.kind, cls, known)
         cls.choices()[cls.kind] = cls
@@ -324,9 +324,8 @@ def refuse_taken(name: str, new: Any, known: Any) -> None:
 
 
 def snake_case(name: str) -> str:
-    """`SignalNoise` -> `signal_noise`, `PatchCNN` -> `patch_cnn`, `PGD` -> `pgd`, `VisionViT` -> `vision_vit`."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-    return words.replace("vi_t", "vit")
+    """`SignalNoise` -> `signal_noise`, `PatchCNN` -> `patch_cnn`, `PGD` -> `pgd`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def load_components(package: ModuleType) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch as safetensors
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -21,8 +22,6 @@ from benign.networks.vit_weights import load_vit, renamed
 from benign.spec import SpecError
 from benign.streams import Streams
 from tests.reference import close, film, normals, run_ids, small_pgd, small_setup, start
-
-safetensors = pytest.importorskip("safetensors.torch")
 
 State = dict[str, Tensor]
 HIDDEN, HEADS, MLP, PATCH, LAYERS = 8, 2, 12, 2, 2

@@ -44,6 +44,7 @@ class PretrainedViT(PictureNetwork):
     'vit_base_patch16_224.augreg_in21k'
     """
 
+    kind: ClassVar[str] = "pretrained_vit"
     recordable: ClassVar[bool] = True
 
     weights: Shape[str] = BASE_16

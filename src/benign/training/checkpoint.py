@@ -13,6 +13,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from benign.networks.network import Params
+from benign.training.descent import Batch, Place
+
 SECONDS = 120.0
 """between two checkpoints; BENIGN_CHECKPOINT_SECONDS changes it"""
 
@@ -73,3 +76,25 @@ def grouped(kept: Kept, group: str) -> Kept:
 def named(group: str, parts: dict) -> Kept:
     """Tensors, or arrays, under the names of a group."""
     return {f"{group}/{name}": torch.as_tensor(part) for name, part in parts.items()}
+
+
+def kept_place(here: Place) -> Kept:
+    """What a batch needs to go on from a place."""
+    reached = {} if here.reached is None else {"reached": here.reached}
+    place = named("place", {"number": here.number, "index": here.batch.index, **reached})
+    return place | named("weights", here.batch.held) | named("moments", here.batch.moments)
+
+
+def found_place(start: Batch, kept: Kept) -> Place:
+    """The place that was kept of a batch, which was drawn again at its start."""
+    place = grouped(kept, "place")
+    batch = start.select(torch.isin(start.index, place["index"]))
+    fill(batch.held, grouped(kept, "weights"))
+    fill(batch.moments, grouped(kept, "moments"))
+    return Place(batch, int(place["number"]), place.get("reached"))
+
+
+def fill(parts: Params, kept: Params) -> None:
+    """Copy what was kept into parts, by name."""
+    for name, part in parts.items():
+        part.copy_(kept[name])

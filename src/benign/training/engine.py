@@ -12,11 +12,17 @@ from torch import Tensor
 
 from benign.attacks.attack import Attack
 from benign.data.model import BLOCK
-from benign.networks.network import Params
 from benign.spec import digest
 from benign.streams import RunId, Streams
 from benign.training import audit, references
-from benign.training.checkpoint import Checkpoint, grouped, named
+from benign.training.checkpoint import (
+    Checkpoint,
+    fill,
+    found_place,
+    grouped,
+    kept_place,
+    named,
+)
 from benign.training.descent import Batch, Place, Status, Step, descend, watch
 from benign.training.evaluation import measure
 from benign.training.probes import TALLIES, snapshots_for, tallies_for
@@ -203,11 +209,8 @@ class _Training:
         if not self.checkpoint.due() or here.batch.carried is not None:
             return
         tallies = {name: state for name, state in self._tallies.items() if state is not None}
-        reached = {} if here.reached is None else {"reached": here.reached}
         self.checkpoint.write(
-            named("place", {"number": here.number, "index": here.batch.index, **reached})
-            | named("weights", here.batch.held)
-            | named("moments", here.batch.moments)
+            kept_place(here)
             | named("final", self.results.final.held)
             | named("tallies", tallies)
             | named("arrays", self.results.arrays)
@@ -218,21 +221,11 @@ class _Training:
         kept = self.checkpoint.read(device)
         if kept is None:
             return None
-        place = grouped(kept, "place")
-        left = torch.isin(self._start.index, place["index"])
-        batch = self._start.select(left)
-        for group, parts in (("weights", batch.held), ("moments", batch.moments)):
-            _fill(parts, grouped(kept, group))
-        _fill(self.results.final.held, grouped(kept, "final"))
+        fill(self.results.final.held, grouped(kept, "final"))
         for name, values in grouped(kept, "arrays").items():
             self.results.arrays[name][...] = values.cpu().numpy()
         self._tallies |= grouped(kept, "tallies")
-        return Place(batch, int(place["number"]), place.get("reached"))
-
-
-def _fill(parts: Params, kept: Params) -> None:
-    for name, part in parts.items():
-        part.copy_(kept[name])
+        return found_place(self._start, kept)
 
 
 class _Results:

@@ -14,7 +14,15 @@ from benign import axes
 from benign.networks.network import Params
 from benign.spec import digest
 from benign.streams import Streams
-from benign.training.checkpoint import Checkpoint, Kept, grouped, named
+from benign.training.checkpoint import (
+    Checkpoint,
+    Kept,
+    fill,
+    found_place,
+    grouped,
+    kept_place,
+    named,
+)
 from benign.training.descent import Batch, Place, Status, descend
 from benign.training.setup import Setup
 
@@ -86,16 +94,8 @@ class _Training:
         return not len(self._left)
 
     def keep(self, here: Place) -> None:
-        if (
-            not self._checkpoint.due() or here.batch.carried is not None
-        ):  # a look would round what it carries
-            return
-        reached = {} if here.reached is None else {"reached": here.reached}
-        self.write(
-            named("place", {"number": here.number, "index": here.batch.index, **reached})
-            | named("weights", here.batch.held)
-            | named("moments", here.batch.moments)
-        )
+        if here.batch.carried is None:  # a look would round what it carries
+            self.write(kept_place(here))
 
     def write(self, place: Kept) -> None:
         """A checkpoint, where one is due."""
@@ -108,18 +108,9 @@ class _Training:
         kept = self._checkpoint.read(str(self.start.streams.device))
         if kept is None:
             return None
-        place = grouped(kept, "place")
-        self._left = place["index"]
-        _fill(self.ended.params, grouped(kept, "ended"))
+        self._left = kept["place/index"]
+        fill(self.ended.params, grouped(kept, "ended"))
         self.ended.sound.copy_(kept["sound"])
         if self.done():
             return None
-        batch = self.start.select(torch.isin(self.start.index, place["index"]))
-        _fill(batch.held, grouped(kept, "weights"))
-        _fill(batch.moments, grouped(kept, "moments"))
-        return Place(batch, int(place["number"]), place.get("reached"))
-
-
-def _fill(parts: Params, kept: Params) -> None:
-    for name, part in parts.items():
-        part.copy_(kept[name])
+        return found_place(self.start, kept)

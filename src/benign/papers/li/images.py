@@ -90,7 +90,7 @@ class Case:
             attack=attack,
             samples=min(size.inverted, facts.test),
             steps=size.steps,
-            start=reading["start"],  # type: ignore[arg-type]
+            start=reading["start"],  # pyright: ignore[reportArgumentType]
             pairs=self.pairs,
             matching_steps=max(2, size.steps // 10),
         )
