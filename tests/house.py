@@ -46,6 +46,7 @@ ORDER += [
     "verdicts",
     "verify",
     "advising",
+    "report",
     "options",
     "cli_claims",
     "cli_store",
@@ -79,7 +80,7 @@ OUTSIDE = {
         "papers",
         "standing",
     }
-    | {"audits", "targets", "perform", "verify"},
+    | {"audits", "targets", "perform", "verify", "report"},
     "yaml": {"files"},
     "dask": {"sweep"},
     "distributed": {"sweep"},
