@@ -46,7 +46,7 @@ ORDER += [
     "verdicts",
     "verify",
     "advising",
-    "report",
+    "pages",
     "options",
     "cli_claims",
     "cli_store",
@@ -80,7 +80,7 @@ OUTSIDE = {
         "papers",
         "standing",
     }
-    | {"audits", "targets", "perform", "verify", "report"},
+    | {"audits", "targets", "perform", "verify", "pages"},
     "yaml": {"files"},
     "dask": {"sweep"},
     "distributed": {"sweep"},

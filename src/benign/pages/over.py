@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from benign.pages.cells import plain, rounded
 from benign.plot.overlays import (
     crossings_name,
     curve_points,
@@ -17,7 +18,6 @@ from benign.plot.overlays import (
 )
 from benign.plot.phase import Panel
 from benign.plot.style import BLACK, BLUE, DARK_GREY, VERMILLION
-from benign.report.cells import plain, rounded
 from benign.theory.law import Law
 
 Figure = dict[str, Any]

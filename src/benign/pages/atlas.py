@@ -9,12 +9,12 @@ from functools import cached_property
 import numpy as np
 import xarray as xr
 
+from benign.pages import figures
+from benign.pages.cells import endings, rounded
+from benign.pages.figures import LABELS
+from benign.pages.over import Figure
 from benign.papers.recipes import Recipe
 from benign.plot.phase import Panel
-from benign.report import figures
-from benign.report.cells import endings, rounded
-from benign.report.figures import LABELS
-from benign.report.over import Figure
 from benign.theory.boundary import Boundary, boundary
 
 MAIN = (
