@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,6 +36,8 @@ LEVEL = 0.75
 FITTED = ("test_accuracy", "robust_accuracy")
 
 PAPER, CHIEF, REST = "As the paper draws it", "Main quantities", "Everything else measured"
+THEORY = "Coordinates of the theory"
+PARTLY = "with the paper's exponent, and a constant fitted here"
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class CurveGroup:
     names: tuple[str, ...]
     """variables of the result; their names end in `_curve`"""
     log: bool = False
+    alone: bool = False
+    """whether they have so little in common that each has a figure of its own"""
 
 
 class Atlas:
@@ -71,6 +75,7 @@ class Atlas:
     def __init__(self, result: xr.Dataset, recipe: Recipe | None = None) -> None:
         self._raw = result.sortby([dim for dim in _axes(result) if _counts(result[dim])])
         self.result = _numbered(self._raw)
+        self._ranks = {dim: _rank(result[dim]) for dim in _axes(result)}
         self.note = ""
         """why the maps of the paper cannot be drawn; empty where they can or there are none"""
         self._panels = self._of_paper(recipe)
@@ -121,6 +126,20 @@ class Atlas:
         panel = Panel(values, self.x, self.y, said(name), limits=limits, boundary=edge)
         return figures.heat_map(panel, self._ended(self.y, self.x, at=at))
 
+    @property
+    def seen(self) -> str:
+        """What the figures show, in a sentence."""
+        if self.x is None or not self.quantities:
+            return "There is one setting; below is how it trained."
+        x, y = (plain_name(self.result[dim]) if dim else "" for dim in (self.x, self.y))
+        title = self.quantities[0].title
+        if self.y is None:
+            return f"The figure below shows {title} along {x}: every point is one setting."
+        return (
+            f"The heat map below shows {title} over {x} and {y}: every cell is one setting, its colour what was "
+            "measured there."
+        )
+
     def about(self, name: str) -> str:
         """What one sees in the figure of a quantity, for somebody who has never seen it."""
         return "" if self.x is None else self._about(name)
@@ -140,7 +159,7 @@ class Atlas:
             names = [name for name in names if name not in those]
             if those:
                 found.append(CurveGroup(title, those, log))
-        return found
+        return found + ([CurveGroup(THEORY, tuple(names), alone=True)] if names else [])
 
     def curves(self, group: CurveGroup, **cell: int) -> Figure:
         """The curves of one cell: means over seeds between the lowest and the highest of them."""
@@ -152,14 +171,19 @@ class Atlas:
 
         return self.curve_figure(group, numbers)
 
-    def curve_figure(self, group: CurveGroup, numbers: Callable[[str, str], object]) -> Figure:
-        """The same with other numbers in it, or with references that a page fills in later."""
+    def curve_figure(
+        self,
+        group: CurveGroup,
+        numbers: Callable[[str, str], object],
+        steps: Sequence[int] | None = None,
+    ) -> Figure:
+        """The same with other numbers in it, or references that a page fills in later, at some of the steps."""
         named = [(name, said(name)) for name in group.names]
         alone = self.result[group.names[0]].attrs.get("units", "1")
         label = said(group.names[0]) if len(named) == 1 else group.title.lower()
         if alone not in ("1", ""):
             label = f"{label} ({alone})"
-        steps = self.result["step"].values.tolist()
+        steps = list(steps or self.result["step"].values.tolist())
         band = self.result.sizes["seed"] > 1
         return figures.training(named, steps, numbers, label=label, log=group.log, band=band)
 
@@ -167,6 +191,15 @@ class Atlas:
     def dims(self) -> list[str]:
         """All axes of the experiment: what a cell is one place of each."""
         return _axes(self.result)
+
+    def place(self, number: int) -> int:
+        """The number of a cell on figures, whose axes ascend, from its number in the specification."""
+        if not self.dims:
+            return 0
+        sizes = [self.result.sizes[dim] for dim in self.dims]
+        at = np.unravel_index(number, sizes)
+        ranks = [self._ranks[dim][i] for dim, i in zip(self.dims, at, strict=True)]
+        return int(np.ravel_multi_index(ranks, sizes))
 
     def _of_paper(self, recipe: Recipe | None) -> list[Panel]:
         """The maps of a recipe; none where its axes were changed so that they cannot be drawn."""
@@ -202,20 +235,26 @@ class Atlas:
 
     def _about(self, name: str) -> str:
         seeds = self.result.sizes["seed"]
-        of = f"the mean over {seeds} seeds" if seeds > 1 else "one run"
+        of = f"mean over {seeds} seeds" if seeds > 1 else "one run"
         title = next(each.title for each in self.quantities if each.name == name)
         if self.y is None:
             bands = "; the band is its 95 % interval" if seeds > 1 else ""
             return (
-                f"Each point is {of} of {title}{bands}. Choose a point to see how its runs trained."
+                f"Each point is one setting of the experiment: {title} ({of}{bands}). "
+                "Choose one to see how it trained."
             )
         panel = self._panels[int(name[6:])] if name.startswith("paper ") else None
         told = [
-            f"Each cell is one setting of the experiment; its colour is {of} of {title}.",
+            f"Each cell is one setting of the experiment. Its colour is {title} ({of}): dark is low, bright is high.",
             *_explained(panel, name in FITTED),
-            "Choose a cell to see how its runs trained.",
+            "Choose a cell to see how it trained.",
         ]
         return " ".join(told)
+
+
+def plain_name(coordinate: xr.DataArray) -> str:
+    """The name of an axis in a sentence."""
+    return str(coordinate.attrs.get("long_name", coordinate.name))
 
 
 def said(name: str) -> str:
@@ -232,7 +271,8 @@ def _explained(panel: Panel | None, fitted: bool) -> list[str]:
     """What lies over a map."""
     told = []
     if panel is not None and panel.printed is not None:
-        told.append(f"The orange line is the law of the {panel.printed_by}.")
+        prints = "that the paper prints" if panel.printed_by == "paper" else PARTLY
+        told.append(f"The orange line is the law {prints}.")
     edge = panel.boundary if panel else None
     if edge is not None or (panel is None and fitted):
         level = edge.level if edge else LEVEL
@@ -251,7 +291,6 @@ _CURVES: tuple[tuple[str, Callable[[str], bool], bool], ...] = (
     ("Loss", lambda name: name.endswith("_loss"), True),
     ("Accuracy and error", lambda name: "accuracy" in name or name.endswith("error"), False),
     ("Attention", lambda name: name.startswith("attention_on"), False),
-    ("Coordinates of the theory", lambda name: True, False),
 )
 """kinds of curves, what belongs to each, and whether it is drawn on a logarithmic axis"""
 
@@ -270,6 +309,14 @@ def _axes(result: xr.Dataset) -> list[str]:
 
 def _counts(coordinate: xr.DataArray) -> bool:
     return np.issubdtype(coordinate.dtype, np.number)
+
+
+def _rank(coordinate: xr.DataArray) -> np.ndarray:
+    """The place that each value has when numbers ascend; labels stay where they are."""
+    order = np.arange(coordinate.size)
+    if _counts(coordinate):
+        order[np.argsort(coordinate.values, kind="stable")] = np.arange(coordinate.size)
+    return order
 
 
 def _numbered(result: xr.Dataset) -> xr.Dataset:

@@ -55,7 +55,11 @@ def heat_map(panel: Panel, ended: np.ndarray | None = None) -> Figure:
         "xaxis": axes[0] | _range(edges[0], axes[0]),
         "yaxis": axes[1] | _range(edges[1], axes[1]),
     }
-    return {"data": [cells, *over(panel, limits)], "layout": _layout(**places, hovermode="closest")}
+    drawn = over(panel, limits)
+    layout = _layout(**places, hovermode="closest", showlegend=bool(drawn))
+    # On a ground of its own: what is drawn over a map is black or white.
+    layout["legend"] |= {"bgcolor": "#cfcfd6", "font": {"color": "#1c1c22"}}
+    return {"data": [cells, *drawn], "layout": layout}
 
 
 def lines(
@@ -210,13 +214,21 @@ def _axis(coordinate: xr.DataArray) -> Figure:
         return axis | {"tickvals": places, "ticktext": [plain(_short(name)) for name in names]}
     centres = coordinate.values.astype(float)
     if log_spaced(centres):
-        decades = math.log10(centres.max() / centres.min())
-        return axis | {
-            "type": "log",
-            "dtick": 1 if decades > 4 else "D2",
-            "exponentformat": "power",
-        }
+        ticks = log_ticks(*_ends(cell_edges(centres, True)))
+        return axis | {"type": "log", "tickvals": ticks, "ticktext": [f"{t:g}" for t in ticks]}
     return axis
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Plain numbers between two ends of a logarithmic axis: 0.2, 0.5, 1; powers of ten where there are many of them.
+
+    >>> log_ticks(0.15, 12)
+    [0.2, 0.5, 1.0, 2.0, 5.0, 10.0]
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    heads = (1, 2, 5) if len(decades) < 6 else (1,)
+    ticks = [float(f"{head}e{power}") for power in decades for head in heads]
+    return [tick for tick in ticks if low <= tick <= high]
 
 
 def _edges(coordinate: xr.DataArray) -> np.ndarray:
