@@ -6,8 +6,10 @@ python -m benchmarks.images --smoke                             # tiny sizes, in
 
 A grid of ViTs (N = 1000, patches of 7 x 7, PGD-10) takes one step of gradient descent batched, against its runs
 one after another, each recorded as a CUDA graph or launched kernel by kernel; and for 1, 2, 4, ... runs, to see
-where the gain ends. ResNet-18 (CIFAR, batch 256) is trained plainly by a bare loop of torch's, plainly by benign,
-and by benign under PGD: images a second, and which share of (plain images a second) / (attack steps + 1) is reached.
+where the gain ends. The same for an epoch of AdamW with mini-batches of 50, as the recipes train.
+
+ResNet-18 (CIFAR, batch 256) is trained plainly by a bare loop of torch's, plainly by benign, and by benign under
+PGD: images a second, and which share of (plain images a second) / (attack steps + 1) is reached.
 """
 
 import argparse
@@ -35,7 +37,7 @@ from benign.streams import RunId, Streams
 from benign.training import recording
 from benign.training.descent import Batch, descend
 from benign.training.engine import products
-from benign.training.methods import SGD, GradientDescent
+from benign.training.methods import SGD, AdamW, GradientDescent, Training
 from benign.training.setup import Evaluation, Setup, stack
 
 PRECISIONS = ("float32", "tf32", "mixed")
@@ -56,6 +58,8 @@ class Sizes:
     grid: int = 4
     runs: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
     steps: int = 10
+    mini_batch: int = 50
+    mini_steps: int = 2
     pictures: int = 2048
     batch: int = 256
     side: int = 32
@@ -73,6 +77,8 @@ SMOKE = Sizes(
     grid=2,
     runs=(1, 2),
     steps=2,
+    mini_batch=10,
+    mini_steps=1,
     pictures=32,
     batch=8,
     side=8,
@@ -91,6 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     if options.only != "resnet":
         report["vits"] = vits(sizes, options.device, options.precision)
         print_vits(report["vits"])
+        report["mini_batches"] = mini_batches(sizes, options.device, options.precision)
+        print_grid(report["mini_batches"], f"AdamW with batches of {sizes.mini_batch}", "an epoch")
     if options.only != "vits":
         report["resnet"] = [resnet(sizes, options.device, each) for each in PRECISIONS]
         print_resnet(report["resnet"])
@@ -118,28 +126,38 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def vits(sizes: Sizes, device: str, precision: Any) -> dict[str, Any]:
     """A step of the grid batched and one run after another; then of ever more runs of the first cell."""
     cells = [vit_setup(sizes, *cell, precision) for cell in grid(sizes)]
-    batched = seconds_a_step(cells, sizes.steps, device)
-    alone = sum(seconds_a_step([cell], sizes.steps, device) for cell in cells)
-    with unrecorded():
-        launched = sum(seconds_a_step([cell], sizes.steps, device) for cell in cells)
     rows = []
     for runs in sizes.runs:
         try:
-            seconds = seconds_a_step([cells[0]] * runs, sizes.steps, device)
+            seconds = _seconds([cells[0]] * runs, WARM, sizes.steps, device)
         except torch.OutOfMemoryError:
             break
         rows.append({"runs": runs, "seconds_a_step": seconds, "seconds_a_run_step": seconds / runs})
     for row in rows:
         row["gain"] = rows[0]["seconds_a_run_step"] / row["seconds_a_run_step"]
+    return {"precision": precision, "by_runs": rows} | gains(cells, WARM, sizes.steps, device)
+
+
+def mini_batches(sizes: Sizes, device: str, precision: Any) -> dict[str, Any]:
+    """An epoch of the grid in mini-batches, batched and one run after another."""
+    training = AdamW(rate=1e-3, batch=sizes.mini_batch, epochs=10**6, stop_loss=0.0)
+    cells = [vit_setup(sizes, *cell, precision, training) for cell in grid(sizes)]
+    return {"precision": precision} | gains(cells, 1, sizes.mini_steps, device)
+
+
+def gains(cells: list[Setup], warm: int, steps: int, device: str) -> dict[str, Any]:
+    """Seconds a step of all these runs together, and of one after another, recorded and kernel by kernel."""
+    batched = _seconds(cells, warm, steps, device)
+    alone = sum(_seconds([cell], warm, steps, device) for cell in cells)
+    with unrecorded():
+        launched = sum(_seconds([cell], warm, steps, device) for cell in cells)
     return {
         "runs": len(cells),
-        "precision": precision,
         "batched_seconds_a_step": batched,
         "one_after_another_seconds_a_step": alone,
         "kernel_by_kernel_seconds_a_step": launched,
         "gain": alone / batched,
         "gain_over_kernel_by_kernel": launched / batched,
-        "by_runs": rows,
     }
 
 
@@ -149,7 +167,9 @@ def grid(sizes: Sizes) -> list[tuple[float, float]]:
     return [(2 * snr, 0.1 * radius) for snr, radius in itertools.product(places, places)]
 
 
-def vit_setup(sizes: Sizes, snr: float, radius: float, precision: Any) -> Setup:
+def vit_setup(
+    sizes: Sizes, snr: float, radius: float, precision: Any, training: Training | None = None
+) -> Setup:
     """The shipped digits in the size of MNIST: what is computed is the same."""
     ball = Ball(radius=radius, relative_to="signal")
     return Setup(
@@ -162,15 +182,10 @@ def vit_setup(sizes: Sizes, snr: float, radius: float, precision: Any) -> Setup:
         ),
         network=VisionTransformer(hidden=sizes.hidden, mlp=sizes.hidden, classes=10),
         attack=PGD(ball=ball, steps=sizes.attack_steps),
-        training=GradientDescent(rate=0.1, stop_loss=0.0, max_steps=10**6),
+        training=training or GradientDescent(rate=0.1, stop_loss=0.0, max_steps=10**6),
         evaluation=Evaluation(samples=10),
         precision=precision,
     )
-
-
-def seconds_a_step(cells: list[Setup], steps: int, device: str) -> float:
-    """Of gradient descent with its attack, for all these runs together."""
-    return _seconds(cells, WARM, steps, device)
 
 
 @contextmanager
@@ -184,6 +199,7 @@ def unrecorded() -> Iterator[None]:
 
 
 def _seconds(cells: list[Setup], warm: int, steps: int, device: str) -> float:
+    """Of a step of training with its attack, for all these runs together."""
     ids = [RunId(0, index, "") for index in range(len(cells))]
     with products(cells[0].precision, device):
         walk = descend(Batch.start(stack(cells, device), Streams(ids, device)))
@@ -276,13 +292,18 @@ def _bare_update(
 # Tables
 
 
-def print_vits(found: dict[str, Any]) -> None:
+def print_grid(found: dict[str, Any], training: str, step: str) -> None:
     print(
-        f"{found['runs']} small ViTs, {found['precision']}: {found['batched_seconds_a_step']:.4g} s a step batched, "
+        f"{found['runs']} small ViTs, {training}, {found['precision']}: "
+        f"{found['batched_seconds_a_step']:.4g} s {step} batched, "
         f"{found['one_after_another_seconds_a_step']:.4g} s one after another, gain {found['gain']:.3g}; "
         f"kernel by kernel {found['kernel_by_kernel_seconds_a_step']:.4g} s, "
         f"gain {found['gain_over_kernel_by_kernel']:.3g}"
     )
+
+
+def print_vits(found: dict[str, Any]) -> None:
+    print_grid(found, "gradient descent", "a step")
     print(f"{'runs':>6} {'s a step':>10} {'s a run-step':>13} {'gain':>6}")
     for row in found["by_runs"]:
         print(

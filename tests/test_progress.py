@@ -99,8 +99,12 @@ def test_units_that_run_side_by_side_have_no_one_shape(clock):
     lines.step(0, 0)  # the processes are not yet up
     assert stream.getvalue().splitlines()[-1] == "0 of 8 runs done | starting | 6 s"
     clock.now += 6
+    lines.step(3, 0)
+    line = stream.getvalue().splitlines()[-1]
+    assert line == "0 of 8 runs done | reference networks, step 3 | 12 s"
+    clock.now += 6
     lines.step(17, 7)
-    told = "0 of 8 runs done | step 17, 7 training | 12 s, at most 16 s left"
+    told = "0 of 8 runs done | step 17, 7 training | 18 s, at most 24 s left"
     assert stream.getvalue().splitlines()[-1] == told
 
 

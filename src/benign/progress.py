@@ -73,8 +73,8 @@ class Watching(Watcher, ABC):
         now = time.monotonic()
         if now - self.shown >= self.every:
             self.shown = now
-            doing = f"{self._shape()}step {number}, {training} training"
-            self.show(doing if training else "starting")
+            started = number or training
+            self.show(f"{self._shape()}{_doing(number, training)}" if started else "starting")
 
     def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None:
         self.under_way.pop(unit.key, None)
@@ -175,6 +175,12 @@ class Bar(Watching):
 
     def close(self) -> None:
         self.progress.stop()
+
+
+def _doing(number: int, training: int) -> str:
+    return (
+        f"step {number}, {training} training" if training else f"reference networks, step {number}"
+    )
 
 
 def _count(number: int, thing: str) -> str:

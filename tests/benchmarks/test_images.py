@@ -16,6 +16,7 @@ def test_it_runs_in_seconds_and_writes_what_it_prints(tmp_path: Path, capsys):
     assert vits["runs"] == 4
     both = vits["one_after_another_seconds_a_step"], vits["batched_seconds_a_step"]
     assert vits["gain"] == pytest.approx(both[0] / both[1])
+    assert report["mini_batches"]["gain"] > 0
     assert [row["runs"] for row in vits["by_runs"]] == list(SMOKE.runs)
     assert [row["precision"] for row in report["resnet"]] == ["float32", "tf32", "mixed"]
     for row in report["resnet"]:

@@ -92,6 +92,14 @@ def test_grids_are_the_printed_ones(name, source, samples, ratios):
     assert (min(snr.values), max(snr.values)) == ratios
 
 
+def test_a_radius_called_weaker_is_a_tenth_of_the_printed_one():
+    answers = {"printed": 0.1, "weaker": 0.01}
+    for answer, radius in answers.items():
+        built: Any = printed("zhang/fig6", radius=answer)
+        assert built.attack.ball.radius == pytest.approx(radius)
+        assert built.evaluation.attack.ball.radius == pytest.approx(radius)
+
+
 def test_sets_with_few_images_have_smaller_grids():
     size = Size(samples=(1000, 6000, 6), ratios=(0.4, 2.0, 3), epochs=1, test=2000)
     reading = {"classes": "two"}

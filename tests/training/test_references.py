@@ -86,6 +86,16 @@ def test_an_interrupted_training_goes_on(training, after, tmp_path, monkeypatch)
         assert torch.equal(each.sound, whole.sound)
 
 
+def test_steps_are_told_as_those_of_no_run(tmp_path):
+    told: list[tuple[int, int]] = []
+    with references.kept_in(tmp_path, lambda *step: told.append(step)):
+        trained(METHODS[0])
+    assert [training for _, training in told] == [0] * len(told)
+    steps = [number for number, _ in told]
+    assert len(steps) > 2
+    assert steps == sorted(set(steps))
+
+
 def test_a_checkpoint_of_another_training_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     with references.kept_in(tmp_path):

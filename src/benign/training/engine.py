@@ -59,7 +59,8 @@ def train_runs(
     """
     size = batch_size(cells[0], device)
     parts: list[dict[str, np.ndarray]] = []
-    with products(cells[0].precision, device), references.kept_in(keeping.checkpoints):
+    kept = references.kept_in(keeping.checkpoints, progress)
+    with products(cells[0].precision, device), kept:
         for begin in range(0, len(cells), size):
             batch = slice(begin, begin + size)
             parts += _train_or_halve(cells[batch], ids[batch], device, progress, keeping)

@@ -1,6 +1,6 @@
 """Networks trained beside runs, of which nothing is kept but their weights: the references of Li appendix A."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -26,7 +26,11 @@ from benign.training.checkpoint import (
 from benign.training.descent import Batch, Place, Status, descend
 from benign.training.setup import Setup
 
+Tell = Callable[[int, int], None]
+"""called with the step, and 0: no run is being trained meanwhile"""
+
 _folder: ContextVar[Path | None] = ContextVar("folder", default=None)
+_tell: ContextVar[Tell | None] = ContextVar("tell", default=None)
 
 
 class Reference(NamedTuple):
@@ -38,21 +42,25 @@ class Reference(NamedTuple):
 
 
 @contextmanager
-def kept_in(folder: Path | None) -> Iterator[None]:
-    """A folder in which long trainings of references leave what they need to go on, for the length of a block."""
-    before = _folder.set(folder)
+def kept_in(folder: Path | None, tell: Tell | None = None) -> Iterator[None]:
+    """A folder in which long trainings of references leave what they need to go on, and who is told of their steps,
+    for the length of a block."""
+    before, told = _folder.set(folder), _tell.set(tell)
     try:
         yield
     finally:
         _folder.reset(before)
+        _tell.reset(told)
 
 
 def trained(setup: Setup, streams: Streams) -> Reference:
     """Train networks by a setup, each from its own streams; one that was interrupted goes on where it was."""
     here = _Training(Batch.start(setup, streams))
-    begin = here.found()
+    begin, tell = here.found(), _tell.get()
     if not here.done():
         for step, status in descend(here.start, begin, here.keep):
+            if tell:
+                tell(step.number, 0)
             here.record(step.batch, status)
         here.write(named("place", {"number": 0, "index": here.start.index[:0]}))
     return here.ended

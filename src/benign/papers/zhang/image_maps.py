@@ -6,12 +6,13 @@ from pathlib import Path
 
 import xarray as xr
 
+from benign.claims.study import Question
 from benign.experiment import specification
 from benign.papers.image_questions import TRANSFORMER, images_told, which_images
 from benign.papers.image_samples import draw_samples
 from benign.papers.recipes import Recipe
 from benign.papers.vision import Size
-from benign.papers.zhang.images import BALL, CUT_OFF, Figure, apgd, multi_norm, pgd
+from benign.papers.zhang.images import BALL, CUT_OFF, WEAKER, Figure, apgd, multi_norm, pgd
 from benign.plot.phase import Panel, phase_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
@@ -158,7 +159,13 @@ def fitted(result: xr.Dataset) -> str:
 
 
 def _recipe(
-    name: str, title: str, shows: str, figure: Figure, *others: str, printed: Printed | None = None
+    name: str,
+    title: str,
+    shows: str,
+    figure: Figure,
+    *others: str,
+    printed: Printed | None = None,
+    asked: tuple[Question, ...] = (),
 ) -> Recipe:
     known = printed or {}
     return Recipe(
@@ -169,7 +176,7 @@ def _recipe(
         draw=drawing(name, known),
         summarise=summarising(known),
         panels=panelling(known),
-        questions=(BALL, which_images(figure.paper, *others), *TRANSFORMER),
+        questions=(BALL, *asked, which_images(figure.paper, *others), *TRANSFORMER),
     )
 
 
@@ -198,6 +205,7 @@ FIGURE_6 = _recipe(
     "the same on Tiny-ImageNet, cut at 0.70, drawn at N SNR^2 = 30000 and 60000",
     Figure(paper="tiny_imagenet", attack=apgd, sizes=FEW),
     printed=TINY,
+    asked=(WEAKER,),
 )
 FIGURE_7 = _recipe(
     "fig7",
