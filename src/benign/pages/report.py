@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,8 +30,8 @@ from benign.sweep.records import replacing
 def report(*runs: Place, output: Place | None = None, verdicts: Place | None = None) -> Path:
     """Write one self-contained HTML file about folders of results, and return its path.
 
-    Without `output` it is `report.html` in the first folder. `verdicts` is a file that `benign verify` has
-    written; without it, the one that lies beside the runs is taken.
+    Without `output` it is `report.html` in the folder, or around the folders. `verdicts` is a file that
+    `benign verify` has written; without it, the one that lies beside the runs is taken.
 
     >>> import tempfile
     >>> import benign as bo
@@ -49,7 +50,8 @@ def report(*runs: Place, output: Place | None = None, verdicts: Place | None = N
         raise ValueError("`runs` must name at least one folder of results")
     found = folders([Path(run) for run in runs])
     told = [Path(verdicts)] if verdicts else claims.verdict_files(found)
-    path = Path(output) if output else found[0].path / "report.html"
+    around = Path(os.path.commonpath([Path(run).resolve() for run in runs]))
+    path = Path(output) if output else around / "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     text = page(found, told)
     with replacing(path) as file:
