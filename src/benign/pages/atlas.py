@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from benign.pages import figures
+from benign.pages.axes import ascending, axes_of, chosen, home, numbered, ranks
 from benign.pages.cells import endings, rounded
 from benign.pages.figures import LABELS
 from benign.pages.over import Figure
@@ -73,19 +74,17 @@ class Atlas:
     """
 
     def __init__(self, result: xr.Dataset, recipe: Recipe | None = None) -> None:
-        self._raw = result.sortby([dim for dim in _axes(result) if _counts(result[dim])])
-        self.result = _numbered(self._raw)
-        self._ranks = {dim: _rank(result[dim]) for dim in _axes(result)}
+        self._raw = ascending(result)
+        self.result = numbered(self._raw)
+        self._ranks = {dim: ranks(result[dim]) for dim in axes_of(result)}
         self.note = ""
         """why the maps of the paper cannot be drawn; empty where they can or there are none"""
         self._panels = self._of_paper(recipe)
-        several = [dim for dim in _axes(result) if result.sizes[dim] > 1]
-        drawn = self._homes(self._panels[0]) if self._panels else _chosen(self.result, several)
+        several = [dim for dim in axes_of(result) if result.sizes[dim] > 1]
+        drawn = self._homes(self._panels[0]) if self._panels else chosen(self.result, several)
         self.x, self.y = (*drawn, None, None)[:2]
         self.sliders = {
-            dim: [figures.named(self.result[dim], place) for place in range(result.sizes[dim])]
-            for dim in several
-            if dim not in drawn
+            dim: figures.names_of(self.result[dim]) for dim in several if dim not in drawn
         }
 
     @cached_property
@@ -95,7 +94,7 @@ class Atlas:
             Quantity(f"paper {number}", _title(panel), PAPER, _meaning(panel.values))
             for number, panel in enumerate(self._panels)
         ]
-        own = {*_axes(self.result), "seed"}
+        own = {*axes_of(self.result), "seed"}
         names = [
             str(name)
             for name, values in self.result.data_vars.items()
@@ -147,7 +146,7 @@ class Atlas:
     @cached_property
     def curve_groups(self) -> list[CurveGroup]:
         """The curves that were recorded along training, by what they are about."""
-        own = {*_axes(self.result), "seed", "step"}
+        own = {*axes_of(self.result), "seed", "step"}
         names = [
             str(name)
             for name, values in self.result.data_vars.items()
@@ -187,10 +186,15 @@ class Atlas:
         band = self.result.sizes["seed"] > 1
         return figures.training(named, steps, numbers, label=label, log=group.log, band=band)
 
+    @cached_property
+    def endings(self) -> xr.DataArray:
+        """How the runs of every cell ended, in words."""
+        return xr.DataArray(endings(self.result["status"], *self.dims), dims=self.dims)
+
     @property
     def dims(self) -> list[str]:
         """All axes of the experiment: what a cell is one place of each."""
-        return _axes(self.result)
+        return axes_of(self.result)
 
     def place(self, number: int) -> int:
         """The number of a cell on figures, whose axes ascend, from its number in the specification."""
@@ -215,14 +219,14 @@ class Atlas:
 
     def _homes(self, panel: Panel) -> list[str]:
         """The axes of the experiment that a panel draws, which may have given them other names."""
-        return [_home(self._raw, panel.values[dim]) for dim in (panel.x, panel.y)]
+        return [home(self._raw, panel.values[dim]) for dim in (panel.x, panel.y)]
 
     def _slice(self, values: xr.DataArray, at: Mapping[str, int]) -> xr.DataArray:
         rest = [dim for dim in self.dims if dim not in (self.x, self.y) and dim in values.dims]
         return values.isel({dim: at.get(dim, 0) for dim in rest}, drop=True)
 
     def _ended(self, *dims: str, at: Mapping[str, int]) -> np.ndarray:
-        return endings(self._slice(self.result["status"], at), *dims)
+        return self._slice(self.endings, at).transpose(*dims).values
 
     def _edge(self, name: str, values: xr.DataArray) -> Boundary | None:
         """The boundary of an accuracy, where both axes hold numbers that a law can be about."""
@@ -301,62 +305,3 @@ def _title(panel: Panel) -> str:
 
 def _meaning(values: xr.DataArray) -> str:
     return str(values.attrs.get("long_name", ""))
-
-
-def _axes(result: xr.Dataset) -> list[str]:
-    return [str(dim) for dim in result["status"].dims if dim != "seed"]
-
-
-def _counts(coordinate: xr.DataArray) -> bool:
-    return np.issubdtype(coordinate.dtype, np.number)
-
-
-def _rank(coordinate: xr.DataArray) -> np.ndarray:
-    """The place that each value has when numbers ascend; labels stay where they are."""
-    order = np.arange(coordinate.size)
-    if _counts(coordinate):
-        order[np.argsort(coordinate.values, kind="stable")] = np.arange(coordinate.size)
-    return order
-
-
-def _numbered(result: xr.Dataset) -> xr.Dataset:
-    """With numbers on every axis: fields that move together get the numbers of the only field that tells them apart,
-    or are counted, as labels are; the attribute `labels` then names them."""
-    for dim in _axes(result):
-        beside = [each for each in result.coords.values() if each.dims == (dim,)]
-        beside = [each for each in beside if each.name != dim]
-        if not beside and _counts(result[dim]):
-            continue
-        alike = {tuple(each.values.tolist()): each for each in beside}
-        alone = next(iter(alike.values())) if len(alike) == 1 else None
-        if alone is not None and _counts(alone) and alone.to_index().is_monotonic_increasing:
-            told = {**alone.attrs, "long_name": f"{alone.name}: {alone.attrs.get('long_name', '')}"}
-            result = result.assign_coords({dim: (dim, alone.values, told)})
-            continue
-        shown = {str(each.name).rsplit(".")[-1]: each for each in beside} or {"": result[dim]}
-        names = [
-            ", ".join(
-                f"{name} {figures.named(each, place)}".strip() for name, each in shown.items()
-            )
-            for place in range(result.sizes[dim])
-        ]
-        told = {"long_name": ", ".join(filter(None, shown)) or dim, LABELS: names}
-        result = result.assign_coords({dim: (dim, np.arange(len(names)), told)})
-    return result
-
-
-def _chosen(result: xr.Dataset, several: list[str]) -> list[str]:
-    """The two axes of a map: numbers before labels, long ones before short ones, in the order of the experiment."""
-    best = sorted(several, key=lambda dim: (LABELS in result[dim].attrs, -result.sizes[dim]))[:2]
-    return [dim for dim in several if dim in best]
-
-
-def _home(result: xr.Dataset, coordinate: xr.DataArray) -> str:
-    """The axis of a result that holds the values of a coordinate."""
-    if coordinate.name in _axes(result):
-        return str(coordinate.name)
-    wanted = coordinate.values
-    for each in result.coords.values():
-        if each.ndim == 1 and each.shape == wanted.shape and (each.values == wanted).all():
-            return str(each.dims[0])
-    raise ValueError(f"no axis of the experiment holds the values of `{coordinate.name}`")

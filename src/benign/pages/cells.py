@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -72,18 +73,18 @@ def endings(status: xr.DataArray, *dims: str) -> np.ndarray:
     codes = status.transpose(*dims, "seed").values.astype(int)
     told = np.empty(codes.shape[:-1], dtype=object)
     for place in np.ndindex(*told.shape):
-        told[place] = ending_text(codes[place])
+        told[place] = ending_text(codes[place].tolist())
     return told
 
 
 def ending_text(codes: Iterable[int]) -> str:
     """How runs ended, in words."""
-    found = list(codes)
-    counts = {each: sum(code == each for code in found) for each in Status}
-    words = [f"{count} {ENDED[each]}" for each, count in counts.items() if count]
-    if len(words) == 1:
-        words = [words[0].partition(" ")[2]]
-    return f"{len(found)} seed{'s' * (len(found) != 1)}: {', '.join(words)}"
+    counts = Counter(codes)
+    seeds = counts.total()
+    told = [ENDED[Status(code)] for code in sorted(counts)]
+    if len(told) > 1:
+        told = [f"{counts[code]} {ENDED[Status(code)]}" for code in sorted(counts)]
+    return f"{seeds} seed{'s' * (seeds != 1)}: {', '.join(told)}"
 
 
 def plain(text: Any) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from benign.pages.atlas import CHIEF, REST, Atlas, CurveGroup, Quantity, said
-from benign.pages.cells import endings, means
-from benign.pages.figures import named
+from benign.pages.cells import means
+from benign.pages.figures import names_of
 from benign.pages.folder import Folder
 from benign.pages.over import Figure
 from benign.pages.packed import BUDGET, PackedCurves, as_bytes, packed_curves
@@ -63,8 +63,8 @@ def for_script(
         "label": folder.label,
         "dims": atlas.dims,
         "sizes": [atlas.result.sizes[dim] for dim in atlas.dims],
-        "places": [_named_places(atlas, dim) for dim in atlas.dims],
-        "ended": endings(atlas.result["status"], *atlas.dims).ravel().tolist(),
+        "places": [names_of(atlas.result[dim]) for dim in atlas.dims],
+        "ended": atlas.endings.values.ravel().tolist(),
         "x": atlas.x,
         "y": atlas.y,
         "figures": {each.name: _figures(atlas, each.name) for each in drawn},
@@ -85,10 +85,6 @@ def quantities(atlas: Atlas, share: int = 1) -> list[Quantity]:
     if cells * len(all_of_them) * share <= MOST_HOVERS:
         return all_of_them
     return [each for each in all_of_them if each.group != REST]
-
-
-def _named_places(atlas: Atlas, dim: str) -> list[str]:
-    return [named(atlas.result[dim], place) for place in range(atlas.result.sizes[dim])]
 
 
 def _figures(atlas: Atlas, name: str) -> dict[str, Figure]:

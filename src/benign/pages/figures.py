@@ -43,7 +43,7 @@ def heat_map(panel: Panel, ended: np.ndarray | None = None) -> Figure:
         "type": "heatmap",
         "x": rounded(edges[0]),
         "y": rounded(edges[1]),
-        "text": _hover(values, panel, found, ended),
+        "text": _hover(values, [panel.y, panel.x], panel.label, found, ended),
         "hovertemplate": "%{text}<extra></extra>",
         "hoverongaps": True,
         "xgap": 1,
@@ -73,19 +73,6 @@ def lines(
     values = values.sortby(along)
     found = means(values, along)
     x, colour = values[along].values.tolist(), COLOURS[0]
-    text = [
-        "<br>".join(
-            filter(
-                None,
-                [
-                    _where(values, {along: i}),
-                    f"{plain(label)} {found.text((i,))}",
-                    _told(ended, (i,)),
-                ],
-            )
-        )
-        for i in range(len(x))
-    ]
     points: Figure = {
         "type": "scatter",
         "x": x,
@@ -93,7 +80,7 @@ def lines(
         "mode": "markers" if LABELS in values[along].attrs else "lines+markers",
         "line": {"color": colour},
         "marker": {"size": 9, "color": colour},
-        "text": text,
+        "text": _hover(values, [along], label, found, ended),
         "hovertemplate": "%{text}<extra></extra>",
         "showlegend": False,
     }
@@ -279,43 +266,22 @@ def finite_range(values: np.ndarray) -> Limits:
 
 
 def _hover(
-    values: xr.DataArray, panel: Panel, found: Means, ended: np.ndarray | None
-) -> list[list[str]]:
-    """What is told of every cell."""
-    rows, columns = found.mean.shape
-    label = plain(panel.label)
-    return [
-        [
-            "<br>".join(
-                filter(
-                    None,
-                    [
-                        _where(values, {panel.x: column, panel.y: row}),
-                        f"{label} {found.text((row, column))}",
-                        _told(ended, (row, column)),
-                    ],
-                )
-            )
-            for column in range(columns)
-        ]
-        for row in range(rows)
-    ]
+    values: xr.DataArray, dims: Sequence[str], label: str, found: Means, ended: np.ndarray | None
+) -> list[Any]:
+    """What is told of every cell over these axes."""
+    names = [[f"{plain(dim)} {plain(name)}" for name in names_of(values[dim])] for dim in dims]
+    told = np.empty(found.mean.shape, object)
+    for place in np.ndindex(*told.shape):
+        where = ", ".join(reversed([name[i] for name, i in zip(names, place, strict=True)]))
+        lines = [where, f"{plain(label)} {found.text(place)}"]
+        told[place] = "<br>".join(lines if ended is None else [*lines, str(ended[place])])
+    return told.tolist()
 
 
-def _told(ended: np.ndarray | None, place: tuple[int, ...]) -> str:
-    return "" if ended is None else str(ended[place])
-
-
-def _where(values: xr.DataArray, place: dict[str, int]) -> str:
-    """The coordinates of a cell in words."""
-    return ", ".join(f"{plain(dim)} {plain(named(values[dim], i))}" for dim, i in place.items())
-
-
-def named(coordinate: xr.DataArray, place: int) -> str:
-    """What a coordinate says at one place."""
-    names = coordinate.attrs.get(LABELS)
-    value = names[place] if names else coordinate.values[place].item()
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def names_of(coordinate: xr.DataArray) -> list[str]:
+    """What a coordinate says at each of its places."""
+    found = coordinate.attrs.get(LABELS) or coordinate.values.tolist()
+    return [f"{each:.4g}" if isinstance(each, float) else str(each) for each in found]
 
 
 def _short(name: str) -> str:

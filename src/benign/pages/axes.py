@@ -1,0 +1,70 @@
+"""The axes of a result as a picture needs them: numbers that ascend, or names of what is counted."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from benign.pages.figures import LABELS, names_of
+
+
+def ascending(result: xr.Dataset) -> xr.Dataset:
+    """With the numbers of every axis in order; labels stay where they are."""
+    return result.sortby([dim for dim in axes_of(result) if _counts(result[dim])])
+
+
+def axes_of(result: xr.Dataset) -> list[str]:
+    return [str(dim) for dim in result["status"].dims if dim != "seed"]
+
+
+def _counts(coordinate: xr.DataArray) -> bool:
+    return np.issubdtype(coordinate.dtype, np.number)
+
+
+def ranks(coordinate: xr.DataArray) -> np.ndarray:
+    """The place that each value has when numbers ascend; labels stay where they are."""
+    order = np.arange(coordinate.size)
+    if _counts(coordinate):
+        order[np.argsort(coordinate.values, kind="stable")] = np.arange(coordinate.size)
+    return order
+
+
+def numbered(result: xr.Dataset) -> xr.Dataset:
+    """With numbers on every axis: fields that move together get the numbers of the only field that tells them apart,
+    or are counted, as labels are; the attribute `labels` then names them."""
+    for dim in axes_of(result):
+        beside = [each for each in result.coords.values() if each.dims == (dim,)]
+        beside = [each for each in beside if each.name != dim]
+        if not beside and _counts(result[dim]):
+            continue
+        alike = {tuple(each.values.tolist()): each for each in beside}
+        alone = next(iter(alike.values())) if len(alike) == 1 else None
+        if alone is not None and _counts(alone) and alone.to_index().is_monotonic_increasing:
+            told = {**alone.attrs, "long_name": f"{alone.name}: {alone.attrs.get('long_name', '')}"}
+            result = result.assign_coords({dim: (dim, alone.values, told)})
+            continue
+        fields = {str(each.name): names_of(each) for each in beside} or {"": names_of(result[dim])}
+        names = [
+            ", ".join(f"{name} {word}".strip() for name, word in zip(fields, words, strict=True))
+            for words in zip(*fields.values(), strict=True)
+        ]
+        told = {"long_name": ", ".join(filter(None, fields)) or dim, LABELS: names}
+        result = result.assign_coords({dim: (dim, np.arange(len(names)), told)})
+    return result
+
+
+def chosen(result: xr.Dataset, several: list[str]) -> list[str]:
+    """The two axes of a map: numbers before labels, long ones before short ones, in the order of the experiment."""
+    best = sorted(several, key=lambda dim: (LABELS in result[dim].attrs, -result.sizes[dim]))[:2]
+    return [dim for dim in several if dim in best]
+
+
+def home(result: xr.Dataset, coordinate: xr.DataArray) -> str:
+    """The axis of a result that holds the values of a coordinate."""
+    if coordinate.name in axes_of(result):
+        return str(coordinate.name)
+    wanted = coordinate.values
+    for each in result.coords.values():
+        if each.ndim == 1 and each.shape == wanted.shape and (each.values == wanted).all():
+            return str(each.dims[0])
+    raise ValueError(f"no axis of the experiment holds the values of `{coordinate.name}`")
