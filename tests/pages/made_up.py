@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benign.data.mixture import Mixture
 from benign.data.model import DataModel
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
@@ -39,7 +40,7 @@ def _values(
     steps: np.ndarray,
     draws: np.random.Generator,
 ) -> np.ndarray:
-    """Of every run: a step in N SNR^2 for what is an accuracy, a decay for the rest."""
+    """Of every run: a step for what is an accuracy, a decay for the rest."""
     size = np.array([_size(run.cell.data) for run in runs])
     end = 1 / (1 + np.exp(-np.log(size / 4)))
     noise = draws.normal(size=(len(runs), len(steps) if variable.along_steps else 1))
@@ -51,5 +52,9 @@ def _values(
 
 
 def _size(data: DataModel) -> float:
+    """What decides about a run: N SNR^2, or n r^4 / d."""
+    if isinstance(data, Mixture):
+        return data.samples * data.signal**4 / data.dim
     assert isinstance(data, SignalNoise)
+    assert data.snr is not None
     return data.samples * data.snr**2

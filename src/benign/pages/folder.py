@@ -133,7 +133,7 @@ class Folder:
             told.append(self.atlas.note)
         return told + [each for each in self.warnings if "runs failed" not in each]
 
-    @property
+    @cached_property
     def command(self) -> str:
         """The command that makes it again; of an experiment that is no recipe, from its specification as a file."""
         if self.recipe is None:

@@ -39,7 +39,7 @@
     if (!figure) return 0;
     const names = figure.data.filter((trace) => trace.name && trace.showlegend !== false).length;
     if (!names || figure.layout.showlegend === false) return 0;
-    return names * (width < 420 ? 36 : 20) + 8;
+    return names * (width < 420 ? 36 : 20) + 14;
   }
 
   // Sets of folders side by side.
@@ -307,6 +307,7 @@
   const groups = all(".group").map((section) => new Group(section));
   await Promise.all(groups.map((group) => group.show()));
   document.body.dataset.ready = "yes";
+  await new Promise((later) => setTimeout(later, 100));
   for (const group of groups) {
     const first = group.folders[0];
     if (first?.figure) {
