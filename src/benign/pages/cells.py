@@ -65,7 +65,7 @@ def means(values: xr.DataArray, *dims: str) -> Means:
         here = seeds == count
         error = np.sqrt(squares[here] / (count - 1) / count)
         half[here] = t_quantile(CONFIDENCE, count - 1) * error
-    return Means(mean, mean - half, mean + half, seeds)
+    return Means(*map(np.asarray, (mean, mean - half, mean + half, seeds)))
 
 
 def endings(status: xr.DataArray, *dims: str) -> np.ndarray:

@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -111,15 +111,15 @@ def page(found: Sequence[Folder], verdict_files: Sequence[Path] = ()) -> str:
     groups = [_section(group, shown) for group in grouped(found)]
     rows = claims.rows(found, verdict_files)
     judged = [row for row in rows if row.verdict != claims.NOT_JUDGED]
-    library, script = _library(), _file("page.js")
+    (drawing, packed), script = library(), _file("page.js")
     data = {"folders": [each.told for each in shown]}
     return _environment().from_string(_file("page.html")).render(
         title=_title([group["name"] for group in groups]),
         version=__version__,
-        policy=_policy(library, script),
+        policy=_policy(drawing, script),
         style=Markup(_file("page.css")),
         script=Markup(script),
-        plotly=squeezed(library.encode()),
+        plotly=packed,
         data=squeezed(json_bytes(data)),
         shown=shown,
         groups=groups,
@@ -166,15 +166,17 @@ def _ran(found: Sequence[Folder]) -> str:
     return f"{counts.total()} training runs{of}: {told}."
 
 
-def _library() -> str:
-    """The code that draws figures in a browser."""
+@cache
+def library() -> tuple[str, str]:
+    """The code that draws figures in a browser, and the same squeezed."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
         raise ValueError(
             "a report needs the package plotly: `pip install 'benign[report]'`"
         ) from None
-    return get_plotlyjs()
+    code = get_plotlyjs()
+    return code, squeezed(code.encode())
 
 
 def _policy(*scripts: str) -> str:
