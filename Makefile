@@ -23,8 +23,9 @@ help: ## show this list
 
 install: .venv/.installed ## make .venv with the package in it: .venv/bin/benign is ready
 
-demo: install ## install, then run jiang/fig1 at quick scale (about a minute) and say where the pictures are
+demo: install ## install, run jiang/fig1 at quick scale (about a minute) and say where its pictures and its page are
 	$(BIN)/benign run jiang/fig1 --scale quick
+	@$(BIN)/benign report runs/jiang/fig1/quick/default
 
 test: lint docs ## install what tests need, then lint, types, the documentation, unit tests and the wheel
 	$(BIN)/pytest -n $(JOBS)
@@ -77,7 +78,7 @@ endef
 	$(sweep_leftovers)
 	@echo "Installing into .venv (torch alone is 750 MB: minutes the first time)"
 	$(INSTALL) hatchling
-	$(INSTALL) --no-build-isolation --editable .
+	$(INSTALL) --no-build-isolation --editable '.[report]'
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed

@@ -46,8 +46,10 @@ ORDER += [
     "verdicts",
     "verify",
     "advising",
+    "pages",
     "options",
     "cli_claims",
+    "cli_report",
     "cli_store",
     "cli_data",
     "cli",
@@ -79,7 +81,10 @@ OUTSIDE = {
         "papers",
         "standing",
     }
-    | {"audits", "targets", "perform", "verify"},
+    | {"audits", "targets", "perform", "verify", "pages"},
+    "jinja2": {"pages"},
+    "markupsafe": {"pages"},
+    "plotly": {"pages"},
     "yaml": {"files"},
     "dask": {"sweep"},
     "distributed": {"sweep"},
@@ -88,7 +93,7 @@ OUTSIDE = {
     "safetensors": {"networks", "training"},
     "timm": {"networks"},
     "torchvision": {"data"},
-    "typer": {"cli", "cli_claims", "cli_data", "cli_store", "options"},
+    "typer": {"cli", "cli_claims", "cli_data", "cli_report", "cli_store", "options"},
 }
 """where a package of others may be imported"""
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from benign.opening import open_result as open_result
     from benign.opening import pack as pack
     from benign.outside import load as load
+    from benign.pages.report import report as report
     from benign.papers.advice import advise as advise
     from benign.papers.inside import inside_theorem as inside_theorem
     from benign.papers.recipes import recipe as recipe
@@ -125,6 +126,7 @@ _HOME = {
     "pack": "opening",
     "plot": "plot",
     "recipe": "papers.recipes",
+    "report": "pages.report",
     "snapshot": "training.probes",
     "tally": "training.probes",
     "weights": "kept",

@@ -1,4 +1,5 @@
-"""The command line: `benign papers`, `run`, `show`, `verify`, `audit`, `status`, `data`, `pack`, `merge` and others.
+"""The command line: `benign papers`, `run`, `show`, `verify`, `report`, `audit`, `status`, `data`, `pack`, `merge` and
+others.
 
 Exit codes: 0 fine (a diverged run is an outcome), 1 some runs failed, 2 bad input, 130 interrupted.
 Results go to stdout, progress and complaints to stderr. What imports torch is imported inside
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benign import __version__, cli_claims, cli_data, cli_store, outside
+from benign import __version__, cli_claims, cli_data, cli_report, cli_store, outside
 from benign.console import complain, say
 from benign.options import (
     BAD_INPUT,
@@ -263,6 +264,7 @@ def audit(
 
 
 cli_claims.add_to(app)
+cli_report.add_to(app)
 cli_store.add_to(app)
 cli_data.add_to(app)
 

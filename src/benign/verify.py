@@ -3,8 +3,9 @@
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import xarray as xr
 
@@ -86,11 +87,16 @@ class Verifier:
             raise NoRuns(f"there are no runs of {study.name} in {shown(folder)}")
         made = Store.open(folder, writing=False).about.made
         result = open_result(folder)
-        told: list[str] = list(made.get("changes") or ())
-        if missing := result.attrs["runs_missing"]:
-            told.append(f"{missing} of {result.attrs['runs']} runs are missing")
-        self._changes[study.name] = tuple(f"{study.name}: {word}" for word in told)
+        self._changes[study.name] = changes_of(study, made, result)
         return open_experiment(folder), result
+
+
+def changes_of(study: Study, made: Mapping[str, Any], result: xr.Dataset) -> tuple[str, ...]:
+    """How runs that were found differ from those of their study."""
+    told: list[str] = list(made.get("changes") or ())
+    if missing := result.attrs["runs_missing"]:
+        told.append(f"{missing} of {result.attrs['runs']} runs are missing")
+    return tuple(f"{study.name}: {word}" for word in told)
 
 
 def cannot(claim: Claim) -> str:

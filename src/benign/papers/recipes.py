@@ -15,6 +15,7 @@ from benign.claims.study import Reading, Study, StudyError
 from benign.claims.verdict import setting_of
 from benign.experiment import Experiment
 from benign.plot.caption import describe
+from benign.plot.maps import Panel
 from benign.theory.conditions import Conditions
 from benign.training.setup import Setup
 
@@ -31,6 +32,8 @@ class Recipe(Study):
     """draws the result into a folder under a caption; returns the files"""
     summarise: Callable[[xr.Dataset], str]
     """what the result says, in a few lines computed from it"""
+    panels: Callable[[xr.Dataset], list[Panel]] | None = None
+    """the maps that it draws, for pages that draw them in another way; None for figures without maps"""
     conditions: Callable[[Setup], Conditions | None] | None = None
     """of the theorem behind the figure, at one cell; None at cells it says nothing about"""
 

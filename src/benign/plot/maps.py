@@ -16,7 +16,8 @@ from matplotlib.colors import Colormap, ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
-from benign.plot.axis import RAISED, set_axis
+from benign.plot.axis import set_axis
+from benign.plot.overlays import crossings_name, curve_points, fit_name, fitted_rows, printed_law
 from benign.plot.sheet import Width, drawn_for, letter, sheet, wrapped
 from benign.plot.style import (
     BLACK,
@@ -27,7 +28,6 @@ from benign.plot.style import (
     VERMILLION,
 )
 from benign.theory.boundary import Boundary
-from benign.theory.intervals import interval_text, number
 from benign.theory.law import Law
 
 # A light rim keeps a line readable on dark and on bright cells.
@@ -181,12 +181,8 @@ def printed_curve(
     ax: Axes, law: str, values: xr.DataArray, x: str, y: str, *, source: str = "paper"
 ) -> None:
     """Overlay a law as printed, such as `samples * snr**2 = 1000`, on a heat map of `values`."""
-    parsed = Law.parse(law)
-    if parsed.exponent is None or parsed.constant is None:
-        raise ValueError(f"`law` must be printed with its numbers, 'a * b**2 = 1000', got {law!r}")
-    text = _law_text(_symbol(values, parsed.row), _symbol(values, parsed.column), parsed.exponent)
-    label = f"{source}: {text} = {parsed.constant:g}"
-    curve(ax, parsed, x, y, parsed.curve, label=label, color=VERMILLION)
+    parsed, name = printed_law(law, values, source)
+    curve(ax, parsed, x, y, parsed.curve, label=name, color=VERMILLION)
 
 
 def fitted_curve(ax: Axes, boundary: Boundary, x: str, y: str) -> None:
@@ -198,13 +194,11 @@ def fitted_curve(ax: Axes, boundary: Boundary, x: str, y: str) -> None:
     along_x = law.column == x
     per_seed = boundary.critical_per_seed.isel({law.row: known})
     seed_dim = str(per_seed.dims[1])
-    several = per_seed.sizes[seed_dim] > 1
-    if several:
+    if per_seed.sizes[seed_dim] > 1:
         low, high = per_seed.min(seed_dim), per_seed.max(seed_dim)
         bars = ax.hlines if along_x else ax.vlines
         bars(rows[known], low, high, color=BLACK, linewidth=0.9, zorder=4, path_effects=_THIN_RIM)
     points = (columns[known], rows[known]) if along_x else (rows[known], columns[known])
-    name = f"crosses {boundary.level:g} ({known.sum()} of {known.size} rows)"
     ax.plot(
         *points,
         linestyle="none",
@@ -214,17 +208,14 @@ def fitted_curve(ax: Axes, boundary: Boundary, x: str, y: str) -> None:
         markeredgecolor=BLACK,
         markeredgewidth=0.9,
         zorder=5,
-        label=name + ("; bars: range over seeds" if several else ""),
+        label=crossings_name(boundary),
     )
     fit = boundary.fit
     if fit is not None and not fit.bounded:
         ax.plot([], [], linestyle="none", label="no law is drawn: its slope may be 0")
     elif fit is not None:
-        symbols = _symbol(critical, law.row), str(critical.attrs.get("symbol", law.column))
-        exponent = f"p = {number(fit.exponent)} {interval_text(fit.exponent_interval)}"
-        label = f"fit: {_law_text(*symbols, 'p')} = {number(fit.constant)}, {exponent}"
-        between = float(rows[known].min()), float(rows[known].max())
-        curve(ax, law, x, y, fit.curve, between=between, label=label, color=BLACK, linestyle="--")
+        line = {"label": fit_name(boundary, fit), "color": BLACK, "linestyle": "--"}
+        curve(ax, law, x, y, fit.curve, between=fitted_rows(boundary), **line)
 
 
 def curve(
@@ -243,18 +234,9 @@ def curve(
     A curve that misses the axes altogether says so in the legend.
     """
     _check_axes(law, x, y)
-    along_x = law.column == x
-    limits = ax.get_xlim(), ax.get_ylim()
-    (left, right), (low, high) = limits[::-1] if along_x else limits
-    right = min(right, between[1])
-    # A row axis may start at 0, where a law has no value.
-    rows = np.geomspace(max(left, between[0], 1e-4 * right), right, 2000)
-    columns = column_of(rows)
-    inside = (columns >= low) & (columns <= high)
-    if not inside.any():
+    points = curve_points(law, x, (ax.get_xlim(), ax.get_ylim()), column_of, between)
+    if not np.isfinite(points).all(0).any():
         label = f"{label} (outside the map)"
-    columns = np.where(inside, columns, np.nan)
-    points = (columns, rows) if along_x else (rows, columns)
     ax.plot(*points, label=label, zorder=3, path_effects=_RIM, **line)
 
 
@@ -370,17 +352,6 @@ def _colour_bar(
 def _range(shown: np.ma.MaskedArray) -> tuple[float, float]:
     """Smallest and largest value; any range will do for a map without values."""
     return (float(shown.min()), float(shown.max())) if shown.count() else (0.0, 1.0)
-
-
-def _symbol(values: xr.DataArray, dim: str) -> str:
-    return str(values[dim].attrs.get("symbol", dim)) if dim in values.coords else dim
-
-
-def _law_text(row: str, column: str, exponent: float | str) -> str:
-    """The law in plain characters: mathematical typesetting would scatter its words in an SVG."""
-    power = exponent if isinstance(exponent, str) else f"{exponent:g}"
-    raised = power.translate(RAISED) if set(power) <= set("0123456789-p") else f"^{power}"
-    return f"{row} · {column}{raised}"
 
 
 def _check_axes(law: Law, x: str, y: str) -> None:

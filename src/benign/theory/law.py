@@ -107,7 +107,7 @@ class Errors:
         0.05
         """
         distance = abs(distance)
-        if distance == 0:
+        if distance <= self.half_width(TINY):  # 0 up to rounding
             return 1.0
         if distance >= self.half_width(1 - TINY):
             return TINY
@@ -163,6 +163,8 @@ class PowerLaw:
     r_squared: float
     rows: int
     errors: Errors
+    centre: float
+    """mean log row, where the height of the line is known best"""
 
     @property
     def growth(self) -> Estimate:
@@ -177,6 +179,14 @@ class PowerLaw:
     def curve(self, rows: ArrayLike) -> np.ndarray:
         """The fitted column value for each row value."""
         return np.exp(self.intercept + self.slope * np.log(np.asarray(rows, dtype=float)))
+
+    def band(self, rows: ArrayLike, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+        """Between which columns the law may run at each row value: the interval of the line there."""
+        x = np.log(np.asarray(rows, dtype=float))
+        away = np.stack([np.ones_like(x), x - self.centre])
+        half = np.sqrt(np.einsum("ir,ij,jr->r", away, self.errors.squares(confidence), away))
+        line = self.intercept + self.slope * x
+        return np.exp(line - half), np.exp(line + half)
 
     def exponent_is(self, exponent: float) -> ExponentTest:
         """Test an exponent: slope against -1/exponent, which works where the interval is unbounded too."""
@@ -232,6 +242,7 @@ def power_law(rows: np.ndarray, columns: np.ndarray, errors: Errors, confidence:
         r_squared=1 - float(residual @ residual / (spread @ spread)) if spread.any() else 0.0,
         rows=x.size,
         errors=errors,
+        centre=centre,
     )
 
 

@@ -53,14 +53,17 @@ def _build(scale: str, reading: Reading) -> Experiment:
     )
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
-    told = f"{caption} {images_told(result)}"
-    panels = [
+def _panels(result: xr.Dataset) -> list[Panel]:
+    return [
         Panel(result.test_loss, "samples", "snr", "test loss"),
         Panel(1 - result.test_accuracy, "samples", "snr", "test error"),
     ]
+
+
+def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+    told = f"{caption} {images_told(result)}"
     title = "A vision transformer on pictures with a noisy frame"
-    figure = phase_figure(panels, title=title, caption=told)
+    figure = phase_figure(_panels(result), title=title, caption=told)
     return [*save(figure, folder / "fig2"), *draw_samples(result, folder / "fig2_samples", told)]
 
 
@@ -88,5 +91,6 @@ FIG2 = Recipe(
     build=_build,
     draw=_draw,
     summarise=_summarise,
+    panels=_panels,
     questions=(NOISE, which_images("mnist"), *TRANSFORMER),
 )

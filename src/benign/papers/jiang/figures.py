@@ -72,10 +72,10 @@ def _maps(result: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray]:
     return result.test_loss.rename("test loss"), (1 - result.test_accuracy).rename("test error")
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+def _panels(result: xr.Dataset) -> list[Panel]:
     loss, error = _maps(result)
     edge = boundary(loss, CUT)
-    panels = [
+    return [
         Panel(
             loss,
             "samples",
@@ -97,9 +97,11 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
             moved=result.get("test_accuracy_moved"),
         ),
     ]
-    figure = phase_figure(
-        panels, title="Benign and harmful overfitting of a transformer", caption=caption
-    )
+
+
+def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+    title = "Benign and harmful overfitting of a transformer"
+    figure = phase_figure(_panels(result), title=title, caption=caption)
     return save(figure, folder / "fig1")
 
 
@@ -123,6 +125,7 @@ RECIPES = [
         build=_build,
         draw=_draw,
         summarise=_summarise,
+        panels=_panels,
         questions=(OUTPUT, LABELS, PROJECTION, SNR_GRID),
         conditions=conditions,
     ),

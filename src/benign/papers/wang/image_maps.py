@@ -57,12 +57,15 @@ def edges(result: xr.Dataset) -> dict[str, Boundary]:
     }
 
 
-def _draw_4(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+def _panels_4(result: xr.Dataset) -> list[Panel]:
     result = named(result)
     panels = [_map(result, kind, None) for kind in ACCURACIES]
-    panels += [_map(result, kind, edge) for kind, edge in edges(result).items()]
+    return panels + [_map(result, kind, edge) for kind, edge in edges(result).items()]
+
+
+def _draw_4(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     drawn = phase_figure(
-        panels,
+        _panels_4(result),
         title="Adversarial training on two digits: test accuracy over norm and dimension",
         caption=f"{caption} {images_told(result)} The paper prints no constant of its laws d ~ r^4 and d ~ r^2.",
         columns=2,
@@ -114,18 +117,21 @@ def radius_edge(result: xr.Dataset) -> Boundary:
     return boundary(accuracy.rename("robust accuracy"), RADIUS_LEVEL, BY_RADIUS)
 
 
-def _draw_5(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+def _panels_5(result: xr.Dataset) -> list[Panel]:
     shown = by_radius(named(result))
     robust, clean = shown.robust_accuracy, shown.test_accuracy
     cut = {"cut": RADIUS_LEVEL, "boundary": radius_edge(result)}
-    panels = [
+    return [
         Panel(robust, "dim", "radius", "robust test accuracy", limits=(0.5, 1.0)),
         Panel(robust, "dim", "radius", "robust test accuracy", **cut),
         Panel(clean, "dim", "radius", "clean test accuracy", limits=(0.5, 1.0)),
     ]
+
+
+def _draw_5(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     title = f"Two digits: dimension against radius of the attack, r = {SIGNAL:g}"
     told = f"{caption} {images_told(result)}"
-    return save(phase_figure(panels, title=title, caption=told), folder / "fig5")
+    return save(phase_figure(_panels_5(result), title=title, caption=told), folder / "fig5")
 
 
 def _summarise_5(result: xr.Dataset) -> str:
@@ -146,6 +152,7 @@ FIG4 = Recipe(
     build=_build_4,
     draw=_draw_4,
     summarise=_summarise_4,
+    panels=_panels_4,
     questions=(RADIUS, NETWORK, IMAGES),
 )
 FIG5 = Recipe(
@@ -155,5 +162,6 @@ FIG5 = Recipe(
     build=_build_5,
     draw=_draw_5,
     summarise=_summarise_5,
+    panels=_panels_5,
     questions=(RADIUS, NETWORK, IMAGES),
 )

@@ -118,10 +118,13 @@ def _radius(given: dict[str, Any], signal: Any, rho: Any) -> Any:
     return rho * signal if relative else rho + 0 * signal
 
 
+def _panels_1(result: xr.Dataset) -> list[Panel]:
+    return [panel for kind, edge in edges(result).items() for panel in _pair(result, kind, edge)]
+
+
 def _draw_1(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
-    panels = [panel for kind, edge in edges(result).items() for panel in _pair(result, kind, edge)]
     figure = phase_figure(
-        panels,
+        _panels_1(result),
         title="Adversarial training of a two-layer network: clean and robust test accuracy",
         caption=f"{caption} {_NOTE} The paper prints no constant of its laws.",
         columns=2,
@@ -217,10 +220,10 @@ def edge_3(result: xr.Dataset) -> Boundary:
     return boundary(_accuracy(result, "robust"), LEVEL, BY_RADIUS)
 
 
-def _draw_3(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+def _panels_3(result: xr.Dataset) -> list[Panel]:
     result = by_radius(result)
     robust, clean = 1 - result.robust_noisy_error, 1 - result.test_noisy_error
-    panels = [
+    return [
         Panel(
             robust, "dim", "radius", "robust test accuracy, flipped labels", limits=LIMITS,
             moved=result.get("robust_accuracy_moved"),
@@ -234,8 +237,11 @@ def _draw_3(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
             moved=result.get("test_accuracy_moved"),
         ),
     ]  # fmt: skip
+
+
+def _draw_3(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     figure = phase_figure(
-        panels,
+        _panels_3(result),
         title=f"Dimension against radius of the attack, |mu| = {SIGNAL:g}",
         caption=f"{caption} {_NOTE}",
     )
@@ -269,6 +275,7 @@ FIG1 = Recipe(
     build=_build_1,
     draw=_draw_1,
     summarise=_summarise_1,
+    panels=_panels_1,
     questions=(RADIUS, NETWORK),
     conditions=conditions,
 )
@@ -279,6 +286,7 @@ FIG3 = Recipe(
     build=_build_3,
     draw=_draw_3,
     summarise=_summarise_3,
+    panels=_panels_3,
     questions=(RADIUS, NETWORK),
     conditions=conditions,
 )

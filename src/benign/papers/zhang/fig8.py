@@ -10,7 +10,7 @@ from benign.networks.pretrained import BASE_16, PretrainedViT
 from benign.papers.image_questions import CLASSES, OPTIMISER, source_of, which_images
 from benign.papers.recipes import Recipe
 from benign.papers.vision import Size, images, ratios
-from benign.papers.zhang.image_maps import TINY, drawing, summarising
+from benign.papers.zhang.image_maps import TINY, drawing, panelling, summarising
 from benign.papers.zhang.images import BALL, PATCH, pgd, trained
 
 RADIUS = 1 / 20
@@ -110,6 +110,7 @@ FIGURE_8 = Recipe(
     build=_build,
     draw=drawing("fig8", PRINTED),
     summarise=summarising(PRINTED),
+    panels=panelling(PRINTED),
     questions=(
         HEAD,
         WEIGHTS,

@@ -113,8 +113,12 @@ def _maps(result: xr.Dataset) -> list[xr.DataArray]:
     ]
 
 
-def _panels(result: xr.Dataset, cut: float | None) -> list[Panel]:
-    """Clean and robust accuracy, or on which side of a value they are."""
+def _panels(result: xr.Dataset) -> list[Panel]:
+    """Clean and robust accuracy, then on which side of the level they are."""
+    return [panel for cut in (None, LEVEL) for panel in _pair(result, cut)]
+
+
+def _pair(result: xr.Dataset, cut: float | None) -> list[Panel]:
     predictions = (linear_theory(result), None)
     moved = (result.get("test_accuracy_moved"), result.get("robust_accuracy_moved"))
     panels = []
@@ -145,7 +149,7 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         f"Linear theory: uniform attention, z = {NormalDist().inv_cdf(LEVEL):.3g}."
     )
     figure = phase_figure(
-        _panels(result, None) + _panels(result, LEVEL),
+        _panels(result),
         title="Benign overfitting under adversarial training",
         caption=f"{caption} {note}",
         columns=2,
@@ -178,6 +182,7 @@ RECIPES = [
         build=_build,
         draw=_draw,
         summarise=_summarise,
+        panels=_panels,
         questions=(NOISE, OUTPUT, LABELS, PROJECTION, STOP, SNR_GRID),
         conditions=conditions,
     ),

@@ -75,15 +75,25 @@ def edges(result: xr.Dataset) -> dict[str, Boundary]:
     }
 
 
+def panelling(printed: Printed) -> Callable[[xr.Dataset], list[Panel]]:
+    """Maps of clean and robust accuracy, then both cut in two colours."""
+
+    def panels(result: xr.Dataset) -> list[Panel]:
+        known, found = printed.get(source(result), {}), edges(result)
+        return [
+            _panel(result, kind, found[kind], cut, known.get(kind))
+            for cut in (None, CUT_OFF[source(result)])
+            for kind in ACCURACIES
+        ]
+
+    return panels
+
+
 def drawing(name: str, printed: Printed) -> Callable[[xr.Dataset, Path, str], list[Path]]:
-    """Maps of clean and robust accuracy, both cut in two colours; sample pictures beside."""
+    """The maps, and sample pictures beside them."""
 
     def draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
-        known = printed.get(source(result), {})
-        found = edges(result)
-        panels = [_panel(result, kind, found[kind], None, known.get(kind)) for kind in ACCURACIES]
-        cut = CUT_OFF[source(result)]
-        panels += [_panel(result, kind, found[kind], cut, known.get(kind)) for kind in ACCURACIES]
+        panels = panelling(printed)(result)
         told = f"{caption} {images_told(result)}"
         title = "Benign overfitting of a vision transformer under adversarial training"
         figure = phase_figure(panels, title=title, caption=told, columns=2)
@@ -165,6 +175,7 @@ def _recipe(
         build=figure.build,
         draw=drawing(name, known),
         summarise=summarising(known),
+        panels=panelling(known),
         questions=(BALL, *asked, which_images(figure.paper, *others), *TRANSFORMER),
     )
 

@@ -1,0 +1,170 @@
+"""The claims of the papers that a page is about: judged on its runs, taken from `benign verify`, or not judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benign.claims.claim import Claim, Evidence
+from benign.claims.study import Reading, Study
+from benign.claims.verdict import judge
+from benign.pages.folder import Folder
+from benign.papers.claims import claims, study_of
+from benign.theory.intervals import interval_text, number
+from benign.verify import changes_of
+
+NOT_JUDGED = "not judged"
+MEANINGS = {
+    "confirmed": "the runs agree with the statement, where it is meant to hold",
+    "refuted": "the runs contradict the statement where it is meant to hold",
+    "holds at a smaller size": "these runs agree, but they are smaller than the paper's figure",
+    "fails at a smaller size": "these runs contradict it, but they are smaller than the paper's figure",
+    "holds outside its conditions": "these runs agree, though the theorem does not promise it for them",
+    "fails outside its conditions": "these runs contradict it, but the theorem promises nothing for them",
+    "inconclusive": "the interval is too wide to decide, or the runs say nothing about it",
+    "error": "the statistic could not be computed: a fault of this program, not of the paper",
+    NOT_JUDGED: "it needs runs that are not on this page",
+}
+"""what every verdict means"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A claim as a table shows it."""
+
+    id: str
+    paper: str
+    statement: str
+    source: str
+    verdict: str
+    numbers: tuple[tuple[str, str, str, str], ...] = ()
+    """of every statistic: what it is of, the number with its interval, what is asked of it, whether it holds"""
+    conditions: str = ""
+    """where the runs are beside the theorem's conditions"""
+    reason: str = ""
+    how: str = ""
+    """on which runs it was judged, or how to have it judged"""
+
+    @property
+    def order(self) -> int:
+        """What holds comes first."""
+        return ("good", "open", "bad").index(self.tone)
+
+    @property
+    def tone(self) -> str:
+        """Good, bad or neither: for colours."""
+        first = self.verdict.split()[0]
+        return {"confirmed": "good", "holds": "good", "refuted": "bad", "fails": "bad"}.get(
+            first, "open"
+        )
+
+
+def rows(folders: Sequence[Folder], files: Iterable[Path] = ()) -> list[Row]:
+    """Every claim of the papers whose recipes the folders hold: judged here, else in `files`, else not at all."""
+    papers = {folder.recipe.name.partition("/")[0] for folder in folders if folder.recipe}
+    known = [claim for claim in claims().values() if claim.id.partition("/")[0] in papers]
+    told = [verdict for file in files for verdict in _read(file)]
+    found = []
+    for claim in known:
+        here = list(_judged(claim, folders))
+        here += [_row(each) for each in told if each["id"] == claim.id] if not here else []
+        found += here or [_unjudged(claim)]
+    return sorted(found, key=lambda row: row.verdict == NOT_JUDGED)
+
+
+def verdict_files(folders: Iterable[Folder]) -> list[Path]:
+    """What `benign verify` has written beside the folders: they lie in ROOT/paper/name/scale/reading."""
+    roots = [folder.path.resolve().parents[3:4] for folder in folders if folder.recipe]
+    files = [root / "verdicts" / "verdicts.json" for found in roots for root in found]
+    return [file for file in dict.fromkeys(files) if file.is_file()]
+
+
+def _judged(claim: Claim, folders: Sequence[Folder]) -> Iterator[Row]:
+    """The claim judged on the folders that are its studies, for every reading there is."""
+    studies = [study_of(need) for need in claim.needs]
+    if not studies:
+        return
+    of_first = [folder for folder in folders if folder.recipe is studies[0]]
+    for first in of_first:
+        chosen = [first, *(_beside(first, study, folders) for study in studies[1:])]
+        runs = [folder for folder in chosen if folder is not None]
+        if len(runs) == len(studies):
+            reading = {q: a for folder in runs for q, a in folder.reading.items()}
+            changes = [
+                word
+                for folder, study in zip(runs, studies, strict=True)
+                if study
+                for word in changes_of(study, folder.made, folder.result)
+            ]
+            evidence = Evidence(
+                first.scale or "quick",
+                reading,
+                tuple(folder.result for folder in runs),
+                tuple(folder.experiment for folder in runs),
+                tuple(changes),
+            )
+            yield _row(judge(claim, evidence).as_dict() | {"here": True})
+
+
+def _beside(first: Folder, study: Study | None, folders: Sequence[Folder]) -> Folder | None:
+    """The folder of another study at the same scale, with the same answers to the same questions."""
+
+    def fits(other: Reading) -> bool:
+        return all(first.reading.get(q, a) == a for q, a in other.items())
+
+    alike = (each for each in folders if each.recipe is study and each.scale == first.scale)
+    return next((each for each in alike if fits(each.reading)), None)
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    """The verdicts that `benign verify` has written."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))["verdicts"]
+        _ = [(each["id"], each["verdict"], each["parts"]) for each in found]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{file} is no file of verdicts ({error}): `benign verify` writes one"
+        ) from error
+    return found
+
+
+def _row(told: Mapping[str, Any]) -> Row:
+    """A verdict as it is written."""
+    where = f"{', '.join(told['needs']) or 'draws of its own'} at {told['scale']} scale"
+    where = f"{'on this page: ' if told.get('here') else 'by benign verify: '}{where}"
+    seeds = ", ".join(map(str, told.get("seeds") or ()))
+    answers = ", ".join(f"{q}={a}" for q, a in told["reading"].items())
+    told_of = [where, f"seeds {seeds}" if seeds else "", f"reading {answers}" if answers else ""]
+    return Row(
+        id=told["id"],
+        paper=told["id"].partition("/")[0],
+        statement=told["statement"],
+        source=told["source"],
+        verdict=told["verdict"],
+        numbers=tuple(_number(part) for part in told["parts"] if "value" in part),
+        conditions=told["setting"],
+        reason=told["reason"],
+        how="; ".join(filter(None, [*told_of, *told.get("changes", ())])),
+    )
+
+
+def _number(part: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    value, low, high = (float(part[end]) for end in ("value", "low", "high"))
+    found = number(value) if low == high else f"{number(value)} {interval_text((low, high))}"
+    of = f"{part['name']}: {part['of']}" if part["name"] else part["of"]
+    basis = f"{of} ({part['basis']})" if part.get("basis") else of
+    return basis, found, part["rule"], part["outcome"]
+
+
+def _unjudged(claim: Claim) -> Row:
+    return Row(
+        id=claim.id,
+        paper=claim.id.partition("/")[0],
+        statement=claim.statement,
+        source=claim.source,
+        verdict=NOT_JUDGED,
+        how=f"`benign verify {claim.id}` judges it",
+    )

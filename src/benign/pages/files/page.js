@@ -1,0 +1,320 @@
+"use strict";
+// Draws the figures that Python has built, and answers to mouse, finger and keyboard. Texts are set as text, never as markup.
+(async () => {
+  const find = (selector, within = document) => within.querySelector(selector);
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const make = (tag, text = "", name = "") => Object.assign(document.createElement(tag), { textContent: text, className: name });
+
+  // What Python squeezed.
+  async function unpacked(id) {
+    const coded = atob(document.getElementById(id).textContent);
+    const bytes = new Uint8Array(coded.length);
+    for (let i = 0; i < coded.length; i++) bytes[i] = coded.charCodeAt(i);
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
+  }
+  const [library, data] = await Promise.all([unpacked("plotly").then((r) => r.text()), unpacked("data").then((r) => r.json())]);
+  document.head.append(make("script", library));
+
+  // Colours: figures have none of their own.
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  function inked(figure) {
+    const ink = colour("ink"), layout = structuredClone(figure.layout);
+    const lines = { gridcolor: ink + "22", linecolor: ink, zerolinecolor: ink + "44", tickcolor: ink };
+    Object.assign(layout.xaxis, lines);
+    Object.assign(layout.yaxis, lines);
+    layout.font = { color: ink, size: 12 };
+    Object.assign(layout.hoverlabel, { bgcolor: colour("paper"), bordercolor: ink, font: { color: ink } });
+    return { data: figure.data, layout };
+  }
+  const manner = { responsive: true, displayModeBar: false, scrollZoom: false, doubleClick: false };
+  const drawn = new Map(); // element -> figure without colours, so that it can be drawn again
+  const draw = (element, figure, more = {}) => {
+    drawn.set(element, [figure, more]);
+    const { data: traces, layout } = inked(figure);
+    find(".wait", element)?.remove();
+    return Plotly.react(element, traces, { ...layout, ...more }, manner);
+  };
+  // A legend stands below the axes, and needs a line for each of its names.
+  function roomFor(figure, width) {
+    if (!figure) return 0;
+    const names = figure.data.filter((trace) => trace.name && trace.showlegend !== false).length;
+    if (!names || figure.layout.showlegend === false) return 0;
+    return names * (width < 420 ? 36 : 20) + 8;
+  }
+
+  // Sets of folders side by side.
+  class Group {
+    constructor(section) {
+      this.section = section;
+      this.folders = all("figure[data-folder]", section).map((figure) => new Map_(this, figure));
+      this.quantity = find(".quantity", section);
+      this.sliders = all("input[type=range]", section);
+      this.quantity?.addEventListener("change", () => this.show());
+      for (const slider of this.sliders) slider.addEventListener("input", () => { this.say(slider); this.show(); });
+    }
+    say(slider) {
+      const label = JSON.parse(slider.dataset.labels)[slider.value];
+      find("output", slider.closest("label")).textContent = label;
+      slider.setAttribute("aria-valuetext", label);
+    }
+    get at() { return this.sliders.map((slider) => slider.value).join(","); }
+    show() {
+      if (!this.quantity) return Promise.resolve();
+      const name = this.quantity.value, first = this.folders[0].told;
+      find(".about", this.section).textContent = first.about[name] ?? "";
+      const rooms = this.folders.map(({ told, element }) => roomFor(told.figures[name]?.[this.at], element.clientWidth));
+      return Promise.all(this.folders.map((folder) => folder.show(name, this.at, Math.max(...rooms))));
+    }
+  }
+
+  // One map, or one line along an axis.
+  class Map_ {
+    constructor(group, figure) {
+      this.group = group;
+      this.place = figure.dataset.folder;
+      this.told = data.folders[this.place];
+      this.element = find(".map", figure);
+      this.said = find(".said", figure);
+      this.numbers = find(".numbers", figure);
+      this.cell = [0, 0];
+      this.element.addEventListener("keydown", (event) => this.key(event));
+      this.element.addEventListener("focus", () => this.element.matches(":focus-visible") && this.move(0, 0));
+      this.numbers.addEventListener("toggle", () => this.table());
+    }
+    get flat() { return this.told.y === null; }
+    get main() { return this.figure.data.find((trace) => trace.text); }
+    text(row, column) { const text = this.main.text; return this.flat ? text[column] : text[row][column]; }
+    async show(name, at, room) {
+      this.figure = this.told.figures[name]?.[at];
+      if (!this.figure) {
+        Plotly.purge(this.element);
+        drawn.delete(this.element);
+        this.element.replaceChildren(make("p", "Not measured here.", "wait"));
+        return;
+      }
+      this.element.style.height = `${(this.element.clientWidth < 420 ? 360 : 420) + room}px`;
+      await draw(this.element, this.figure, { margin: { ...this.figure.layout.margin, b: 8 + room }, shapes: this.shapes() });
+      if (!this.listens) {
+        this.listens = true;
+        this.element.on("plotly_click", ({ points }) => {
+          const at = points[0].pointNumber;
+          this.choose(...(this.flat ? [0, at] : at));
+        });
+      }
+      this.table();
+      if (this.chosen) this.choose(...this.chosen);
+    }
+    shapes() {
+      if (!this.cursor) return [];
+      const [row, column] = this.cell, { x, y } = this.main, line = { color: "#ff2d95", width: 3 };
+      if (this.flat) return [{ type: "line", xref: "x", yref: "paper", x0: x[column], x1: x[column], y0: 0, y1: 1, line }];
+      return [{ type: "rect", xref: "x", yref: "y", x0: x[column], x1: x[column + 1], y0: y[row], y1: y[row + 1], line }];
+    }
+    mark(row, column) {
+      this.cell = [row, column];
+      this.cursor = true;
+      this.said.textContent = plainly(this.text(row, column));
+      const known = drawn.get(this.element);
+      known[1].shapes = this.shapes();
+      Plotly.relayout(this.element, { shapes: known[1].shapes });
+    }
+    move(down, right) {
+      if (!this.figure) return;
+      const { text } = this.main, rows = this.flat ? 1 : text.length, columns = this.flat ? text.length : text[0].length;
+      const inside = (value, count) => Math.min(Math.max(value, 0), count - 1);
+      this.mark(inside(this.cell[0] + down, rows), inside(this.cell[1] + right, columns));
+    }
+    key(event) {
+      const steps = { ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+      if (event.key in steps) this.move(...steps[event.key]);
+      else if (event.key === "Enter" || event.key === " ") this.choose(...this.cell);
+      else return;
+      event.preventDefault();
+    }
+    choose(row, column) {
+      this.chosen = [row, column];
+      this.mark(row, column);
+      for (const other of this.group.folders) if (other !== this) other.leave();
+      const at = { [this.told.x]: column, [this.told.y]: row };
+      for (const slider of this.group.sliders) at[slider.dataset.axis] = Number(slider.value);
+      detail(this.group.section, this.place, this.told.dims.map((dim) => at[dim] ?? 0));
+    }
+    leave() {
+      if (!this.cursor) return;
+      this.cursor = this.chosen = false;
+      Plotly.relayout(this.element, { shapes: [] });
+      this.said.textContent = "";
+    }
+    table() {
+      if (!this.numbers.open || !this.figure) return;
+      const { text } = this.main, table = make("table"), body = make("tbody");
+      const rows = this.flat ? [text] : [...text].reverse();
+      for (const row of rows) {
+        const line = make("tr");
+        for (const cell of row) {
+          const [where, value] = plainly(cell).split("\n"), box = make("td", value);
+          box.title = where;
+          box.prepend(make("small", where));
+          line.append(box);
+        }
+        body.append(line);
+      }
+      table.append(body);
+      find(".scroll", this.numbers).replaceChildren(table);
+    }
+  }
+  // What plotly shows as a text of lines, as plain text.
+  const plainly = (text) => text.replaceAll("<br>", "\n").replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
+
+  // The training of one cell.
+  const curves = new Map();
+  async function numbersOf(place) {
+    if (!curves.has(place)) curves.set(place, unpacked(`curves${place}`).then((r) => r.arrayBuffer()).then((buffer) => {
+      const bytes = new Uint8Array(buffer), count = bytes.length / 3, bits = new Uint32Array(count);
+      for (let i = 0; i < count; i++) bits[i] = (bytes[i] << 24) | (bytes[count + i] << 16) | (bytes[2 * count + i] << 8);
+      return new Float32Array(bits.buffer);
+    }));
+    return curves.get(place);
+  }
+  // References `{"curve": [name, kind]}` in a figure, filled in for one cell.
+  function filled(figure, numbers, { names, kinds, points }, cell) {
+    const at = ([name, kind]) => {
+      const start = ((cell * names + name) * kinds + kind) * points;
+      return Array.from(numbers.subarray(start, start + points), (value) => (Number.isFinite(value) ? value : null));
+    };
+    const traces = figure.data.map((trace) => ({ ...trace, y: at(trace.y.curve) }));
+    // Runs end before the last step that others reach.
+    const last = Math.max(...traces.map(({ y }) => y.findLastIndex((value) => value !== null)));
+    return { ...figure, data: traces.map((trace) => ({ ...trace, x: trace.x.slice(0, last + 1), y: trace.y.slice(0, last + 1) })) };
+  }
+  let turn = 0;
+  async function detail(section, place, index) {
+    const told = data.folders[place], mine = ++turn;
+    const cell = index.reduce((number, i, k) => number * told.sizes[k] + i, 0);
+    const where = told.dims.map((dim, k) => `${dim} ${told.places[k][index[k]]}`).join(", ") || "the only cell";
+    const which = find(".which", section);
+    which.className = "which";
+    which.textContent = `${find(".maps", section)?.children.length > 1 ? `${told.label}: ` : ""}${where}\n${told.ended[cell]}`;
+    section.dataset.cell = cell;
+    const numbers = await numbersOf(place);
+    if (mine !== turn) return;
+    const box = find(".curves", section), parts = [];
+    for (const old of all(".curve", box)) { Plotly.purge(old); drawn.delete(old); }
+    box.replaceChildren();
+    const frame = (title, wide) => {
+      const part = make("div", "", wide ? "wide" : "");
+      if (title) part.append(make("h4", title));
+      box.append(part);
+      return part;
+    };
+    // Drawn when all frames stand: each takes its width from the others.
+    const show = (part, figure) => {
+      const element = find(".curve", part) ?? part.appendChild(make("div", "", "curve"));
+      const room = roomFor(figure, 0);
+      element.style.height = `${230 + room}px`;
+      parts.push(() => draw(element, filled(figure, numbers, told.curves, cell), { margin: { ...figure.layout.margin, b: 8 + room } }));
+      return parts.at(-1);
+    };
+    const main = frame("", true).appendChild(make("dl", "", "main"));
+    for (const [title, values] of told.numbers) {
+      const line = main.appendChild(make("div"));
+      line.append(make("dt", title), make("dd", values[cell]));
+    }
+    for (const { title, figure } of told.curves.together) show(frame(title), figure);
+    if (told.curves.alone.length) {
+      const part = frame("Coordinates of the theory", told.curves.together.length % 2 === 0), select = make("select");
+      const known = told.curves.alone;
+      for (const { title } of known) select.append(make("option", title));
+      select.setAttribute("aria-label", "Coordinate of the theory");
+      select.selectedIndex = Math.max(known.findIndex(({ title }) => title === section.dataset.coordinate), 0);
+      const meaning = make("p");
+      part.append(select, meaning);
+      const change = () => {
+        const { title, meaning: text, figure } = known[select.selectedIndex];
+        section.dataset.coordinate = title;
+        meaning.textContent = text;
+        return show(part, figure);
+      };
+      select.addEventListener("change", () => change()());
+      change();
+    }
+    if (told.curves.kinds > 1 && parts.length) frame("", true).append(make("p", "Lines: means over the seeds that are still training. Bands: from the lowest to the highest of them."));
+    if (told.curves.left) frame("", true).append(make("p", `${told.curves.left} further curves are left out of this page: there are too many cells. They are in the folder of the runs.`));
+    if (!parts.length && !told.curves.left) frame("", true).append(make("p", "No curve was recorded along training."));
+    for (const { title, tables } of told.theorems) if (tables[cell]) conditions(frame("Conditions of the theorem at this cell", true), title, tables[cell]);
+    await Promise.all(parts.map((part) => part()));
+    section.dataset.shown = cell;
+  }
+  function conditions(part, title, rows) {
+    const table = make("table", "", "conditions"), body = make("tbody"), head = make("tr");
+    const names = ["Condition", "Says", "Here", "Bound", "Room", ""];
+    for (const name of names) head.append(Object.assign(make("th", name), { scope: "col" }));
+    for (const row of rows) {
+      const line = make("tr");
+      row.forEach((word, k) => { const box = make("td", word); box.dataset.label = names[k]; line.append(box); });
+      line.lastChild.className = row[5].startsWith("holds") ? "good" : "bad";
+      body.append(line);
+    }
+    table.append(make("thead"), body);
+    table.firstChild.append(head);
+    const more = make("details"), summary = make("summary", title);
+    const failing = rows.filter((row) => row[5] === "fails").length;
+    more.append(summary, table);
+    part.append(make("p", failing ? `${failing} of those asked for fail here: the theorem promises nothing for this cell.` : "All that is asked for holds here."), more);
+  }
+
+  // Claims.
+  const form = find(".filters");
+  function filter() {
+    const { paper, verdict, text } = form.elements, words = text.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    const rows = all(".claims tbody tr");
+    for (const row of rows) {
+      const content = row.textContent.toLowerCase(), said = row.dataset.verdict;
+      const fits = (!paper.value || row.dataset.paper === paper.value) && words.every((word) => content.includes(word))
+        && (!verdict.value || said === verdict.value || (verdict.value === "judged" && said !== "not judged"));
+      row.hidden = !fits;
+      shown += fits;
+    }
+    find(".count", form).textContent = `${shown} of ${rows.length} claims`;
+  }
+  if (form) {
+    form.addEventListener("input", filter);
+    form.addEventListener("submit", (event) => event.preventDefault());
+    filter();
+  }
+
+  // Buttons.
+  for (const button of all(".copy")) button.addEventListener("click", async () => {
+    const source = find("code, pre", button.parentElement);
+    try { await navigator.clipboard.writeText(source.textContent); } catch {
+      getSelection().selectAllChildren(source);
+      document.execCommand("copy");
+    }
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  });
+  const recolour = () => { for (const [element, [figure, more]] of drawn) draw(element, figure, more); };
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  find("#theme").addEventListener("click", () => {
+    const root = document.documentElement;
+    root.dataset.theme = (root.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark" ? "light" : "dark";
+    recolour();
+  });
+  dark.addEventListener("change", recolour);
+
+  // Start: every picture, then the training of one cell of each group.
+  const groups = all(".group").map((section) => new Group(section));
+  await Promise.all(groups.map((group) => group.show()));
+  document.body.dataset.ready = "yes";
+  for (const group of groups) {
+    const first = group.folders[0];
+    if (first?.figure) {
+      const { text } = first.main;
+      first.choose(...(first.flat ? [0, text.length - 1] : [text.length - 1, text[0].length - 1]));
+    } else if (!group.folders.length) {
+      const place = find(".detail", group.section).dataset.folder;
+      await detail(group.section, place, data.folders[place].dims.map(() => 0));
+    }
+  }
+})();

@@ -1,0 +1,208 @@
+"""One self-contained page of runs: pictures, claims, conditions, and how to run it again."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup, escape
+
+from benign import __version__
+from benign.experiment import Folder as Place
+from benign.pages import claims
+from benign.pages.data import Group, for_script, grouped, quantities
+from benign.pages.folder import Folder, folders
+from benign.pages.packed import json_bytes, squeezed
+from benign.pages.theorem import Theorem, theorems
+from benign.sweep.records import replacing
+
+
+def report(*runs: Place, output: Place | None = None, verdicts: Place | None = None) -> Path:
+    """Write one self-contained HTML file about folders of results, and return its path.
+
+    Without `output` it is `report.html` in the folder, or around the folders. `verdicts` is a file that
+    `benign verify` has written; without it, the one that lies beside the runs is taken.
+
+    >>> import tempfile
+    >>> import benign as bo
+    >>> sweep = bo.Experiment(
+    ...     data=bo.Mixture(samples=[4, 8], dim=20, signal=[1.0, 4.0]),
+    ...     network=bo.Linear(),
+    ...     training=bo.GradientDescent(rate=0.1, max_steps=20),
+    ...     evaluation=bo.Evaluation(samples=20),
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = sweep.run(folder)
+    ...     bo.report(folder).name
+    'report.html'
+    """
+    if not runs:
+        raise ValueError("`runs` must name at least one folder of results")
+    found = folders([Path(run) for run in runs])
+    told = [Path(verdicts)] if verdicts else claims.verdict_files(found)
+    around = Path(os.path.commonpath([Path(run).resolve() for run in runs]))
+    path = Path(output) if output else around / "report.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = page(found, told)
+    with replacing(path) as file:
+        file.write(text.encode())
+    return path
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A folder with all that the page tells about it."""
+
+    number: int
+    folder: Folder
+    share: int
+    """how many folders the page shows"""
+
+    @cached_property
+    def _theorems(self) -> tuple[list[Theorem], str]:
+        return theorems(self.folder.experiment, self.folder.recipe)
+
+    @property
+    def theorems(self) -> list[Theorem]:
+        return self._theorems[0]
+
+    @property
+    def why(self) -> str:
+        """Why there are none."""
+        return self._theorems[1]
+
+    @cached_property
+    def summary(self) -> str:
+        """What its recipe says of the result; an axis that was changed may make that impossible."""
+        recipe = self.folder.recipe
+        if recipe is None:
+            return ""
+        try:
+            return recipe.summarise(self.folder.result)
+        except Exception as error:
+            return f"cannot be summed up: {error}"
+
+    @cached_property
+    def _for_script(self) -> tuple[dict[str, Any], bytes]:
+        return for_script(self.folder, self.theorems, self.share)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        return self._for_script[0]
+
+    @property
+    def curves(self) -> str:
+        return squeezed(self._for_script[1])
+
+
+def page(found: Sequence[Folder], verdict_files: Sequence[Path] = ()) -> str:
+    """The page as text."""
+    shown = [Shown(number, folder, len(found)) for number, folder in enumerate(found)]
+    groups = [_section(group, shown) for group in grouped(found)]
+    rows = claims.rows(found, verdict_files)
+    judged = [row for row in rows if row.verdict != claims.NOT_JUDGED]
+    library, script = _library(), _file("page.js")
+    data = {"folders": [each.told for each in shown]}
+    return _environment().from_string(_file("page.html")).render(
+        title=_title([group["name"] for group in groups]),
+        version=__version__,
+        policy=_policy(library, script),
+        style=Markup(_file("page.css")),
+        script=Markup(script),
+        plotly=squeezed(library.encode()),
+        data=squeezed(json_bytes(data)),
+        shown=shown,
+        groups=groups,
+        ran=_ran(found),
+        claims=rows,
+        judged=judged,
+        counts=dict(Counter(row.verdict for row in sorted(judged, key=lambda row: row.order))),
+        words=list(dict.fromkeys(row.verdict for row in rows)),
+        tones={row.verdict: row.tone for row in rows},
+        papers=list(dict.fromkeys(row.paper for row in rows)),
+        meanings=claims.MEANINGS,
+    )  # fmt: skip
+
+
+def _section(group: Group, shown: Sequence[Shown]) -> dict[str, Any]:
+    """What the template tells about folders side by side."""
+    first = group.folders[0]
+    drawn = quantities(first.atlas, len(shown))
+    by_group = itertools.groupby(drawn, key=lambda each: each.group)
+    return {
+        "title": group.title,
+        "name": group.name,
+        "shows": first.recipe.shows if first.recipe else "",
+        "setting": first.setting,
+        "seen": first.atlas.seen,
+        "drawable": first.atlas.x is not None and bool(drawn),
+        "quantities": [(name, list(those)) for name, those in by_group],
+        "sliders": list(first.atlas.sliders.items()),
+        "folders": [each for each in shown if each.folder in group.folders],
+    }
+
+
+def _title(titles: Sequence[str]) -> str:
+    """The names of what was run, the first three."""
+    first, others = titles[:3], titles[3:]
+    return "; ".join(first) + (f" and {len(others)} more" if others else "")
+
+
+def _ran(found: Sequence[Folder]) -> str:
+    """The runs of all folders in a sentence."""
+    counts = sum((Counter(folder.counts) for folder in found), Counter())
+    told = ", ".join(f"{number} {word}" for word, number in counts.items())
+    of = f" in {len(found)} folders" if len(found) > 1 else ""
+    return f"{counts.total()} training runs{of}: {told}."
+
+
+def _library() -> str:
+    """The code that draws figures in a browser."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise ValueError(
+            "a report needs the package plotly: `pip install 'benign[report]'`"
+        ) from None
+    return get_plotlyjs()
+
+
+def _policy(*scripts: str) -> str:
+    """Only these scripts may run, and nothing may be loaded from anywhere."""
+    digests = [hashlib.sha256(each.encode()).digest() for each in scripts]
+    allowed = " ".join(f"'sha256-{base64.b64encode(each).decode()}'" for each in digests)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _environment() -> Environment:
+    made = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters["coded"] = _coded
+    return made
+
+
+def _coded(text: str) -> Markup:
+    """A text with what stands between backticks as code."""
+    parts = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
+        for place, part in enumerate(parts)
+    )
+
+
+def _file(name: str) -> str:
+    return (files("benign.pages") / "files" / name).read_text(encoding="utf-8")
