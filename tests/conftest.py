@@ -6,11 +6,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.checked import lighten
+
 # Before torch is imported, and inherited by subprocesses: two torch threads in each xdist worker
 # ran 3 to 4 times slower than one on a machine of 2 cores.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["MKL_NUM_THREADS"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
+
+lighten()  # before the package is imported
 
 # No deadline: the first call of a torch operation may take a second. In CI the same examples
 # every time, so that a red build means a changed program.

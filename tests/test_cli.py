@@ -192,8 +192,8 @@ def test_a_recipe_draws_summarises_and_says_where(run):
     assert code == 0
     assert "jiang/fig1, smoke scale, reading w_O=unit" in out
     assert "samples * snr**p" in out
-    pictures = [folder / "fig1.png", folder / "fig1.svg"]
-    assert f"pictures: {pictures[0]}, {pictures[1]}" in out
+    pictures = [folder / f"fig1.{kind}" for kind in ("pdf", "svg", "png")]
+    assert f"pictures: {', '.join(map(str, pictures))}" in out
     assert out.splitlines()[-1] == f"data: {folder}"
     assert all(picture.stat().st_size > 1000 for picture in pictures)
     drawn = " ".join(re.sub("<[^>]*>", " ", pictures[1].read_text(encoding="utf-8")).split())
@@ -508,10 +508,12 @@ def test_set_may_mend_a_file_that_is_not_complete(run, tmp_path):
 def test_an_experiment_of_ones_own_is_drawn(run, tmp_path):
     attack = "attack={kind: pgd, ball: {radius: 0.1}, steps: 2}"
     _, out, _ = run("run", tiny_file(tmp_path, attack))
-    assert "pictures: runs/tiny/test_accuracy.png" in out
+    assert "pictures: runs/tiny/test_accuracy.pdf" in out
     assert Path("runs/tiny/robust_accuracy.svg").is_file()
+    run("run", tmp_path / "tiny.yaml", "--width", "column")
+    assert 'width="241.2pt"' in Path("runs/tiny/robust_accuracy.svg").read_text(), "3.35 inches"
     _, out, _ = run("run", tiny_file(tmp_path, "data.samples=2", name="line.yaml"))
-    assert "pictures: runs/line/accuracy.png, runs/line/accuracy.svg" in out
+    assert "pictures: runs/line/accuracy.pdf, runs/line/accuracy.svg" in out
     _, out, _ = run("run", tiny_file(tmp_path, "data.samples=2", "data.snr=1", name="one.yaml"))
     assert "pictures" not in out
 
@@ -537,6 +539,10 @@ BAD = {
         "one run with `dim` 100000000000, `samples` 4 and `tokens` 3 needs about",
     ),
     "beyond floats": (["run", "tiny.yaml", "--set", "data.dim=1" + "0" * 400], "data.dim: must be"),
+    "no width": (
+        ["run", "tiny.yaml", "--width", "wide"],
+        "must be one of column, page, got 'wide'",
+    ),
     "no device": (["run", "tiny.yaml", "--device", "cuda:99"], "must be one of cpu"),
     "no workers": (["run", "tiny.yaml", "--workers", "0"], "`workers` must be at least 1, got 0"),
     "unwritable": (["run", "tiny.yaml", "--out", "tiny.yaml/x"], "tiny.yaml/x cannot be written"),

@@ -11,7 +11,7 @@ import typer
 import yaml
 
 import benign
-from benign import cli, parts
+from benign import cli, parts, plot
 from benign.cli import app
 from benign.experiment import Experiment
 from benign.opening import open_result
@@ -209,7 +209,8 @@ def test_every_public_name_has_a_place_in_the_reference():
     shown = re.findall(r"^::: benign\.(\S+)", "\n".join(pages), re.MULTILINE)
     told = (ROOT / "docs/api/parts.md").read_text(encoding="utf-8").partition(":::")[0]
     aliases = {name for name in parts.__all__ if re.search(rf"`{name}\b", told)}
-    wanted = [*benign.__all__, *(f"parts.{name}" for name in parts.__all__ if name not in aliases)]
+    wanted = [*benign.__all__, *(f"plot.{name}" for name in plot.__all__)]
+    wanted += [f"parts.{name}" for name in parts.__all__ if name not in aliases]
     assert sorted(shown) == sorted(wanted)
 
 

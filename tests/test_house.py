@@ -98,9 +98,20 @@ def test_modules_are_short_and_say_what_they_are(path: Path):
 
 def test_importing_benign_loads_nothing_heavy():
     heavy = ("torch", "matplotlib", "pydantic", "xarray", "scipy")
-    code = f"import benign, sys; print([name for name in {heavy} if name in sys.modules])"
+    code = (
+        f"import benign, benign.plot, sys; print([name for name in {heavy} if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_nobody_draws_outside_the_drawing_room():
+    """Recipes are held to it above; examples, scripts and benchmarks are here."""
+    drawing = re.compile(r"^\s*(?:import|from) matplotlib", re.MULTILINE)
+    rooms = ("src/benign/plot/", "tests/")
+    assert not [
+        name for name, text in texts() if drawing.search(text) and not name.startswith(rooms)
+    ]
 
 
 def test_the_tests_see_this_checkout():

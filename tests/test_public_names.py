@@ -1,4 +1,4 @@
-"""The names of `benign` and `benign.parts`: few, lazy, told to type checkers as they are, each with an example."""
+"""The names of `benign`, `benign.parts` and `benign.plot`: few, lazy, known to type checkers, with examples."""
 
 import ast
 import dataclasses
@@ -11,10 +11,11 @@ from types import ModuleType
 import pytest
 
 import benign
-from benign import parts
+from benign import parts, plot
 
 ONE_SCREEN = 64
-NAMES = [(module, name) for module in (benign, parts) for name in module.__all__]
+ROOMS = [benign, parts, plot]
+NAMES = [(module, name) for module in ROOMS for name in module.__all__]
 
 
 def told_to_type_checkers(module: ModuleType) -> dict[str, str]:
@@ -22,14 +23,14 @@ def told_to_type_checkers(module: ModuleType) -> dict[str, str]:
     source = ast.parse(inspect.getsource(module))
     block = next(node for node in source.body if isinstance(node, ast.If))
     return {
-        name.asname or name.name: str(node.module)
+        name.name: f"benign.{name.name}" if node.module == "benign" else str(node.module)
         for node in block.body
         if isinstance(node, ast.ImportFrom)
         for name in node.names
     }
 
 
-@pytest.mark.parametrize("module", [benign, parts], ids=["benign", "parts"])
+@pytest.mark.parametrize("module", ROOMS, ids=lambda module: module.__name__)
 def test_type_checkers_see_the_lazy_names(module: ModuleType):
     lazy = {name: f"benign.{home}" for name, home in module._HOME.items()}
     assert lazy == told_to_type_checkers(module)
@@ -38,7 +39,8 @@ def test_type_checkers_see_the_lazy_names(module: ModuleType):
 
 def test_the_public_names_fit_on_a_screen_and_none_is_told_twice():
     assert len(benign.__all__) <= ONE_SCREEN
-    assert not set(benign.__all__) & set(parts.__all__)
+    names = [name for _, name in NAMES]
+    assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,7 @@ def test_the_public_names_fit_on_a_screen_and_none_is_told_twice():
 )
 def test_a_name_is_what_its_module_defines(module: ModuleType, name: str):
     home = importlib.import_module(f"benign.{module._HOME[name]}")
-    assert getattr(module, name) is getattr(home, name)
+    assert getattr(module, name) is getattr(home, name, home)
 
 
 @pytest.mark.parametrize("name", benign.__all__)
@@ -61,13 +63,24 @@ def test_every_field_of_a_public_name_says_what_it_is(name: str):
     assert [field for field, told in fields.items() if not told.description] == []
 
 
-RECORDS = [name for name in parts.__all__ if dataclasses.is_dataclass(getattr(parts, name))]
+@pytest.mark.parametrize("name", [name for name in plot.__all__ if not name.endswith("_figure")])
+def test_what_draws_a_result_has_an_example(name: str):
+    drawn = getattr(plot, name)
+    assert dataclasses.is_dataclass(drawn) or ">>>" in drawn.__doc__
 
 
-@pytest.mark.parametrize("name", RECORDS)
-def test_every_field_of_a_part_says_what_it_is(name: str):
+RECORDS = [
+    getattr(module, name)
+    for module in (parts, plot)
+    for name in module.__all__
+    if dataclasses.is_dataclass(getattr(module, name))
+]
+
+
+@pytest.mark.parametrize("described", RECORDS, ids=lambda record: record.__name__)
+def test_every_field_of_a_part_says_what_it_is(described: type):
     """The reference leaves out a field that says nothing."""
-    [record] = ast.parse(inspect.getsource(getattr(parts, name))).body
+    [record] = ast.parse(inspect.getsource(described)).body
     assert isinstance(record, ast.ClassDef)
     silent = [
         ast.unparse(field)
@@ -78,7 +91,7 @@ def test_every_field_of_a_part_says_what_it_is(name: str):
     assert silent == []
 
 
-@pytest.mark.parametrize("module", [benign, parts], ids=["benign", "parts"])
+@pytest.mark.parametrize("module", ROOMS, ids=lambda module: module.__name__)
 def test_an_unknown_name_is_an_attribute_error(module: ModuleType):
     with pytest.raises(AttributeError, match=f"{module.__name__}' has no attribute 'Atention'"):
         _ = module.Atention

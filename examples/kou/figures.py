@@ -4,7 +4,7 @@ import numpy as np
 
 import benign as bo
 from benign.claims import Claims, at_least, contains, share, slope
-from benign.parts import Panel, Recipe, phase_figure
+from benign.parts import Recipe
 
 from .relu_cnn import ReluCNN
 from .two_patches import TwoPatches
@@ -35,12 +35,14 @@ def edge(result):
 
 def draw(result, folder, caption):
     accuracy, boundary = result.test_accuracy, edge(result)
-    panel = Panel(accuracy, "dim", "signal", "test accuracy", limits=(0.5, 1), boundary=boundary)
+    panel = bo.plot.Panel(
+        accuracy, "dim", "signal", "test accuracy", limits=(0.5, 1), boundary=boundary
+    )
     told = f"{caption} n = 20, sigma_p = 1, one training label in ten flipped. The theorem: p = -4."
-    figure = phase_figure(
+    figure = bo.plot.phase_figure(
         [panel], title="Benign and harmful overfitting of a ReLU CNN", caption=told
     )
-    return bo.save(figure, folder / "fig1")
+    return bo.plot.save(figure, folder / "fig1")
 
 
 def summarise(result):

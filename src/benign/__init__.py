@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from benign.lazy import lazily
 
 if TYPE_CHECKING:
+    from benign import plot as plot
     from benign.attacks.apgd import APGD as APGD
     from benign.attacks.balls import Ball as Ball
     from benign.attacks.model_free import AllPatch as AllPatch
@@ -55,9 +56,6 @@ if TYPE_CHECKING:
     from benign.papers.advice import advise as advise
     from benign.papers.inside import inside_theorem as inside_theorem
     from benign.papers.recipes import recipe as recipe
-    from benign.plot.picture import curves as curves
-    from benign.plot.picture import phase as phase
-    from benign.plot.style import save as save
     from benign.spec import SpecError as SpecError
     from benign.theory.boundary import boundary as boundary
     from benign.theory.constant import constant as constant
@@ -116,7 +114,6 @@ _HOME = {
     "advise": "papers.advice",
     "boundary": "theory.boundary",
     "constant": "theory.constant",
-    "curves": "plot.picture",
     "falsify": "theory.falsify",
     "inside_theorem": "papers.inside",
     "linspace": "axes",
@@ -127,10 +124,9 @@ _HOME = {
     "open_experiment": "opening",
     "open_result": "opening",
     "pack": "opening",
-    "phase": "plot.picture",
+    "plot": "plot",
     "recipe": "papers.recipes",
     "report": "pages.report",
-    "save": "plot.style",
     "snapshot": "training.probes",
     "tally": "training.probes",
     "weights": "kept",

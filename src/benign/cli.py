@@ -38,6 +38,7 @@ from benign.options import (
     Target,
     UnitTimeout,
     Verbose,
+    Width,
     Workers,
     examples,
 )
@@ -126,6 +127,7 @@ def run(
     keep_weights: KeepWeights = False,
     again: Again = False,
     data: Data = None,
+    width: Width = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="As `benign show`.")] = False,
     verbose: Verbose = False,
 ) -> None:
@@ -135,6 +137,7 @@ def run(
     Ctrl-c once ends it with the units under way, twice at once.
     """
     from benign.perform import carry_out
+    from benign.plot.sheet import drawn_for
     from benign.sweep.crew import Manner
 
     plans = _plans(target, scale, reading, readings, changes, seeds, out)
@@ -143,7 +146,8 @@ def run(
         return
     manner = Manner(device, 1, executor, unit_timeout, take_over, keep_weights)
     try:
-        failed = carry_out(plans, manner, workers, again, verbose)
+        with drawn_for(width):
+            failed = carry_out(plans, manner, workers, again, verbose)
     except KeyboardInterrupt:
         complain("interrupted: what is finished is kept, the same command resumes")
         raise typer.Exit(INTERRUPTED) from None

@@ -8,11 +8,15 @@ from typing import Any
 def lazily(
     module: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a module that offers each name from its home, a module of `benign`."""
+    """`__getattr__` and `__dir__` of a module that offers each name from its home, a module of `benign`.
+
+    A name that is its own home is that module.
+    """
 
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"benign.{homes[name]}"), name)
+        home = importlib.import_module(f"benign.{homes[name]}")
+        return home if homes[name] == name else getattr(home, name)
 
     return find, lambda: sorted(homes)

@@ -87,6 +87,13 @@ Out = Annotated[
         "[default: runs/RECIPE/SCALE/READING or runs/FILE]"
     ),
 ]
+Width = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WIDTH",
+        help="Draw for a paper: column (3.35 inches) or page (6.9).  [default: for a screen]",
+    ),
+]
 Changes = Annotated[
     list[str] | None,
     typer.Option(

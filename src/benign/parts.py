@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from benign.networks.network import Params as Params
     from benign.networks.network import Pass as Pass
     from benign.papers.recipes import Recipe as Recipe
-    from benign.plot.curves import Curves as Curves
-    from benign.plot.curves import curves_figure as curves_figure
-    from benign.plot.phase import Panel as Panel
-    from benign.plot.phase import phase_figure as phase_figure
     from benign.spec import Count as Count
     from benign.spec import FlipRate as FlipRate
     from benign.spec import NonNegative as NonNegative
@@ -53,7 +49,6 @@ _HOME = {
     "Claims": "claims.claim",
     "Cost": "networks.network",
     "Count": "spec",
-    "Curves": "plot.curves",
     "DataModel": "data.model",
     "Evidence": "claims.claim",
     "FlipRate": "spec",
@@ -61,7 +56,6 @@ _HOME = {
     "Network": "networks.network",
     "NonNegative": "spec",
     "OneOf": "axes",
-    "Panel": "plot.phase",
     "Params": "networks.network",
     "Pass": "networks.network",
     "PerRun": "axes",
@@ -83,8 +77,6 @@ _HOME = {
     "Whole": "spec",
     "certificate": "attacks.certificates",
     "column": "data.model",
-    "curves_figure": "plot.curves",
-    "phase_figure": "plot.phase",
     "signed_labels": "data.model",
 }
 

@@ -49,7 +49,7 @@ def test_from_specification_to_picture(chosen: Recipe, tmp_path):
     caption = chosen.caption(experiment, "smoke", reading)
     assert "1 seed" in caption
     pictures = chosen.draw(result, tmp_path, caption)
-    assert {picture.suffix for picture in pictures} == {".png", ".svg"}
+    assert {picture.suffix for picture in pictures} == {".pdf", ".png", ".svg"}
     drawn = next(p for p in pictures if p.suffix == ".svg").read_text(encoding="utf-8")
     assert chosen.name in drawn
     assert len(chosen.summarise(result)) > 100

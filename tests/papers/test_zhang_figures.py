@@ -18,7 +18,8 @@ from benign.networks.attention import Attention
 from benign.papers.recipes import recipe
 from benign.papers.zhang import fig2, fig3, heads, linear_mode, norms, radii
 from benign.papers.zhang.figures import linear_theory
-from benign.papers.zhang.setting import LEVEL, RADIUS, held
+from benign.papers.zhang.setting import LEVEL, RADIUS
+from benign.plot.chosen import held
 from benign.spec import canonical
 from benign.streams import Streams
 from benign.sweep.dataset import assemble

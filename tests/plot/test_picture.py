@@ -20,7 +20,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
 
 def words(figure, tmp_path) -> str:
     """What the picture says, its lines put together."""
-    drawn = bo.save(figure, tmp_path / "picture")[1].read_text(encoding="utf-8")
+    drawn = bo.plot.save(figure, tmp_path / "picture.svg")[0].read_text(encoding="utf-8")
     return " ".join(
         re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
         + re.findall(r"<!-- (.*?) -->", drawn, re.DOTALL)
@@ -28,23 +28,25 @@ def words(figure, tmp_path) -> str:
 
 
 def test_two_axes_are_a_heat_map_of_means(result, tmp_path):
-    figure = bo.phase(result)
+    figure = bo.plot.phase(result)
     [mesh] = [each for each in figure.axes[0].collections if hasattr(each, "get_coordinates")]
     mean = result.test_accuracy.mean("seed").transpose("snr", "samples")
     np.testing.assert_allclose(np.asarray(mesh.get_array()), mean, atol=1e-12)
     drawn = words(figure, tmp_path)
     for text in ("Test accuracy", "number of training points N", "2 seeds", "Test attack: none"):
         assert text in drawn
-    turned = bo.phase(result, "test_loss", x="snr")
+    turned = bo.plot.phase(result, "test_loss", x="snr")
     assert turned.axes[0].get_ylabel() == "number of training points N"
 
 
 def test_a_level_adds_the_boundary(result, tmp_path):
-    assert "crosses 0.75" in words(bo.phase(result, x="samples", y="snr", level=0.75), tmp_path)
+    assert "crosses 0.75" in words(
+        bo.plot.phase(result, x="samples", y="snr", level=0.75), tmp_path
+    )
 
 
 def test_one_axis_is_a_line_with_the_interval_of_the_mean(result, tmp_path):
-    figure = bo.curves(result.sel(samples=4), ["test_accuracy", "train_accuracy"])
+    figure = bo.plot.curves(result.sel(samples=4), ["test_accuracy", "train_accuracy"])
     first, second = figure.axes[0].lines
     mean = result.test_accuracy.sel(samples=4).mean("seed")
     np.testing.assert_allclose(np.asarray(first.get_ydata()), mean, atol=1e-12)
@@ -62,7 +64,7 @@ def test_more_variables_than_colours_are_all_drawn(result):
         "test_accuracy",
         "test_loss",
     ]
-    lines = bo.curves(result.sel(samples=4), names).axes[0].lines
+    lines = bo.plot.curves(result.sel(samples=4), names).axes[0].lines
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 7
 
 
@@ -70,7 +72,7 @@ def test_runs_that_failed_are_told_and_leave_their_seed_out(result, tmp_path):
     failed = result.sel(samples=4).copy(deep=True)
     failed.status[0, 0], failed.test_accuracy[0, 0] = Status.FAILED, np.nan
     failed.status[1], failed.test_accuracy[1] = Status.DIVERGED, np.nan
-    figure = bo.curves(failed)
+    figure = bo.plot.curves(failed)
     drawn = np.asarray(figure.axes[0].lines[0].get_ydata())
     assert drawn[0] == failed.test_accuracy[0, 1]
     assert np.isnan(drawn[1])
@@ -86,7 +88,7 @@ def test_a_caption_tells_of_runs_as_the_command_line_does(result):
 
 def test_the_curve_of_one_run_is_that_run(result, tmp_path):
     one = result.sel(samples=4, snr=2.0, seed=0)
-    figure = bo.curves(one, "train_loss_curve")
+    figure = bo.plot.curves(one, "train_loss_curve")
     [line] = figure.axes[0].lines
     np.testing.assert_array_equal(np.asarray(line.get_ydata()), one.train_loss_curve)
     assert not figure.axes[0].collections
@@ -99,7 +101,7 @@ def test_the_curve_of_one_run_is_that_run(result, tmp_path):
 
 def test_a_replay_is_drawn_too(result):
     trace = tiny("data.samples=[2, 4, 6]").replay(samples=4, snr=2.0, seed=0).trace()
-    [line] = bo.curves(trace, "train_loss").axes[0].lines
+    [line] = bo.plot.curves(trace, "train_loss").axes[0].lines
     np.testing.assert_array_equal(np.asarray(line.get_ydata()), trace.train_loss)
 
 
@@ -109,33 +111,33 @@ def test_curves_say_how_many_runs_are_still_training(result, tmp_path):
         train_loss_curve=(("seed", "step"), np.array([[3.0, 2.0, 1.0], [1.0, 0.5, np.nan]]))
     )
     told = "At every step the mean of the runs still training: 2 at first, 1 at last."
-    assert told in words(bo.curves(cell, "train_loss_curve"), tmp_path)
+    assert told in words(bo.plot.curves(cell, "train_loss_curve"), tmp_path)
     cell.train_loss_curve[1, 2] = 0.1
-    assert told[:20] not in words(bo.curves(cell, "train_loss_curve"), tmp_path)
+    assert told[:20] not in words(bo.plot.curves(cell, "train_loss_curve"), tmp_path)
 
 
 def test_bands_stay_where_values_can_be(result):
     cell = result.sel(samples=4).copy(deep=True)
     cell.test_accuracy[:] = [[0.0, 1.0], [0.9, 1.0]]
     cell.test_loss[:] = [[0.0, 1.0], [0.1, 5.0]]
-    figure = bo.curves(cell, ["test_accuracy", "test_loss"])
+    figure = bo.plot.curves(cell, ["test_accuracy", "test_loss"])
     accuracy, loss = (
         np.asarray(each.get_paths()[0].vertices)[:, 1] for each in figure.axes[0].collections
     )
     assert (accuracy.min(), accuracy.max()) == (0, 1)
     assert loss.min() == 0
     assert figure.axes[0].get_ylabel() == "test accuracy, test loss"
-    both = bo.curves(cell, ["test_accuracy", "train_accuracy"])
+    both = bo.plot.curves(cell, ["test_accuracy", "train_accuracy"])
     assert both.axes[0].get_ylabel() == "accuracy"
 
 
 def test_what_cannot_be_drawn_says_why(result, tmp_path):
     with pytest.raises(ValueError, match="no variable 'colour'; this result has"):
-        bo.phase(result, "colour")
+        bo.plot.phase(result, "colour")
     with pytest.raises(ValueError, match=r"has 1 axes with several values \(snr\), 2 can be drawn"):
-        bo.phase(result.sel(samples=4))
+        bo.plot.phase(result.sel(samples=4))
     with pytest.raises(ValueError, match=r"2 axes .*select one value of the others"):
-        bo.curves(result)
+        bo.plot.curves(result)
     assert pictures(result.isel(samples=0, snr=0), tmp_path) == []
 
 

@@ -1,9 +1,9 @@
 """Boundaries: known laws are recovered, and what is not found is reported."""
 
+import inspect
 import math
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pytest
 import xarray as xr
@@ -264,12 +264,10 @@ def test_two_axes_make_a_law_of_their_own():
         assert str(boundary(values.rename(names), 0.5).law) == law
 
 
-def test_a_whole_result_is_refused(monkeypatch):
-    monkeypatch.setattr(
-        jaxtyping.config, "jaxtyping_disable", True
-    )  # types are checked in tests only
+def test_a_whole_result_is_refused():
+    unchecked = inspect.unwrap(boundary)  # types are checked in tests only
     with pytest.raises(ValueError, match=r"one variable \(result\.test_accuracy\), got a Dataset"):
-        boundary(ramp(100.0, 2.0).to_dataset(name="test_accuracy"), 0.5)  # pyright: ignore[reportArgumentType]
+        unchecked(ramp(100.0, 2.0).to_dataset(name="test_accuracy"), 0.5)
 
 
 def test_wrong_values_are_refused():
@@ -327,7 +325,8 @@ def test_a_test_of_an_exponent_agrees_with_its_interval():
         assert bool(tested) == tested.inside == inside
         assert (tested.p_value >= 0.05) == inside
     assert found.exponent_is(low).p_value == pytest.approx(0.05, rel=1e-6)
-    assert found.exponent_is(fit.exponent).p_value == pytest.approx(1, abs=1e-6)
+    for near in (1, 1 + 1e-15, 1 - 1e-14):  # where rounding decides the distance
+        assert found.exponent_is(near * fit.exponent).p_value == pytest.approx(1, abs=1e-6)
     assert str(found.exponent_is(4.0)).startswith("exponent 4 is outside [1.")
     with pytest.raises(ValueError, match="must not be 0"):
         found.exponent_is(0)

@@ -15,7 +15,7 @@ from benign.pages.cells import endings, rounded
 from benign.pages.figures import LABELS
 from benign.pages.over import Figure
 from benign.papers.recipes import Recipe
-from benign.plot.phase import Panel
+from benign.plot.maps import Panel
 from benign.theory.boundary import Boundary, boundary
 
 MAIN = (

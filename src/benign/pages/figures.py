@@ -16,8 +16,8 @@ import xarray as xr
 from benign.pages.cells import Means, means, plain, rounded
 from benign.pages.over import Figure, Limits, over
 from benign.plot.axis import axis_name, cell_edges, log_spaced
-from benign.plot.curves import COLOURS, LINES
-from benign.plot.phase import Panel
+from benign.plot.lines import COLOURS, LINES
+from benign.plot.maps import Panel
 
 TWO_COLOURS = [[0, "#414487"], [0.5, "#414487"], [0.5, "#f9e784"], [1, "#f9e784"]]
 DASHES = dict(zip(LINES, ("solid", "dash", "dashdot", "dot"), strict=True))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from benign.pages.cells import plain, rounded
+from benign.plot.maps import Panel
 from benign.plot.overlays import (
     crossings_name,
     curve_points,
@@ -16,7 +17,6 @@ from benign.plot.overlays import (
     fitted_rows,
     printed_law,
 )
-from benign.plot.phase import Panel
 from benign.plot.style import BLACK, BLUE, DARK_GREY, VERMILLION
 from benign.theory.law import Law
 

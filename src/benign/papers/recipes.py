@@ -15,7 +15,7 @@ from benign.claims.study import Reading, Study, StudyError
 from benign.claims.verdict import setting_of
 from benign.experiment import Experiment
 from benign.plot.caption import describe
-from benign.plot.phase import Panel
+from benign.plot.maps import Panel
 from benign.theory.conditions import Conditions
 from benign.training.setup import Setup
 

@@ -1,6 +1,52 @@
-"""Pictures of results, in one style."""
+"""Pictures of results, in one style: every function takes an `xarray.Dataset` and gives a matplotlib figure.
 
-from benign.plot.phase import Panel, fitted_curve, heat_map, phase_figure, printed_curve
-from benign.plot.style import save, style
+`width="column"` (3.35 inches) and `width="page"` (6.9 inches) are the sizes of papers; letters are of the same size in
+both. `save` writes vector files. `Panel` and `Curves` are for figures of several panels of one's own.
 
-__all__ = ["Panel", "fitted_curve", "heat_map", "phase_figure", "printed_curve", "save", "style"]
+>>> import tempfile
+>>> import benign as bo
+>>> sweep = bo.Experiment(
+...     data=bo.Mixture(samples=[4, 8], dim=20, signal=[1.0, 4.0]),
+...     network=bo.Linear(),
+...     training=bo.GradientDescent(rate=0.1, max_steps=50),
+...     evaluation=bo.Evaluation(samples=50),
+... )
+>>> with tempfile.TemporaryDirectory() as folder:
+...     result = sweep.run(folder)
+...     paths = bo.plot.save(bo.plot.phase(result, width="column"), f"{folder}/accuracy")
+>>> [path.name for path in paths]
+['accuracy.pdf', 'accuracy.svg', 'accuracy.png']
+"""
+
+from typing import TYPE_CHECKING
+
+from benign.lazy import lazily
+
+if TYPE_CHECKING:
+    from benign.plot.lines import Curves as Curves
+    from benign.plot.lines import curves_figure as curves_figure
+    from benign.plot.maps import Panel as Panel
+    from benign.plot.maps import phase_figure as phase_figure
+    from benign.plot.result_laws import exponents as exponents
+    from benign.plot.result_lines import attention as attention
+    from benign.plot.result_lines import curves as curves
+    from benign.plot.result_maps import phase as phase
+    from benign.plot.result_maps import regimes as regimes
+    from benign.plot.style import save as save
+
+_HOME = {
+    "Curves": "plot.lines",
+    "Panel": "plot.maps",
+    "attention": "plot.result_lines",
+    "curves": "plot.result_lines",
+    "curves_figure": "plot.lines",
+    "exponents": "plot.result_laws",
+    "phase": "plot.result_maps",
+    "phase_figure": "plot.maps",
+    "regimes": "plot.result_maps",
+    "save": "plot.style",
+}
+
+# pyright: reportUnsupportedDunderAll=false
+__all__ = sorted(_HOME)
+__getattr__, __dir__ = lazily(__name__, _HOME)

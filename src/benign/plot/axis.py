@@ -6,7 +6,16 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    SymmetricalLogLocator,
+)
+
+RAISED = str.maketrans("0123456789-p", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻ᵖ")
+FEW_STEPS = 20
 
 
 def set_axis(ax: Axes, coordinate: xr.DataArray, name: str) -> np.ndarray:
@@ -21,6 +30,34 @@ def set_axis(ax: Axes, coordinate: xr.DataArray, name: str) -> np.ndarray:
         axis.set_major_locator(MaxNLocator(6, integer=bool((centres == centres.round()).all())))
     axis.set_label_text(axis_name(coordinate))
     return cell_edges(centres, log)
+
+
+def step_axis(ax: Axes, steps: xr.DataArray, name: str) -> None:
+    """The steps of training: from 0 on, logarithmic after the first where there are many."""
+    if steps.max() <= FEW_STEPS:
+        set_axis(ax, steps, name)
+        return
+    many_steps(ax)
+    ax.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=1))
+    level_powers(ax.xaxis)
+    ax.set_xlabel(axis_name(steps))
+
+
+def many_steps(ax: Axes) -> None:
+    """A logarithmic x axis with room for step 0."""
+    ax.set_xscale("symlog", linthresh=1)
+    ax.set_xlim(left=0)
+
+
+def level_powers(axis: Axis) -> None:
+    """Powers of ten in letters of one size: raised ones would be too small in a paper."""
+
+    def told(value: float, _: object) -> str:
+        if value == 0 or 1e-4 < value < 1e5:
+            return f"{value:g}"
+        return "10" + str(round(np.log10(value))).translate(RAISED)
+
+    axis.set_major_formatter(FuncFormatter(told))
 
 
 def log_ticks(axis: Axis, low: float, high: float) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from benign.plot.curves import COLOURS
-from benign.plot.style import DARK_GREY, SMALL, style
+from benign.plot.lines import COLOURS
+from benign.plot.sheet import letter, sheet
+from benign.plot.style import DARK_GREY, SMALL
 
 ROOM = 1.3
 """of the height of the bars, for a legend above them"""
@@ -34,21 +34,15 @@ class Bars:
 
 def bars_figure(panels: Sequence[Bars], label: str, *, title: str, caption: str) -> Figure:
     """Panels side by side; whiskers are one standard deviation over seeds on either side, outlines are the paper's."""
-    with style():
-        width = 3.55 * max(2, len(panels))
-        lines = textwrap.wrap(caption, width=int(width * 72 / (0.54 * SMALL)))
-        layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)
-        figure = Figure(figsize=(width, 2.8 + 0.13 * len(lines)), layout=layout)
-        axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    count = len(panels)
+    size = (3.55 * max(2, count) / count, 2.8)
+    with sheet(count, count, size, title, caption, above=0.0, sharey=True) as (figure, axes):
         for number, (ax, panel) in enumerate(zip(axes, panels, strict=True)):
             _draw(ax, panel)
-            letter = f"({'abcdefgh'[number]}) " if len(panels) > 1 else ""
-            ax.set_title(f"{letter}{panel.title}")
+            ax.set_title(letter(number, count, panel.title))
         axes[0].set_ylabel(label)
         axes[0].set_ylim(0, ROOM * axes[0].get_ylim()[1])
         axes[0].legend(loc="upper center", ncols=2)
-        figure.suptitle(title)
-        figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=SMALL, linespacing=1.3)
     return figure
 
 

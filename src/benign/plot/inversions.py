@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from benign.plot.style import SMALL, style
+from benign.plot.sheet import sheet
+from benign.plot.style import SMALL
 
 WORDS = {
     "original": "test image",
@@ -23,19 +21,17 @@ WORDS = {
 def inversions_figure(pictures: xr.DataArray, *, title: str, caption: str) -> Figure:
     """A row for every kind, a column for every image; `pictures` [picture, kind, channel, row, column] in [0, 1]."""
     kinds, count = list(pictures["kind"].values), pictures.sizes["picture"]
-    with style():
-        width = 1.2 + 0.75 * count
-        lines = textwrap.wrap(caption, width=int(width * 72 / (0.54 * SMALL)))
-        layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
-        figure = Figure(figsize=(width, 0.5 + 0.8 * len(kinds) + 0.13 * len(lines)), layout=layout)
-        axes = figure.subplots(len(kinds), count, squeeze=False)
+    cells, size = len(kinds) * count, (0.75, 0.8)
+    with sheet(cells, count, size, title, caption, beside=1.2, above=0.5, strips=True) as (
+        figure,
+        axes,
+    ):
         for row, kind in enumerate(kinds):
             beside = {"rotation": 0, "ha": "right", "va": "center", "fontsize": SMALL}
-            axes[row, 0].set_ylabel(WORDS.get(kind, kind), **beside)
+            axes[row * count].set_ylabel(WORDS.get(kind, str(kind)), **beside)
             for column in range(count):
-                _show(axes[row, column], pictures.sel(kind=kind).isel(picture=column))
-        figure.suptitle(title)
-        figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=SMALL, linespacing=1.3)
+                shown = pictures.sel(kind=kind).isel(picture=column)
+                _show(axes[row * count + column], shown)
     return figure
 
 

@@ -8,13 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 
+from benign.plot.axis import RAISED
 from benign.theory.boundary import Boundary
 from benign.theory.intervals import interval_text, number
 from benign.theory.law import Law, PowerLaw
 
 Limits = tuple[float, float]
-
-_RAISED = str.maketrans("0123456789-p", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻ᵖ")
 
 
 def curve_points(
@@ -78,5 +77,5 @@ def symbol(values: xr.DataArray, dim: str) -> str:
 def law_text(row: str, column: str, exponent: float | str) -> str:
     """The law in plain characters: mathematical typesetting would scatter its words in an SVG."""
     power = exponent if isinstance(exponent, str) else f"{exponent:g}"
-    raised = power.translate(_RAISED) if set(power) <= set("0123456789-p") else f"^{power}"
+    raised = power.translate(RAISED) if set(power) <= set("0123456789-p") else f"^{power}"
     return f"{row} · {column}{raised}"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from benign.plot.style import SMALL, style
+from benign.plot.sheet import sheet
+from benign.plot.style import SMALL
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,16 +30,10 @@ def pictures_figure(rows: Sequence[Row], *, title: str, caption: str) -> Figure:
     if len(counts) != 1:
         raise ValueError(f"`rows` must hold rows of equally many pictures, got {sorted(counts)}")
     (across,) = counts
-    with style():
-        width = 0.95 * across + 0.6
-        lines = textwrap.wrap(caption, width=int(width * 72 / (0.54 * SMALL)))
-        figure = Figure(
-            figsize=(width, 1.1 * len(rows) + 0.4 + 0.13 * len(lines)),
-            layout=ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02),
-        )
-        axes = figure.subplots(len(rows), across, squeeze=False)
-        for places, row in zip(axes, rows, strict=True):
-            shown = scaled(row.pictures)
+    cells, size = len(rows) * across, (0.95, 1.1)
+    with sheet(cells, across, size, title, caption, beside=0.6, strips=True) as (figure, axes):
+        for down, row in enumerate(rows):
+            places, shown = axes[down * across :][:across], scaled(row.pictures)
             for number, ax in enumerate(places):
                 ax.imshow(shown[number], cmap="gray", vmin=0, vmax=1, interpolation="nearest")
                 ax.set_xticks([])
@@ -48,8 +41,6 @@ def pictures_figure(rows: Sequence[Row], *, title: str, caption: str) -> Figure:
                 if row.titles:
                     ax.set_title(row.titles[number], fontsize=SMALL, loc="center")
             places[0].set_ylabel(row.name)
-        figure.suptitle(title)
-        figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=SMALL, linespacing=1.3)
     return figure
 
 

@@ -1,11 +1,11 @@
-"""One look for every figure, and files that come out the same twice."""
+"""One look for every figure, and files that come out the same twice: vector files for papers, a picture for screens."""
 
 from __future__ import annotations
 
 import io
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,11 @@ GREY = "#d9d9d9"
 DARK_GREY = "#8c8c8c"
 COLOUR_MAP = "viridis"
 
-SMALL = 7.0  # points: legends and captions
+SMALL = 7.0  # points: legends and captions; no letter is smaller
+
+DPI = 200
+FORMATS = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": None}
+"""what is written, without the metadata that would differ from day to day"""
 
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # ships with matplotlib, so the layout is the same everywhere
@@ -51,6 +55,7 @@ _STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.4,
     "hatch.linewidth": 0.5,
     "image.cmap": COLOUR_MAP,
+    "pdf.fonttype": 42,  # TrueType, embedded: publishers refuse the default
     "svg.fonttype": "none",  # text stays text: searchable, and small
     "svg.hashsalt": "benign",
 }
@@ -63,34 +68,54 @@ def style() -> Iterator[None]:
         yield
 
 
-def save(figure: Figure, path: str | os.PathLike[str]) -> list[Path]:
-    """Write `path`.png (200 dpi) and `path`.svg; the same figure gives the same bytes.
+def save(
+    figure: Figure,
+    path: str | os.PathLike[str],
+    formats: Sequence[str] = ("pdf", "svg", "png"),
+) -> list[Path]:
+    """Write `path`.pdf, `path`.svg and `path`.png (200 dpi); the same figure gives the same bytes.
 
-    Each file appears complete or not at all, also when two processes write it at once.
+    Lines and letters are vectors, letters of a PDF are embedded. A path that ends in one of the formats gets that
+    one alone. Each file appears complete or not at all, also when two processes write it at once.
 
     >>> import tempfile
     >>> import benign as bo
     >>> from matplotlib.figure import Figure
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     [path.name for path in bo.save(Figure(), f"{folder}/empty")]
-    ['empty.png', 'empty.svg']
+    ...     all_three = bo.plot.save(Figure(), f"{folder}/empty")
+    ...     one = bo.plot.save(Figure(), f"{folder}/alone.pdf")
+    >>> [path.name for path in [*all_three, *one]]
+    ['empty.pdf', 'empty.svg', 'empty.png', 'alone.pdf']
     """
     stem = Path(path)
+    if stem.suffix[1:] in FORMATS:
+        stem, formats = stem.with_suffix(""), [stem.suffix[1:]]
+    unknown = [each for each in formats if each not in FORMATS]
+    if unknown or not formats:
+        raise ValueError(f"`formats` must be some of {', '.join(FORMATS)}, got {list(formats)}")
     stem.parent.mkdir(parents=True, exist_ok=True)
-    png = _write(stem.with_name(f"{stem.name}.png"), _render(figure, "png", None))
-    layout = figure.get_layout_engine()
-    figure.set_layout_engine(
-        "none"
-    )  # to find the places of all parts again takes as long as drawing them
-    svg = _write(stem.with_name(f"{stem.name}.svg"), _render(figure, "svg", {"Date": None}))
-    figure.set_layout_engine(layout)
-    return [png, svg]
+    with style(), _laid_out(figure):
+        drawn = {kind: _render(figure, kind) for kind in formats}
+    return [_write(stem.with_name(f"{stem.name}.{kind}"), each) for kind, each in drawn.items()]
 
 
-def _render(figure: Figure, kind: str, metadata: dict[str, None] | None) -> bytes:
+@contextmanager
+def _laid_out(figure: Figure) -> Iterator[None]:
+    """Find the places of all parts once, the same for every format: it takes as long as drawing them."""
+    layout, dpi = figure.get_layout_engine(), figure.dpi
+    try:
+        figure.dpi = DPI
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        yield
+    finally:
+        figure.set_layout_engine(layout)
+        figure.dpi = dpi
+
+
+def _render(figure: Figure, kind: str) -> bytes:
     buffer = io.BytesIO()
-    with style():
-        figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+    figure.savefig(buffer, format=kind, dpi=DPI, metadata=FORMATS[kind])
     return buffer.getvalue()
 
 

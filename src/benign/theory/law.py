@@ -115,7 +115,7 @@ class Errors:
         def beyond(chance: float) -> float:
             return self.half_width(1 - chance) - distance
 
-        return float(optimize.root_scalar(beyond, bracket=(TINY, 1 - TINY), xtol=TINY).root)
+        return float(optimize.root_scalar(beyond, bracket=(TINY, 1), xtol=TINY).root)
 
 
 TINY = 1e-12

@@ -29,7 +29,7 @@ from benign.networks.two_layer import TwoLayer
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.linear_mode import population_error, separator
 from benign.papers.zhang.setting import LEVEL, RADIUS, pgd
-from benign.plot.exponents import Critical, exponents_panels
+from benign.plot.critical import Critical, exponents_panels
 from benign.plot.style import save
 from benign.streams import RunId, Streams
 from benign.sweep.dataset import ended

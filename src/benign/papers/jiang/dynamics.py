@@ -16,7 +16,7 @@ from benign.papers.attention_questions import OUTPUT
 from benign.papers.jiang.theory import Numbers, Theorem, conditions
 from benign.papers.jiang.times import steps_derived, test_loss_limit
 from benign.papers.recipes import Recipe
-from benign.plot.curves import Curves, curves_figure
+from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.theory.intervals import mean_interval, number

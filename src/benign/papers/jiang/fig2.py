@@ -11,7 +11,7 @@ from benign.papers.image_questions import TRANSFORMER, images_told, source_of, w
 from benign.papers.image_samples import draw_samples
 from benign.papers.recipes import Recipe
 from benign.papers.vision import Size, count_tests, images, ratios, training, transformer
-from benign.plot.phase import Panel, phase_figure
+from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.training.descent import Status

@@ -20,7 +20,7 @@ from benign.papers.jiang.fig2 import FIG2
 from benign.papers.jiang.inside import INSIDE
 from benign.papers.jiang.theory import conditions
 from benign.papers.recipes import Recipe
-from benign.plot.phase import Panel, phase_figure
+from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import save
 from benign.theory.boundary import boundary
 from benign.training.methods import GradientDescent

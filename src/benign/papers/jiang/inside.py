@@ -22,7 +22,7 @@ from benign.papers.jiang.theory import (
     strong_noise_factor,
 )
 from benign.papers.recipes import Recipe
-from benign.plot.curves import Curves, curves_figure
+from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.training.descent import Status

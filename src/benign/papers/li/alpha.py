@@ -16,7 +16,7 @@ from benign.networks.patch_cnn import PatchCNN
 from benign.papers.li.setting import EPS, GRADIENT, LOSS, Size, conditions, experiment, kinds
 from benign.papers.li.theory import parts, robust_accuracy_limit
 from benign.papers.recipes import Recipe
-from benign.plot.curves import Curves, curves_figure
+from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 from benign.streams import RunId, Streams
 from benign.training.setup import Setup

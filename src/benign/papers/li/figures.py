@@ -20,7 +20,7 @@ from benign.papers.li.setting import (
 )
 from benign.papers.li.tables import TABLES
 from benign.papers.recipes import Recipe
-from benign.plot.curves import Curves, curves_figure
+from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 
 LONGER = 5

@@ -26,7 +26,7 @@ from benign.papers.wang.setting import (
 )
 from benign.papers.wang.theory import conditions
 from benign.papers.wang.windows import FIG1, FIG3
-from benign.plot.curves import Curves, curves_figure
+from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.theory.intervals import mean_interval

@@ -14,7 +14,7 @@ from benign.papers.recipes import Recipe
 from benign.papers.wang.image_maps import RHO
 from benign.papers.wang.images import IMAGES, default_std, figure
 from benign.papers.wang.setting import NETWORK, RADIUS, training_attack
-from benign.plot.curves import Curves, curves_figure
+from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 from benign.theory.intervals import mean_interval
 from benign.training.methods import GradientDescent

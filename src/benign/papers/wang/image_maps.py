@@ -13,7 +13,7 @@ from benign.papers.recipes import Recipe
 from benign.papers.wang.images import IMAGES, figure, named
 from benign.papers.wang.setting import NETWORK, RADIUS
 from benign.papers.wang.windows import EXPONENTS, UNPRINTED, by_radius
-from benign.plot.phase import Panel, phase_figure
+from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.theory.boundary import Boundary, boundary

@@ -33,7 +33,7 @@ from benign.papers.wang.setting import (
     experiment,
 )
 from benign.papers.wang.theory import conditions
-from benign.plot.phase import Panel, phase_figure
+from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.theory.boundary import Boundary, boundary

@@ -24,7 +24,7 @@ from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.bounds import augmented_race
-from benign.plot.curves import Curves, curves_figure
+from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 from benign.training.methods import GradientDescent
 from benign.training.setup import Evaluation

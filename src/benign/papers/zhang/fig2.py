@@ -10,8 +10,9 @@ from benign.claims.study import Reading, at
 from benign.experiment import Experiment
 from benign.papers.attention_questions import OUTPUT, network
 from benign.papers.recipes import Recipe
-from benign.papers.zhang.setting import RADIUS, held, noisy_signals, pgd
-from benign.plot.curves import Curves, curves_figure
+from benign.papers.zhang.setting import RADIUS, noisy_signals, pgd
+from benign.plot.chosen import held
+from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.training.descent import Status

@@ -33,7 +33,7 @@ from benign.papers.zhang.radius import RADII
 from benign.papers.zhang.setting import LEVEL, RADIUS, noisy_signals, pgd
 from benign.papers.zhang.theory import conditions
 from benign.papers.zhang.tokens import TOKENS
-from benign.plot.phase import Panel, phase_figure
+from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import save
 from benign.theory.boundary import Boundary, boundary
 from benign.training.methods import GradientDescent

@@ -12,7 +12,7 @@ from benign.networks.attention import Attention
 from benign.papers.attention_questions import OUTPUT, network
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.setting import LEVEL, RADIUS, changed, noisy_signals, pgd
-from benign.plot.curves import Curves, curves_figure
+from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.theory.boundary import boundary

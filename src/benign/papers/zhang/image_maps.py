@@ -13,7 +13,7 @@ from benign.papers.image_samples import draw_samples
 from benign.papers.recipes import Recipe
 from benign.papers.vision import Size
 from benign.papers.zhang.images import BALL, CUT_OFF, WEAKER, Figure, apgd, multi_norm, pgd
-from benign.plot.phase import Panel, phase_figure
+from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.theory.boundary import Boundary, boundary

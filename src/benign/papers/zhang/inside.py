@@ -15,7 +15,7 @@ from benign.experiment import Experiment
 from benign.papers.inside import attention_along, descent_along, inside_theorem
 from benign.papers.jiang.theory import parts
 from benign.papers.recipes import Recipe
-from benign.plot.curves import Curves, curves_figure
+from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.training.descent import Status

@@ -21,7 +21,7 @@ from benign.experiment import Experiment, specification
 from benign.papers.attention_questions import OUTPUT, network
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.setting import RADIUS, noisy_signals
-from benign.plot.curves import Curves, curves_figure
+from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.training.descent import Status

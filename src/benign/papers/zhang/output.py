@@ -22,7 +22,7 @@ from benign.networks.initial import TorchDefault
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.setting import NOISE_LENGTH, RADIUS, pgd
-from benign.plot.curves import Curves, curves_figure
+from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.training.descent import Status

@@ -27,7 +27,7 @@ from benign.papers.zhang import theory
 from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.radii import proven_error
 from benign.papers.zhang.setting import pgd
-from benign.plot.curves import Curves, curves_figure
+from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 from benign.streams import RunId, Streams
 from benign.sweep.dataset import ended

@@ -1,9 +1,6 @@
-"""The setting of Zhang's synthetic experiments (papers/zhang.md section 5), and how their curves are read."""
+"""The setting of Zhang's synthetic experiments (papers/zhang.md section 5)."""
 
 import math
-
-import numpy as np
-import xarray as xr
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
@@ -33,14 +30,3 @@ def pgd(radius: float | list[float], steps: int = 20, step: float = 0.2) -> PGD:
 def changed(net: Attention, **fields) -> Attention:
     """The network with other fields, which may be axes."""
     return Attention(**{name: value for name, value in net if name != "kind"} | fields)
-
-
-def held(result: xr.Dataset, name: str, end: str | None = None) -> xr.DataArray:
-    """A curve along training on which a run that has ended stays at its last value (of `end`, if it has another name).
-
-    Without that the mean over seeds would jump whenever a run leaves it. It stops soon after the last run has.
-    """
-    curve = result[f"{name}_curve"]
-    curve = curve.where(curve.step <= result.steps, result[end or name])
-    last = float(result.steps.max())
-    return curve.isel(step=slice(None, 1 + int(np.searchsorted(curve.step, last))))

@@ -20,7 +20,7 @@ from benign.papers.attention_questions import network
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.linear_mode import critical_snr
 from benign.papers.zhang.setting import LEVEL, NOISE_LENGTH, RADIUS, changed, pgd
-from benign.plot.exponents import Critical, exponents_figure
+from benign.plot.critical import Critical, exponents_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
 from benign.theory.boundary import Boundary, boundary

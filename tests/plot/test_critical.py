@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from benign.papers.wang.exponents import boundaries, predicted
-from benign.plot.exponents import Critical, exponents_figure
+from benign.plot.critical import Critical, exponents_figure
 from benign.theory.boundary import boundary
 
 
@@ -32,7 +32,7 @@ def test_a_figure_shows_points_fit_and_prediction():
     figure = exponents_figure(sets, x="r", y="d*", title="A title", caption="A caption. " * 20)
     ax: Any = figure.axes[0]
     assert ax.get_xscale() == ax.get_yscale() == "log"
-    with pytest.raises(ValueError, match="`sets` must hold at most 6 sets, got 7"):
+    with pytest.raises(ValueError, match="at most 6 laws can be told apart, got 7"):
         exponents_figure([sets[1]] * 7, x="r", y="d*", title="", caption="")
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
     assert texts[0].startswith("clean: exponent 4.0")

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import math
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from benign.plot.axis import log_ticks
-from benign.plot.curves import COLOURS
-from benign.plot.style import SMALL, style
+from benign.plot.lines import COLOURS
+from benign.plot.maps import legend_below
+from benign.plot.sheet import for_paper, letter, sheet
 from benign.theory.boundary import Boundary
 from benign.theory.intervals import interval_text
+
+POINTS = "os^Dv*"
+"""a shape for each colour, for prints in grey"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,25 +27,20 @@ class Critical:
     name: str
     boundary: Boundary
     predicted: Callable[[np.ndarray], np.ndarray] | None = None
+    predicted_name: str | None = None
+    """for the legend"""
 
 
 def exponents_figure(
     sets: Sequence[Critical], *, x: str, y: str, title: str, caption: str
 ) -> Figure:
     """Points are crossings of the mean over seeds, bars their range over seeds, dashed lines predictions."""
-    if len(sets) > len(COLOURS):
-        raise ValueError(f"`sets` must hold at most {len(COLOURS)} sets, got {len(sets)}")
-    with style():
-        lines = textwrap.wrap(caption, width=int(5.2 * 72 / (0.54 * SMALL)))
-        figure = Figure(
-            figsize=(5.2, 3.6 + 0.13 * len(lines)),
-            layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06),
-        )
-        ax = figure.subplots()
+    with sheet(1, 1, (5.2, 3.6), title, caption, above=0.0) as (figure, [ax]):
         draw_critical(ax, sets, x, y)
-        ax.legend(loc="upper left")
-        figure.suptitle(title)
-        figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=SMALL, linespacing=1.3)
+        if for_paper():
+            legend_below(ax)
+        else:
+            ax.legend(loc="upper left")
     return figure
 
 
@@ -52,30 +48,27 @@ def exponents_panels(
     panels: Mapping[str, Sequence[Critical]], *, x: str, y: str, title: str, caption: str
 ) -> Figure:
     """Such sets side by side under their names, two in a row, each with its legend below."""
-    down = math.ceil(len(panels) / 2)
-    with style():
-        lines = textwrap.wrap(caption, width=int(8.4 * 72 / (0.54 * SMALL)))
-        height = (2.7 + 0.16 * max(map(len, panels.values()))) * down + 0.4 + 0.13 * len(lines)
-        layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)
-        figure = Figure(figsize=(8.4, height), layout=layout)
-        axes = figure.subplots(down, 2, squeeze=False, sharex=True, sharey=True).flatten()
-        for ax in axes[len(panels) :]:
-            ax.remove()
-        for number, (ax, (name, sets)) in enumerate(zip(axes, panels.items(), strict=False)):
+    size = (4.2, 2.7 + 0.16 * max(map(len, panels.values())))
+    shared = {"sharex": True, "sharey": True}
+    with sheet(len(panels), 2, size, title, caption, **shared) as (figure, axes):
+        for number, (ax, (name, sets)) in enumerate(zip(axes, panels.items(), strict=True)):
             draw_critical(ax, sets, x, y, apart=1.02)
-            ax.set_title(f"({'abcdefgh'[number]}) {name}")
+            ax.set_title(letter(number, len(panels), name))
             ax.tick_params(labelbottom=True, labelleft=True)
             ax.legend(loc="upper left", bbox_to_anchor=(0, -0.2), borderaxespad=0, borderpad=0)
-        figure.suptitle(title)
-        figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=SMALL, linespacing=1.3)
     return figure
 
 
-def draw_critical(ax: Axes, sets: Sequence[Critical], x: str, y: str, apart: float = 1.0) -> None:
+def draw_critical(
+    ax: Axes, sets: Sequence[Critical], x: str, y: str, apart: float = 1.0, bands: bool = False
+) -> None:
     """Critical values with their range over seeds, the law fitted to them and the curve predicted.
 
-    Points of one set are drawn `apart` times to the right of those before, so that equal ones are seen.
+    Points of one set are drawn `apart` times to the right of those before, so that equal ones are seen. `bands` are
+    intervals of the fitted laws.
     """
+    if len(sets) > len(COLOURS):
+        raise ValueError(f"at most {len(COLOURS)} laws can be told apart, got {len(sets)}")
     for number, (colour, each) in enumerate(zip(COLOURS, sets, strict=False)):
         rows = each.boundary.critical[each.boundary.law.row].values.astype(float)
         found = each.boundary.critical.values
@@ -86,15 +79,19 @@ def draw_critical(ax: Axes, sets: Sequence[Critical], x: str, y: str, apart: flo
             for pick in (np.min, np.max)
         )  # fmt: skip
         bars = [(found - low)[known], (high - found)[known]]
-        ax.errorbar(
-            rows[known] * apart**number, found[known], bars, fmt="o", color=colour, markersize=4
-        )
-        ax.plot([], [], "o", color=colour, label=f"{each.name}: {_slope(each.boundary)}")
+        point, place = POINTS[number], rows[known] * apart**number
+        ax.errorbar(place, found[known], bars, fmt=point, color=colour, markersize=4)
+        ax.plot([], [], point, color=colour, label=f"{each.name}: {_slope(each.boundary)}")
         if each.boundary.fit is not None:
             ax.plot(rows, each.boundary.fit.curve(rows), color=colour, linewidth=1)
+            if bands:
+                _band(ax, each.boundary, rows[known], colour)
         if each.predicted is not None:
             fine = np.geomspace(rows.min(), rows.max(), 100)
-            ax.plot(fine, each.predicted(fine), color=colour, linewidth=1, linestyle="--")
+            name = each.predicted_name
+            ax.plot(
+                fine, each.predicted(fine), color=colour, linewidth=1, linestyle="--", label=name
+            )
     ax.set_xscale("log")
     ax.set_yscale("log")
     for axis in (ax.xaxis, ax.yaxis):
@@ -103,6 +100,18 @@ def draw_critical(ax: Axes, sets: Sequence[Critical], x: str, y: str, apart: flo
             log_ticks(axis, low, high)
     ax.set_xlabel(x)
     ax.set_ylabel(y)
+
+
+def _band(ax: Axes, boundary: Boundary, rows: np.ndarray, colour: str) -> None:
+    """The interval of the fitted law at every row between the first and the last that cross."""
+    assert boundary.fit is not None
+    fine = np.geomspace(rows.min(), rows.max(), 50)
+    away = np.log(fine) - np.log(rows).mean()
+    errors = boundary.fit.errors
+    half = np.array([errors.along([1, x]).half_width(boundary.confidence) for x in away])
+    middle = boundary.fit.curve(fine)
+    low, high = middle * np.exp(-half), middle * np.exp(half)
+    ax.fill_between(fine, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
 def _slope(boundary: Boundary) -> str:

@@ -10,8 +10,9 @@ import xarray as xr
 from matplotlib.collections import LineCollection, PolyCollection, QuadMesh
 from matplotlib.figure import Figure
 
-from benign.plot import Panel, heat_map, phase_figure, printed_curve, save
 from benign.plot.axis import cell_edges
+from benign.plot.maps import MANY_CELLS, Panel, heat_map, phase_figure, printed_curve
+from benign.plot.style import save
 from benign.theory import boundary
 from benign.theory.intervals import number
 
@@ -74,7 +75,12 @@ def test_one_cell_for_each_pair_with_the_mean_over_seeds():
         "signal-to-noise ratio",  # a ratio has no unit to name
         "training samples (images)",
     )
-    assert mesh.get_rasterized()
+
+
+def test_only_many_cells_become_a_picture_in_a_vector_file():
+    side = math.isqrt(MANY_CELLS)
+    few, many = (phase_map(np.arange(1.0, 1 + side), np.arange(1.0, n)) for n in (side, side + 3))
+    assert [bool(drawn(values)[1].get_rasterized()) for values in (few, many)] == [False, True]
 
 
 def test_rows_and_columns_are_sorted():
@@ -203,10 +209,10 @@ def test_a_boundary_that_is_nowhere_found_draws_no_points(tmp_path):
 def test_the_files_carry_the_words(tmp_path):
     values = phase_map()
     values[1, 2, :] = math.nan
-    png, svg = save(full_figure(values), tmp_path / "made" / "fig1.v2")
-    assert (png.name, svg.name) == ("fig1.v2.png", "fig1.v2.svg")
+    pdf, svg, png = save(full_figure(values), tmp_path / "made" / "fig1.v2")
+    assert [path.name for path in (pdf, svg, png)] == ["fig1.v2.pdf", "fig1.v2.svg", "fig1.v2.png"]
     assert png.read_bytes().startswith(b"\x89PNG")
-    assert sorted(path.name for path in png.parent.iterdir()) == [png.name, svg.name]
+    assert sorted(png.parent.iterdir()) == [pdf, png, svg]
     text, fit = svg_text(svg), boundary(values, 0.5).fit
     assert fit is not None
     for words in [
@@ -243,7 +249,7 @@ def test_two_renders_are_identical(tmp_path):
 
 
 def test_a_failed_save_leaves_the_old_file_alone(tmp_path, monkeypatch):
-    png, svg = save(Figure(), tmp_path / "a")
+    pdf, svg, png = save(Figure(), tmp_path / "a")
     old = png.read_bytes()
 
     def fail(*_):
@@ -253,7 +259,7 @@ def test_a_failed_save_leaves_the_old_file_alone(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         save(Figure(figsize=(1, 1)), tmp_path / "a")
     assert png.read_bytes() == old
-    assert sorted(tmp_path.iterdir()) == [png, svg]
+    assert sorted(tmp_path.iterdir()) == [pdf, png, svg]
 
 
 def test_legends_and_captions_cover_neither_cells_nor_each_other():

@@ -6,7 +6,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
-from benign.plot.curves import COLOURS, Curves, curves_figure
+from benign.plot.lines import COLOURS, Curves, curves_figure
 from benign.plot.style import save
 
 
@@ -53,7 +53,7 @@ def test_a_panel_without_a_value_says_so_and_zeros_have_no_logarithm(tmp_path):
     none, zeros = np.nan * values(), 0 * values()
     rows = [[Curves([("one", each)], "loss", log=True) for each in (none, zeros)]]
     figure = curves_figure(rows, title="", caption="")
-    drawn = save(figure, tmp_path / "picture")[1].read_text(encoding="utf-8")
+    drawn = save(figure, tmp_path / "picture.svg")[0].read_text(encoding="utf-8")
     assert drawn.count("no run has a value") == 1
     assert [ax.get_yscale() for ax in figure.axes] == ["linear", "linear"]
 
@@ -61,7 +61,7 @@ def test_a_panel_without_a_value_says_so_and_zeros_have_no_logarithm(tmp_path):
 def test_the_picture_says_what_it_shows(tmp_path):
     panel = Curves([("r = 4", values())], "robust test error")
     figure = curves_figure([[panel, panel]], title="a title", caption="so many seeds")
-    _, svg = save(figure, tmp_path / "picture")
+    [svg] = save(figure, tmp_path / "picture.svg")
     drawn = svg.read_text(encoding="utf-8")
     for words in ("a title", "so many seeds", "r = 4", "robust test error", "descent steps", "(b)"):
         assert words in drawn

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -11,10 +10,10 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from benign.plot.axis import log_ticks
-from benign.plot.style import SMALL, style
+from benign.plot.axis import level_powers, log_ticks, many_steps
+from benign.plot.sheet import Width, drawn_for, for_paper, letter, sheet
+from benign.plot.style import SMALL
 
 # Okabe and Ito's colours, distinguishable with any colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -55,31 +54,22 @@ class Curves:
     """where the legend stands"""
 
 
-def curves_figure(rows: Sequence[Sequence[Curves]], *, title: str, caption: str) -> Figure:
+def curves_figure(
+    rows: Sequence[Sequence[Curves]], *, title: str, caption: str, width: Width | None = None
+) -> Figure:
     """Panels in rows; bands are one standard error of the mean over seeds on either side.
 
-    A legend tells what no panel before it has told.
+    A legend tells what no panel before it has told. `width` "column" or "page" is for papers: rows become shorter.
     """
     if not rows or len({len(row) for row in rows}) != 1:
         raise ValueError("`rows` must hold at least one row, and rows of equal length")
-    columns = len(rows[0])
-    with style():
-        width = 3.55 * columns
-        lines = textwrap.wrap(caption, width=int(width * 72 / (0.54 * SMALL)))
-        figure = Figure(
-            figsize=(width, 2.2 * len(rows) + 0.4 + 0.13 * len(lines)),
-            layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06),
-        )
-        axes = figure.subplots(len(rows), columns, squeeze=False)
-        told: set[tuple[str, ...]] = set()
-        for number, (ax, panel) in enumerate(
-            (axes[i, j], panel) for i, row in enumerate(rows) for j, panel in enumerate(row)
-        ):
+    panels, told = [panel for row in rows for panel in row], set[tuple[str, ...]]()
+    count, size = len(panels), (3.55, 2.2)
+    with drawn_for(width), sheet(count, len(rows[0]), size, title, caption) as (figure, axes):
+        for number, (ax, panel) in enumerate(zip(axes, panels, strict=True)):
             draw_curves(ax, panel)
             _name_curves(ax, panel, told)
-            ax.set_title(f"({'abcdefghijkl'[number]}) {panel.title}".strip())
-        figure.suptitle(title)
-        figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=SMALL, linespacing=1.3)
+            ax.set_title(letter(number, count, panel.title))
     return figure
 
 
@@ -104,8 +94,9 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
     for place, _ in panel.marks:
         ax.axvline(place, color=GREY, linewidth=0.8, linestyle="--")
     if panel.along == "step":
-        ax.set_xscale("symlog", linthresh=1)
-        ax.set_xlim(left=0)
+        many_steps(ax)
+        if for_paper():
+            level_powers(ax.xaxis)
     values = np.concatenate([each.values.ravel() for _, each in panel.curves])
     if not np.isfinite(values).any():  # nor has the x axis a scale then
         ax.text(0.5, 0.5, "no run has a value", transform=ax.transAxes, ha="center", color=GREY)
@@ -115,6 +106,8 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
         log_ticks(ax.xaxis, float(places.min()), float(places.max()))
     if panel.log and (values > 0).any():
         ax.set_yscale("log")
+        if for_paper():
+            level_powers(ax.yaxis)
     ax.set_xlabel(panel.along_label)
     ax.set_ylabel(panel.label)
     _name_marks(ax, panel.marks)

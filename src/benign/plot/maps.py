@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,22 +12,20 @@ import xarray as xr
 from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection, QuadMesh
-from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.colors import Colormap, ListedColormap, Normalize
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.transforms import ScaledTranslation
 
 from benign.plot.axis import set_axis
 from benign.plot.overlays import crossings_name, curve_points, fit_name, fitted_rows, printed_law
+from benign.plot.sheet import Width, drawn_for, letter, sheet, wrapped
 from benign.plot.style import (
     BLACK,
     BLUE,
     COLOUR_MAP,
     DARK_GREY,
     GREY,
-    SMALL,
     VERMILLION,
-    style,
 )
 from benign.theory.boundary import Boundary
 from benign.theory.law import Law
@@ -45,6 +42,11 @@ _EXTEND = {
     (True, True): "both",
 }
 _NO_VALUE, _FEWER_SEEDS = "no value", "some seeds missing"
+
+MANY_CELLS = 2500
+"""above which the cells of a map are one picture inside a vector file"""
+SEAM = 0.6
+"""points"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,27 +80,32 @@ class Panel:
     (`moved_by_rate` of a result that was audited)"""
 
 
-def phase_figure(panels: Sequence[Panel], *, title: str, caption: str, columns: int = 4) -> Figure:
-    """One to eight maps in rows of at most `columns`, each with its legend below, and a caption under them all."""
+def phase_figure(
+    panels: Sequence[Panel],
+    *,
+    title: str,
+    caption: str,
+    columns: int = 4,
+    width: Width | None = None,
+) -> Figure:
+    """One to eight maps in rows of at most `columns`, each with its legend below, and a caption under them all.
+
+    `width` "column" or "page" is for papers: one map in a row, or two.
+    """
     if not 1 <= len(panels) <= 8:
         raise ValueError(f"`panels` must hold 1 to 8 panels, got {len(panels)}")
-    across = min(columns, len(panels))
-    down = math.ceil(len(panels) / across)
-    with style():
-        width = 3.55 * across + 0.25
-        lines = textwrap.wrap(caption, width=int(width * 72 / (0.54 * SMALL)))
-        height = (2.8 + 0.15 * max(map(_legend_rows, panels))) * down + 0.45 + 0.13 * len(lines)
-        layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06, wspace=0.04)
-        figure = Figure(figsize=(width, height), layout=layout)
-        axes = figure.subplots(down, across, squeeze=False).flatten()
-        for ax in axes[len(panels) :]:
-            ax.remove()
-        for index, (ax, panel) in enumerate(zip(axes, panels, strict=False)):
+    size = (3.55, 2.8 + 0.15 * max(map(_legend_rows, panels)))
+    count, across = len(panels), min(columns, len(panels))
+    with (
+        drawn_for(width),
+        sheet(count, across, size, title, caption, beside=0.25, above=0.45, apart=0.04) as (
+            figure,
+            axes,
+        ),
+    ):
+        for number, (ax, panel) in enumerate(zip(axes, panels, strict=True)):
             _draw(ax, panel)
-            if len(panels) > 1:
-                ax.set_title(f"({'abcdefgh'[index]})")
-        figure.suptitle(title)
-        figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=SMALL, linespacing=1.3)
+            ax.set_title(letter(number, count))
     return figure
 
 
@@ -141,18 +148,32 @@ def heat_map(
     """
     if limits is not None and not limits[0] < limits[1]:
         raise ValueError(f"`limits` must be (low, high) with low < high, got {limits}")
-    grid, seeds = _averaged(values, x, y, seed_dim)
-    x_edges, y_edges = (set_axis(ax, grid[dim], name) for dim, name in ((x, "x"), (y, "y")))
+    data = by_seed(values, x, y, seed_dim)
+    grid = data.mean(seed_dim)
     shown = np.ma.masked_invalid(grid.values)
     colours, norm = matplotlib.colormaps[COLOUR_MAP], Normalize(*(limits or _range(shown)))
     if cut is not None:
         shown, colours, norm = shown >= cut, _TWO_COLOURS, Normalize(0, 1)
-    mesh = ax.pcolormesh(x_edges, y_edges, shown, cmap=colours, norm=norm, rasterized=True)
+    mesh = draw_cells(ax, grid.copy(data=np.ma.filled(shown.astype(float), np.nan)), colours, norm)
+    fewer = data.count(seed_dim) < data.sizes[seed_dim]
+    mark_cells(ax, grid, fewer & (abs(grid) < np.inf), _FEWER_SEEDS)
+    _colour_bar(ax, mesh, shown, label, cut)
+    return mesh
+
+
+def draw_cells(ax: Axes, grid: xr.DataArray, colours: Colormap, norm: Normalize) -> QuadMesh:
+    """One coloured cell for each number of `grid` (y, x); cells without a finite one are hatched."""
+    y, x = grid.dims
+    x_edges, y_edges = (set_axis(ax, grid[dim], name) for dim, name in ((x, "x"), (y, "y")))
+    shown = np.ma.masked_invalid(grid.values)
+    # Vectors are sharp at any size, but slow to show where there are very many. Edges of the cells' own colours hide
+    # the seams that viewers of PDF leave between them.
+    look = {"cmap": colours, "norm": norm, "edgecolors": "face", "linewidth": SEAM}
+    mesh = ax.pcolormesh(x_edges, y_edges, shown, rasterized=shown.size > MANY_CELLS, **look)
     ax.set_xlim(x_edges[0], x_edges[-1])
     ax.set_ylim(y_edges[0], y_edges[-1])
     ax.autoscale(False)
-    _mark_missing(ax, grid, seeds < values.sizes.get(seed_dim, 1), x_edges, y_edges)
-    _colour_bar(ax, mesh, shown, label, cut)
+    _hatch_missing(ax, grid, x_edges, y_edges)
     return mesh
 
 
@@ -225,9 +246,11 @@ def legend_below(ax: Axes) -> None:
     if not entries:
         return
     entries.sort(key=lambda entry: entry[1] in (_NO_VALUE, _FEWER_SEEDS))
+    handles, names = zip(*entries, strict=True)
     shift = ScaledTranslation(0, -32 / 72, ax.figure.dpi_scale_trans)
     ax.legend(
-        *zip(*entries, strict=True),
+        handles,
+        [wrapped(name, ax) for name in names],
         loc="upper left",
         bbox_to_anchor=(0, 0),
         bbox_transform=ax.transAxes + shift,
@@ -237,10 +260,8 @@ def legend_below(ax: Axes) -> None:
     )
 
 
-def _averaged(
-    values: xr.DataArray, x: str, y: str, seed_dim: str
-) -> tuple[xr.DataArray, xr.DataArray]:
-    """The mean over seeds and the number of seeds behind it, over (y, x), both ascending."""
+def by_seed(values: xr.DataArray, x: str, y: str, seed_dim: str = "seed") -> xr.DataArray:
+    """The values as floats over (y, x, seed), x and y ascending."""
     for dim in (x, y):
         if dim not in values.dims:
             raise ValueError(f"axis {dim!r} is not among the values' dimensions {values.dims}")
@@ -254,13 +275,10 @@ def _averaged(
         )
     if seed_dim not in values.dims:
         values = values.drop_vars(seed_dim, errors="ignore").expand_dims(seed_dim)
-    values = values.astype(float).transpose(y, x, seed_dim).sortby([y, x])
-    return values.mean(seed_dim), values.count(seed_dim)
+    return values.astype(float).transpose(y, x, seed_dim).sortby([y, x])
 
 
-def _mark_missing(
-    ax: Axes, grid: xr.DataArray, fewer: xr.DataArray, x_edges: np.ndarray, y_edges: np.ndarray
-) -> None:
+def _hatch_missing(ax: Axes, grid: xr.DataArray, x_edges: np.ndarray, y_edges: np.ndarray) -> None:
     rows, columns = np.nonzero(~np.isfinite(grid.values))
     if rows.size:
         left, right = x_edges[columns], x_edges[columns + 1]
@@ -277,19 +295,23 @@ def _mark_missing(
             ),
             autolim=False,
         )
-    y_dim, x_dim = grid.dims
-    rows, columns = np.nonzero(np.isfinite(grid.values) & fewer.values)
+
+
+def mark_cells(ax: Axes, grid: xr.DataArray, where: xr.DataArray, label: str) -> None:
+    """A dot in every cell of `where`."""
+    y, x = grid.dims
+    rows, columns = np.nonzero(where.values)
     if rows.size:
         ax.plot(
-            grid[x_dim].values[columns],
-            grid[y_dim].values[rows],
+            grid[x].values[columns],
+            grid[y].values[rows],
             linestyle="none",
             marker=".",
             markersize=4,
             color="white",
             markeredgecolor=BLACK,
             markeredgewidth=0.5,
-            label=_FEWER_SEEDS,
+            label=label,
         )
 
 
@@ -323,6 +345,8 @@ def _colour_bar(
         bar.set_ticks([0.25, 0.75], labels=[f"< {cut:g}", f"≥ {cut:g}"])
         place.tick_params(length=0)
     bar.outline.set_linewidth(0.6)
+    assert bar.solids is not None
+    bar.solids.set(rasterized=False, edgecolor="face", linewidth=SEAM)
 
 
 def _range(shown: np.ma.MaskedArray) -> tuple[float, float]:

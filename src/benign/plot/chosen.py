@@ -1,0 +1,84 @@
+"""What is drawn of a result: its variables without axes of one value, their names, and what a caption says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+
+from benign.experiment import experiment_of
+from benign.plot.caption import describe, endings
+
+
+def variable_of(result: xr.Dataset, name: str, axes: int | None = None) -> xr.DataArray:
+    """A variable with its seeds and its axes of several values; ValueError unless these are so many."""
+    if name not in result:
+        raise ValueError(f"no variable {name!r}; this result has {', '.join(map(str, result))}")
+    values = result[name]
+    several = axes_of(values)
+    if axes is not None and len(several) != axes:
+        raise ValueError(
+            f"`{name}` has {len(several)} axes with several values ({', '.join(several) or 'none'}), "
+            f"{axes} can be drawn: select one value of the others, or average over them"
+        )
+    ones = [dim for dim in values.dims if dim not in (*several, "seed")]
+    values = values.squeeze(ones, drop=True)
+    if "seed" in values.dims:
+        return values
+    return values.drop_vars("seed", errors="ignore").expand_dims("seed")
+
+
+def held(result: xr.Dataset, name: str, end: str | None = None) -> xr.DataArray:
+    """A curve along training on which a run that has ended stays at its last value (of `end`, if it has another name).
+
+    Without that the mean over seeds would jump whenever a run leaves it. It stops soon after the last run has.
+    """
+    curve = result[f"{name}_curve"]
+    curve = curve.where(curve.step <= result.steps, result[end or name])
+    last = float(result.steps.max())
+    return curve.isel(step=slice(None, 1 + int(np.searchsorted(curve.step, last))))
+
+
+def axes_of(values: xr.DataArray) -> list[str]:
+    """The axes of the experiment that hold several values."""
+    return [str(dim) for dim in values.dims if dim != "seed" and values.sizes[dim] > 1]
+
+
+def two_axes(values: xr.DataArray, x: str | None, y: str | None) -> tuple[str, str]:
+    """The axes of a map: those asked for, and what is left for the others."""
+    axes = axes_of(values)
+    for name, asked in (("x", x), ("y", y)):
+        if asked is not None and asked not in axes:
+            raise ValueError(f"`{name}` must be one of {', '.join(axes)}, got {asked!r}")
+    left = [axis for axis in axes if axis not in (x, y)]
+    x = x or left.pop(0)
+    return x, y or left.pop(0)
+
+
+def listed(variables: str | Sequence[str]) -> list[str]:
+    """One name, or several."""
+    return [variables] if isinstance(variables, str) else list(variables)
+
+
+def plain(variable: str) -> str:
+    """The name of a variable in words."""
+    return variable.removesuffix("_curve").replace("_", " ")
+
+
+def possible(name: str) -> tuple[float, float]:
+    """Where values of a variable can lie: an interval of their mean may reach beyond."""
+    if name.endswith("accuracy") or name.startswith("attention on"):
+        return 0.0, 1.0
+    return (0.0 if name.endswith("loss") else -np.inf), np.inf
+
+
+def caption_of(result: xr.Dataset) -> str:
+    """What a result knows of itself: a trace of one run knows less."""
+    chosen = [f"{name} = {each.item()}" for name, each in result.coords.items() if each.ndim == 0]
+    told = [f"Here {', '.join(chosen)}."] if chosen else []
+    if "experiment" in result.attrs:
+        told.insert(0, describe(experiment_of(result)))
+    if "status" in result:
+        told.append(endings(result))
+    return " ".join(filter(None, told))

@@ -1,0 +1,111 @@
+"""The sheet a figure is drawn on: its width, its title, its caption, and panels in rows.
+
+A figure for a screen is as wide as its panels. One for a paper is exactly as wide as a column or a page, with letters
+of the same size: panels move to the next row instead of shrinking.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from benign.plot.style import SMALL, style
+
+Width = Literal["column", "page"]
+INCHES = {"column": 3.35, "page": 6.9}
+"""what papers in two columns give a figure: one column, or both"""
+ABREAST = {"column": 1, "page": 2}
+"""panels side by side at these widths"""
+LINE, TITLE_LINE = 0.13, 0.17
+"""inches of height for a line of the caption, and of the title after its first"""
+TITLE = 9.5 * 0.68
+"""points that a bold letter of a title takes, roughly"""
+
+_ASKED: ContextVar[str | None] = ContextVar("width", default=None)
+
+
+@contextmanager
+def drawn_for(width: str | None) -> Iterator[None]:
+    """Figures made inside the block are of this width, "column" or "page"; None leaves it as it is."""
+    if width is not None and width not in INCHES:
+        raise ValueError(f"`width` must be one of {', '.join(INCHES)}, got {width!r}")
+    before = _ASKED.set(width or _ASKED.get())
+    try:
+        yield
+    finally:
+        _ASKED.reset(before)
+
+
+@contextmanager
+def sheet(
+    panels: int,
+    columns: int,
+    size: tuple[float, float],
+    title: str,
+    caption: str,
+    *,
+    beside: float = 0.0,
+    above: float = 0.4,
+    apart: float = 0.02,
+    strips: bool = False,
+    **shared: Any,
+) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A figure and its empty panels, `columns` in a row, each of `size` in inches, to be drawn in the package's style.
+
+    `beside` and `above` are inches for the whole figure, `apart` is the share of its width between panels. Rows that
+    are `strips` of pictures stay rows at every width. `shared` is for `Figure.subplots`.
+    """
+    asked, wide, tall = _ASKED.get(), columns * size[0] + beside, size[1]
+    if asked is not None:
+        if strips:
+            tall *= INCHES[asked] / wide
+        else:
+            columns = min(columns, ABREAST[asked])
+        wide = INCHES[asked]
+    down = math.ceil(panels / columns)
+    lines = textwrap.wrap(caption, width=int(wide * 72 / (0.54 * SMALL)))
+    heading = textwrap.wrap(title, width=int(wide * 72 / TITLE))
+    high = tall * down + above + LINE * len(lines) + TITLE_LINE * max(len(heading) - 1, 0)
+    with style():
+        pads = (0.02, 0.02) if strips else (0.08, 0.06)
+        layout = ConstrainedLayoutEngine(w_pad=pads[0], h_pad=pads[1], wspace=apart)
+        figure = Figure(figsize=(wide, high), layout=layout)
+        axes = figure.subplots(down, columns, squeeze=False, **shared).flatten()
+        for ax in axes[panels:]:
+            ax.remove()
+        if heading:
+            figure.suptitle("\n".join(heading))
+        if lines:
+            under = {"x": 0.012, "ha": "left", "fontsize": SMALL, "linespacing": 1.3}
+            figure.supxlabel("\n".join(lines), **under)
+        yield figure, list(axes[:panels])
+
+
+def for_paper() -> bool:
+    """Whether figures are now made for a paper."""
+    return _ASKED.get() is not None
+
+
+def wrapped(name: str, ax: Axes) -> str:
+    """A name for the legend below a panel, in lines that fit in a paper; intervals stay whole."""
+    spec, figure = ax.get_subplotspec(), ax.figure
+    if not for_paper() or spec is None or not isinstance(figure, Figure):
+        return name
+    beside = 0.85  # inches: the numbers of the axis, and the mark before the name
+    inches = figure.get_figwidth() / spec.get_gridspec().ncols - beside
+    whole = re.sub(r"\[[^]]*\]", lambda interval: interval[0].replace(" ", "\xa0"), name)
+    return textwrap.fill(whole, int(inches * 72 / (0.5 * SMALL))).replace("\xa0", " ")
+
+
+def letter(number: int, panels: int, title: str = "") -> str:
+    """The name of a panel: `(b) its title`; one alone needs no letter."""
+    return f"({'abcdefghijkl'[number]}) {title}".strip() if panels > 1 else title

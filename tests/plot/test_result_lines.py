@@ -1,0 +1,104 @@
+"""Lines of a result: bands, a line for each value of a second axis, and attention along training."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.collections import PolyCollection
+
+import benign as bo
+from benign.theory.intervals import mean_interval
+from tests.plot.crossing import crossing
+from tests.tiny import tiny
+
+
+def bands(ax) -> list[np.ndarray]:
+    shaded = [each for each in ax.collections if isinstance(each, PolyCollection)]
+    return [np.asarray(each.get_paths()[0].vertices, dtype=float) for each in shaded]
+
+
+def test_a_second_axis_gives_a_line_with_its_band_for_each_value():
+    result = crossing()
+    figure = bo.plot.curves(result, by="samples")
+    ax = figure.axes[0]
+    assert [line.get_label() for line in ax.lines] == ["N = 2", "N = 4", "N = 8", "N = 16"]
+    assert len({line.get_linestyle() for line in ax.lines}) == 4, "told apart in grey too"
+    for line, band, (_, row) in zip(
+        ax.lines, bands(ax), result.test_accuracy.groupby("samples", squeeze=False), strict=True
+    ):
+        np.testing.assert_allclose(np.asarray(line.get_ydata()), row.mean("seed").squeeze())
+        ends = np.array([mean_interval(seeds)[1:] for seeds in row.values.reshape(-1, 3)])
+        assert band[:, 1].min() == pytest.approx(ends.clip(0, 1).min())
+        assert band[:, 1].max() == pytest.approx(ends.clip(0, 1).max())
+
+
+def test_several_variables_by_an_axis_are_named_by_both():
+    result = crossing().assign(train_accuracy=crossing().test_accuracy).sel(samples=[2.0, 4.0])
+    ax = bo.plot.curves(result, ["test_accuracy", "train_accuracy"], by="samples").axes[0]
+    assert ax.lines[3].get_label() == "train accuracy, N = 4"
+    with pytest.raises(ValueError, match="`by` must be one of samples, snr, got 'dim'"):
+        bo.plot.curves(result, by="dim")
+
+
+def test_one_seed_that_is_left_has_no_band():
+    """Its interval is unbounded: it would cover everything."""
+    result = crossing(seeds=2).isel(samples=0)
+    result.test_accuracy[10:, 1] = np.nan
+    [band] = bands(bo.plot.curves(result).axes[0])
+    assert band[:, 0].max() == pytest.approx(float(result.snr[9]))
+
+
+def test_a_logarithmic_axis_has_plain_numbers():
+    figure = bo.plot.curves(crossing().isel(samples=0), log=True)
+    figure.draw_without_rendering()
+    ticks = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
+    assert figure.axes[0].get_yscale() == "log"
+    assert "0.1" in ticks
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
+    changes = ("data.strong_noise_std=1.0", "data.tokens=4", "data.samples=4")
+    attack = "attack={kind: pgd, ball: {radius: 0.1}, steps: 2}"
+    return tiny(*changes, attack).run(tmp_path_factory.mktemp("attention") / "run")
+
+
+def test_attention_of_all_tokens_adds_up_to_one(trained: xr.Dataset):
+    ax = bo.plot.attention(trained.sel(snr=2.0)).axes[0]
+    lines = {str(line.get_label()): np.asarray(line.get_ydata()) for line in ax.lines}
+    assert list(lines) == [
+        "signal token",
+        "signal token, attacked",
+        "strong noise token",
+        "other noise token",
+        "uniform, 1/M",
+    ]
+    whole = lines["signal token"] + lines["strong noise token"] + 2 * lines["other noise token"]
+    np.testing.assert_allclose(whole, 1)
+    assert lines["uniform, 1/M"].tolist() == [0.25, 0.25]
+    assert len(bands(ax)) == 4
+
+
+def test_a_run_that_has_ended_stays_where_it_was(trained: xr.Dataset):
+    one = trained.sel(snr=2.0)
+    ax = bo.plot.attention(one).axes[0]
+    last = np.asarray(ax.lines[0].get_ydata())[-1]
+    assert last == pytest.approx(float(one.attention_on_signal.mean()))
+    assert np.asarray(ax.lines[0].get_xdata())[-1] >= float(one.steps.max())
+
+
+def test_an_axis_gives_panels_and_one_seed_no_bands(trained: xr.Dataset):
+    figure = bo.plot.attention(trained.sel(seed=0))
+    assert [ax.get_title("left") for ax in figure.axes] == ["(a) SNR = 0.5", "(b) SNR = 2"]
+    assert not any(bands(ax) for ax in figure.axes)
+    assert not any("Bands" in text.get_text() for text in figure.texts)
+
+
+def test_attention_that_was_not_measured_says_where_it_is(trained: xr.Dataset):
+    with pytest.raises(ValueError, match="no variable 'attention_on_signal_curve': it is measured"):
+        bo.plot.attention(crossing())
+    many = xr.concat([trained.isel(snr=0)] * 9, xr.DataArray(range(9), dims="snr", name="snr"))
+    with pytest.raises(ValueError, match=r"9 values of 'snr' are too many panels: .*sel\(snr="):
+        bo.plot.attention(many)
+    two = xr.concat([trained, trained], xr.DataArray([1, 2], dims="rate", name="rate"))
+    with pytest.raises(ValueError, match=r"2 axes with several values .*select one value"):
+        bo.plot.attention(two)

@@ -1,0 +1,89 @@
+"""Maps of a result: regimes as cells of their colours, and what is drawn on top."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import to_rgba
+
+import benign as bo
+from benign.plot.result_maps import REGIME_COLOURS
+from benign.theory.regimes import Regime
+from benign.training.descent import Status
+from tests.plot.crossing import crossing
+
+
+@pytest.fixture
+def result() -> xr.Dataset:
+    """Benign for large SNR; one cell that no seed fits, one without a run, one whose seeds differ."""
+    result = crossing(seeds=2, snr=np.array([0.5, 2.0, 16.0]))
+    result["test_accuracy"][:] = [[[0.5] * 2, [0.8] * 2, [1.0] * 2]] * 4
+    result["train_accuracy"] = xr.ones_like(result.test_accuracy)
+    result["status"] = xr.full_like(result.test_accuracy, Status.CONVERGED)
+    result.train_accuracy[0, 0] = 0.5
+    result.status[1, 1] = Status.FAILED
+    result.test_accuracy[2, 2, 0] = 0.6
+    return result
+
+
+def legend(ax: Any) -> list[str]:
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_every_cell_has_the_colour_of_its_regime(result: xr.Dataset):
+    figure = bo.plot.regimes(result, x="snr", y="samples")
+    ax: Any = figure.axes[0]
+    mesh: Any = next(each for each in ax.collections if isinstance(each, QuadMesh))
+    codes = np.asarray(np.ma.filled(mesh.get_array(), np.nan))
+    worst, harmful, benign = (float(each) for each in Regime)
+    expected = np.array([[harmful, harmful, benign]] * 4)
+    expected[0, 0], expected[1, 1], expected[2, 2] = worst, np.nan, harmful
+    np.testing.assert_array_equal(codes, expected)
+    mesh.update_scalarmappable()
+    for code, colour in zip(codes.ravel(), mesh.get_facecolor(), strict=True):
+        if np.isfinite(code):
+            assert tuple(colour) == pytest.approx(to_rgba(REGIME_COLOURS[Regime(int(code))]))
+
+
+def test_the_legend_counts_cells_and_names_what_is_on_them(result: xr.Dataset):
+    figure = bo.plot.regimes(result, x="snr", y="samples", printed="samples * snr**2 = 40")
+    assert legend(figure.axes[0]) == [
+        "benign: 3 of 11 cells",
+        "harmful: 7",
+        "not fitted: 1",
+        "seeds differ",
+        "paper: N · SNR² = 40",
+        "no value",
+    ]
+    [dots] = [line for line in figure.axes[0].lines if line.get_label() == "seeds differ"]
+    assert np.asarray(dots.get_xydata()).tolist() == [[16.0, 8.0]]
+
+
+def test_titles_and_captions_can_be_left_out_or_written(result: xr.Dataset):
+    told = {text.get_text() for text in bo.plot.regimes(result).texts}
+    assert "Regimes of overfitting" in told
+    assert any("Benign: every training point is right" in text for text in told)
+    for draw in (bo.plot.phase, bo.plot.regimes):
+        assert not draw(result, title="", caption="").texts
+        own = draw(result, title="mine", caption="and mine")
+        assert [text.get_text() for text in own.texts] == ["mine", "and mine"]
+
+
+def test_maps_of_several_variables_stand_side_by_side_and_share_the_law(result: xr.Dataset):
+    drawn = bo.plot.phase(
+        result, ["test_accuracy", "train_accuracy"], x="snr", printed="samples * snr**2 = 40"
+    )
+    assert [ax.get_title("left") for ax in drawn.axes] == ["(a)", "(b)"]
+    assert all("paper: N · SNR² = 40" in legend(ax) for ax in drawn.axes)
+
+
+def test_an_axis_that_is_not_there_is_named(result: xr.Dataset):
+    for draw in (bo.plot.phase, bo.plot.regimes):
+        with pytest.raises(ValueError, match="`x` must be one of samples, snr, got 'radius'"):
+            draw(result, x="radius")
+        with pytest.raises(ValueError, match="`y` must be one of samples, snr, got 'sampels'"):
+            draw(result, y="sampels")
+    with pytest.raises(ValueError, match=r"has 1 axes with several values \(snr\), 2 can be drawn"):
+        bo.plot.regimes(result.sel(samples=4))
