@@ -138,13 +138,14 @@ class Store:
 
     def read(self, key: str) -> Record | None:
         """The record, or None if it is missing or damaged (then the reason is in `damaged`)."""
-        return self._taken_from(key, lambda path: read_record(path, check_unit))
+        return self.looked_at(key, _read_unit)
 
     def glance(self, key: str) -> Record | None:
         """The same with the arrays `run` and `status` alone, of which the rest of the file is not read."""
-        return self._taken_from(key, _glance_at_unit)
+        return self.looked_at(key, _glance_at_unit)
 
-    def _taken_from(self, key: str, look: Callable[[Path], Record]) -> Record | None:
+    def looked_at(self, key: str, look: Callable[[Path], Record]) -> Record | None:
+        """What a look at the file of a record gives, or None as for `read`."""
         path = self.path(key)
         self.damaged.pop(key, None)
         try:
@@ -198,6 +199,10 @@ class Store:
             )
         elif not names and not create:
             raise StoreError(f"{self.folder} is empty: check the path or run an experiment there")
+
+
+def _read_unit(path: Path) -> Record:
+    return read_record(path, check_unit)
 
 
 def _glance_at_unit(path: Path) -> Record:
