@@ -83,11 +83,13 @@ class _Rows:
     def _say_none(self) -> None:
         self.none.clear()
         self.none.set_visibility(not self.rows)
+        folder = shown(str(self.watch.folder))
         with self.none:
+            if not self.version:
+                told(f"Looking into {folder} ...")
+                return
             told(self.watch.problem, "bad")
-            told(
-                f"There is no sweep in {shown(str(self.watch.folder))} yet; one appears here as it begins:"
-            )
+            told(f"There is no sweep in {folder} yet; one appears here as it begins:")
             told("benign run jiang/fig1", "command")
 
 

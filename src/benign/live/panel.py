@@ -11,6 +11,7 @@ from benign.live.frame import Scheme, told
 from benign.pages.atlas import PAPER, Atlas, Quantity
 from benign.pages.figures import inked, named
 from benign.pages.over import Figure
+from benign.training.descent import Status
 
 CONFIG = {"displayModeBar": False}
 PLACE = "(event) => emit(event.points[0].pointNumber)"
@@ -153,14 +154,17 @@ def _figures(
     if atlas.x:
         fallback = "robust_accuracy" if "robust_accuracy" in atlas.result else "test_accuracy"
         map_figure = inked(atlas.figure(quantity or fallback, **places), *colours)
-        about = (
-            atlas.about(quantity) if quantity else "No run has ended yet: cells fill as runs end."
-        )
+        about = f"{atlas.about(quantity) if quantity else ''} {_unfilled(atlas)}".strip()
     curves = {}
     if {dim for dim in (atlas.x, atlas.y) if dim} <= cell.keys():
         for group in atlas.curve_groups:
             curves[group.title] = inked(atlas.curves(group, **places, **cell), *colours)
     return map_figure, about, curves
+
+
+def _unfilled(atlas: Atlas) -> str:
+    missing = (atlas.result["status"] == Status.MISSING).any()
+    return "Empty cells have not run yet; they fill by themselves." if missing else ""
 
 
 def _plot(classes: str) -> ui.plotly:

@@ -7,7 +7,7 @@ read, and of these only which runs they hold (`Reader`).
 import os
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,23 @@ SHARE = 10
 
 
 @dataclass(frozen=True)
+class Pace:
+    """How fast a sweep goes, as far as its records tell."""
+
+    seconds: float
+    """that a run took, on average"""
+    begun: tuple[float, ...]
+    """when each unit under way was taken, in seconds since 1970"""
+
+    def left(self, counts: Counts, now: float) -> float:
+        """About how many seconds are left, if the runs to come take as long as those before and as many units are
+        under way at a time as now."""
+        a_unit = self.seconds * counts.running / len(self.begun)
+        spent = sum(min(max(now - since, 0.0), a_unit) for since in self.begun)
+        return (self.seconds * (counts.running + counts.missing) - spent) / len(self.begun)
+
+
+@dataclass(frozen=True)
 class Sweep:
     """A sweep as it was last seen."""
 
@@ -43,8 +60,8 @@ class Sweep:
     """when its specification was written, in seconds since 1970"""
     changed: float = 0.0
     """when something was last written"""
-    ends: float | None = None
-    """about when it will end, if the runs to come are like those that are done; None where nobody can tell"""
+    pace: Pace | None = None
+    """None where nothing is done yet, or nobody is at work"""
 
     @property
     def at_work(self) -> bool:
@@ -133,28 +150,22 @@ class _Watched:
         except Exception as error:
             return self._without(str(error) or type(error).__name__, started, changed)
         at_work = [who for who in taken_in(self.reader).values() if who.alive() is not False]
-        left = time_left(standing.counts, glances(self.reader), at_work, time.time())
-        ends = None if left is None else time.time() + left
-        return Sweep(self.name, folder, made, standing, "", started, changed, ends)
+        pace = pace_of(glances(self.reader), at_work)
+        return Sweep(self.name, folder, made, standing, "", started, changed, pace)
 
     def _without(self, problem: str, started: float = 0.0, changed: float = 0.0) -> Sweep:
         first = shown((problem.splitlines() or [""])[0])
         return Sweep(self.name, self.reader.folder, problem=first, started=started, changed=changed)
 
 
-def time_left(
-    counts: Counts, records: Iterable[Record], at_work: Collection[Taken], now: float
-) -> float | None:
-    """About how many seconds are left if runs to come take as long as those recorded, with as many units at a time
-    as now; None where nothing is recorded yet or nobody is at work."""
+def pace_of(records: Iterable[Record], at_work: Iterable[Taken]) -> Pace | None:
+    """How fast a sweep goes; None where nothing is recorded yet or nobody is at work."""
     known = [record for record in records if record.meta.get("seconds")]
     runs = sum(len(record.arrays["run"]) for record in known)
-    if not runs or not at_work:
+    begun = tuple(who.since for who in at_work)
+    if not runs or not begun:
         return None
-    a_run = sum(float(record.meta["seconds"]) for record in known) / runs
-    a_unit = a_run * counts.running / len(at_work)
-    spent = sum(min(max(now - who.since, 0.0), a_unit) for who in at_work)
-    return (a_run * (counts.running + counts.missing) - spent) / len(at_work)
+    return Pace(sum(float(record.meta["seconds"]) for record in known) / runs, begun)
 
 
 def shown(text: str) -> str:

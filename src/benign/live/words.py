@@ -49,13 +49,13 @@ def left_text(sweep: Sweep, now: float) -> str:
         return ""
     counts = sweep.standing.counts
     if counts.done == counts.runs:
-        return "done"
+        return "finished"
     if not sweep.at_work:
         return "nobody is working on it"
-    if sweep.ends is None:
-        return "at work; time left not known until runs are done"
-    left = sweep.ends - now
-    return f"about {duration(left)} left" if left >= 1 else "nearly done, or slower than it was"
+    if sweep.pace is None:
+        return "at work; the time left is not known before some runs have ended"
+    left = sweep.pace.left(counts, now)
+    return f"about {duration(left)} left" if left >= 1 else "the last runs take longer than others"
 
 
 def clock(seconds: float, now: float) -> str:
