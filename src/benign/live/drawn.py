@@ -1,7 +1,8 @@
 """What the page of a sweep draws and tells, from the records that are there now."""
 
 from dataclasses import dataclass
-from itertools import product
+
+import numpy as np
 
 from benign.audits import flagged
 from benign.experiment import history_of
@@ -54,17 +55,14 @@ def drawn(reader: Reader) -> Drawn:
 
 def bad_ends(atlas: Atlas) -> list[str]:
     """The cells where runs diverged or failed, with how their runs ended."""
-    status = atlas.result["status"].transpose(*atlas.dims, "seed")
-    bad = status.isin(BAD).any("seed").values
+    status = atlas.result["status"].transpose(*atlas.dims, "seed").values.astype(int)
     told = []
-    for place in product(*(range(size) for size in bad.shape)):
-        if bad[place]:
-            where = [
-                f"{dim} {named(atlas.result[dim], number)}"
-                for dim, number in zip(atlas.dims, place, strict=True)
-            ]
-            told.append(
-                f"{', '.join(where) or 'the only cell'}: {ending_text(status.values[place])}"
-            )
+    for place in np.argwhere(np.isin(status, BAD).any(-1)).tolist():
+        where = [
+            f"{dim} {named(atlas.result[dim], number)}"
+            for dim, number in zip(atlas.dims, place, strict=True)
+        ]
+        ends = ending_text(status[tuple(place)].tolist())
+        told.append(f"{', '.join(where) or 'the only cell'}: {ends}")
     rest = len(told) - MOST_CELLS
     return told[:MOST_CELLS] + ([f"and {rest} more cells"] if rest > 0 else [])

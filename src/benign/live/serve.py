@@ -57,6 +57,8 @@ def serve(
 
 def free_port(host: str, wanted: int | None) -> int:
     """The port that was asked for, or the first that is free."""
+    if wanted is not None and not 0 < wanted < 65536:
+        raise ValueError(f"`--port` must be between 1 and 65535, got {wanted}")
     tried = range(FIRST_PORT, LAST_PORT + 1) if wanted is None else [wanted]
     for port in tried:
         if why := _taken(host, port):
@@ -76,7 +78,7 @@ def _taken(host: str, port: int) -> str:
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         return str(error)
     return ""
 
