@@ -154,7 +154,7 @@ class _Watched:
         return Sweep(self.name, folder, made, standing, "", started, changed, pace)
 
     def _without(self, problem: str, started: float = 0.0, changed: float = 0.0) -> Sweep:
-        first = shown((problem.splitlines() or [""])[0])
+        first = shown((problem.splitlines() or [""])[0].replace(f"{self.reader.folder}/", ""))
         return Sweep(self.name, self.reader.folder, problem=first, started=started, changed=changed)
 
 
