@@ -190,7 +190,7 @@ def test_phones_and_dark_rooms(visit):
         if path != "/":
             filled(page, 4)
             assert (
-                page.locator(".map .xtitle").evaluate("it => it.style.fill") == "rgb(232, 232, 236)"
+                page.locator(".map .xtitle").evaluate("it => it.style.fill") == "rgb(236, 236, 241)"
             )
         assert fits(page)
         assert page.evaluate("document.body.classList.contains('body--dark')")
@@ -198,7 +198,7 @@ def test_phones_and_dark_rooms(visit):
     page.get_by_role("button", name="light / dark").click()
     page.wait_for_function("document.body.classList.contains('body--light')")
     page.wait_for_function(
-        "document.querySelector('.map .xtitle').style.fill === 'rgb(29, 29, 34)'"
+        "document.querySelector('.map .xtitle').style.fill === 'rgb(28, 28, 34)'"
     )
     page.get_by_role("link", name="all sweeps").click()
     page.wait_for_function("document.body.classList.contains('body--light')")

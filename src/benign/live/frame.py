@@ -15,7 +15,7 @@ IS_DARK = """
 class Scheme:
     """Light or dark: as the browser prefers, or as somebody chose on any of these pages."""
 
-    LIGHT, DARK = ("#1d1d22", "#ffffff"), ("#e8e8ec", "#1b1b1f")
+    LIGHT, DARK = ("#1c1c22", "#ffffff"), ("#ececf1", "#212127")
 
     def __init__(self) -> None:
         self.mode = ui.dark_mode(None)

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from fastapi import Request, Response
 from nicegui import Client, app, ui
 
 from benign.live.frame import framed, heading, told
@@ -38,7 +38,7 @@ def lay_out(watch: Watch) -> None:
         ui.timer(TICK, page.refresh)
 
     @app.exception_handler(404)
-    async def nothing(request: Request, _: Exception) -> Response:
+    async def nothing(request: Any, _: Exception) -> Any:
         with Client(ui.page(""), request=request) as client:
             _not_found("There is no such page.")
         return client.build_response(request, 404)

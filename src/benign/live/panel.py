@@ -8,7 +8,7 @@ from nicegui import ui
 from nicegui.events import GenericEventArguments
 
 from benign.live.frame import Scheme, told
-from benign.pages.atlas import PAPER, Atlas, Quantity
+from benign.pages.atlas import PAPER, THEORY, Atlas, CurveGroup, Quantity, said
 from benign.pages.figures import inked, named
 from benign.pages.over import Figure
 from benign.training.descent import Status
@@ -30,6 +30,8 @@ class Panel:
         """the chosen cell: places along the axes of the map"""
         self.axes: dict[str, list[str]] = {}
         """the axes of the map, rows before columns, with a label for each place"""
+        self.coordinate = ""
+        """the curve that is shown of those that have a figure each"""
         self._offered: Any = None
         self._shown: Any = None
         with ui.element("section").classes("card") as self.maps:
@@ -49,7 +51,8 @@ class Panel:
     def offer(self, atlas: Atlas) -> None:
         """Let people choose from what there is; made anew only where that has changed."""
         axes = {dim: _labels(atlas, dim) for dim in (atlas.y, atlas.x) if dim}
-        offered = (atlas.quantities, atlas.sliders, axes)
+        alone = [name for group in atlas.curve_groups if group.alone for name in group.names]
+        offered = (atlas.quantities, atlas.sliders, axes, alone)
         if offered == self._offered:
             return
         self._offered, self.axes = offered, axes
@@ -58,13 +61,16 @@ class Panel:
             self.quantity = names[0] if names else ""
         self.places = {dim: self.places.get(dim, 0) for dim in atlas.sliders}
         self.cell = {dim: place for dim, place in self.cell.items() if dim in axes}
+        if self.coordinate not in alone:
+            self.coordinate = alone[0] if alone else ""
         self._make_inputs(atlas)
-        self._make_selects()
+        self._make_selects(alone)
         self.maps.set_visibility(bool(axes))
 
     async def draw(self, atlas: Atlas) -> None:
         """Draw what is chosen, unless it is what stands there."""
-        wanted = (atlas, self.quantity, dict(self.places), dict(self.cell), self.scheme.colours)
+        chosen = (self.quantity, dict(self.places), dict(self.cell), self.coordinate)
+        wanted = (atlas, *chosen, self.scheme.colours)
         if wanted == self._shown:
             return
         self._shown = wanted
@@ -92,18 +98,18 @@ class Panel:
 
     def _make_slider(self, dim: str, labels: list[str]) -> None:
         with ui.element("div").classes("slide"):
-            said = told(f"{dim} {labels[self.places[dim]]}")
+            value = told(f"{dim} {labels[self.places[dim]]}")
             slider = ui.slider(min=0, max=len(labels) - 1, step=1, value=self.places[dim])
             slider.props["aria-label"] = dim
 
             async def slide(event: Any) -> None:
-                said.text = f"{dim} {labels[int(event.value)]}"
+                value.text = f"{dim} {labels[int(event.value)]}"
                 await self._set(places={**self.places, dim: int(event.value)})
 
             slider.on_value_change(slide)
 
-    def _make_selects(self) -> None:
-        """For the keyboard, and where a cell is too small for a finger."""
+    def _make_selects(self, alone: list[str]) -> None:
+        """Cells for the keyboard, and where one is too small for a finger; curves that have a figure each."""
         self.selects.clear()
         with self.selects:
             if self.axes:
@@ -119,6 +125,13 @@ class Panel:
                 )
                 for dim, labels in self.axes.items()
             }
+            if alone:
+                ui.select(
+                    {name: said(name) for name in alone},
+                    label=THEORY,
+                    value=self.coordinate,
+                    on_change=lambda event: self._set(coordinate=event.value),
+                )
 
     async def _click(self, event: GenericEventArguments) -> None:
         place = event.args if isinstance(event.args, list) else [event.args]
@@ -147,6 +160,7 @@ def _figures(
     quantity: str,
     places: dict[str, int],
     cell: dict[str, int],
+    coordinate: str,
     colours: tuple[str, str],
 ) -> tuple[Figure | None, str, dict[str, Figure]]:
     """The map, what one sees in it, and the curves of the cell; fits may take a while."""
@@ -158,6 +172,8 @@ def _figures(
     curves = {}
     if {dim for dim in (atlas.x, atlas.y) if dim} <= cell.keys():
         for group in atlas.curve_groups:
+            if group.alone:
+                group = CurveGroup(group.title, (coordinate,))
             curves[group.title] = inked(atlas.curves(group, **places, **cell), *colours)
     return map_figure, about, curves
 
