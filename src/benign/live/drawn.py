@@ -9,7 +9,7 @@ from benign.experiment import history_of
 from benign.live.reader import Reader
 from benign.pages.atlas import Atlas
 from benign.pages.cells import ending_text
-from benign.pages.figures import named
+from benign.pages.figures import names_of
 from benign.papers.recipes import recipes
 from benign.plan.runs import keys_of
 from benign.standing import error_lines
@@ -56,12 +56,10 @@ def drawn(reader: Reader) -> Drawn:
 def bad_ends(atlas: Atlas) -> list[str]:
     """The cells where runs diverged or failed, with how their runs ended."""
     status = atlas.result["status"].transpose(*atlas.dims, "seed").values.astype(int)
+    labels = {dim: names_of(atlas.result[dim]) for dim in atlas.dims}
     told = []
     for place in np.argwhere(np.isin(status, BAD).any(-1)).tolist():
-        where = [
-            f"{dim} {named(atlas.result[dim], number)}"
-            for dim, number in zip(atlas.dims, place, strict=True)
-        ]
+        where = [f"{dim} {labels[dim][at]}" for dim, at in zip(atlas.dims, place, strict=True)]
         ends = ending_text(status[tuple(place)].tolist())
         told.append(f"{', '.join(where) or 'the only cell'}: {ends}")
     rest = len(told) - MOST_CELLS

@@ -9,7 +9,7 @@ from nicegui.events import GenericEventArguments
 
 from benign.live.frame import Scheme, told
 from benign.pages.atlas import PAPER, THEORY, Atlas, CurveGroup, Quantity, said
-from benign.pages.figures import inked, named
+from benign.pages.figures import inked, names_of
 from benign.pages.over import Figure
 from benign.training.descent import Status
 
@@ -50,7 +50,7 @@ class Panel:
 
     def offer(self, atlas: Atlas) -> None:
         """Let people choose from what there is; made anew only where that has changed."""
-        axes = {dim: _labels(atlas, dim) for dim in (atlas.y, atlas.x) if dim}
+        axes = {dim: names_of(atlas.result[dim]) for dim in (atlas.y, atlas.x) if dim}
         alone = [name for group in atlas.curve_groups if group.alone for name in group.names]
         offered = (atlas.quantities, atlas.sliders, axes, alone)
         if offered == self._offered:
@@ -195,10 +195,6 @@ def _titled(title: str) -> ui.plotly:
 
 def _update(plot: ui.plotly, figure: Figure) -> None:
     plot.update_figure({**figure, "config": CONFIG})
-
-
-def _labels(atlas: Atlas, dim: str) -> list[str]:
-    return [named(atlas.result[dim], place) for place in range(atlas.result.sizes[dim])]
 
 
 def _title(quantity: Quantity) -> str:

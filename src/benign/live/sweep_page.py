@@ -51,7 +51,13 @@ class SweepPage:
             if sweep and sweep.standing:
                 self._tick(sweep)
             if self.drawn:
-                await self.panel.draw(self.drawn.atlas)
+                await self._draw(self.drawn)
+
+    async def _draw(self, found: Drawn) -> None:
+        try:
+            await self.panel.draw(found.atlas)
+        except Exception as error:  # as in `_take`
+            self._say_problem(f"The figure cannot be drawn: {_why(error)}")
 
     def _tick(self, sweep: Sweep) -> None:
         now = time.time()
@@ -70,7 +76,7 @@ class SweepPage:
             self.drawn = await asyncio.to_thread(drawn, self.reader)
         # It vanishes, or a stranger's file is wrong in some way: that is told, and the page goes on.
         except Exception as error:
-            return shown((str(error).splitlines() or [type(error).__name__])[0])
+            return _why(error)
         atlas = self.drawn.atlas
         notes = [*standing.notes, *filter(None, [atlas.note])]
         self.troubles.show([*self.drawn.troubles, *standing.damaged.values(), *notes])
@@ -81,6 +87,10 @@ class SweepPage:
     def _say_problem(self, problem: str) -> None:
         self.problem.text = problem
         self.problem.set_visibility(bool(problem))
+
+
+def _why(error: Exception) -> str:
+    return shown((str(error).splitlines() or [type(error).__name__])[0])
 
 
 class _Lines:
