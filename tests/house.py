@@ -47,9 +47,11 @@ ORDER += [
     "verify",
     "advising",
     "pages",
+    "live",
     "options",
     "cli_claims",
     "cli_report",
+    "cli_live",
     "cli_store",
     "cli_data",
     "cli",
@@ -85,6 +87,7 @@ OUTSIDE = {
     "jinja2": {"pages"},
     "markupsafe": {"pages"},
     "plotly": {"pages"},
+    "nicegui": {"live"},
     "yaml": {"files"},
     "dask": {"sweep"},
     "distributed": {"sweep"},
@@ -93,7 +96,7 @@ OUTSIDE = {
     "safetensors": {"networks", "training"},
     "timm": {"networks"},
     "torchvision": {"data"},
-    "typer": {"cli", "cli_claims", "cli_data", "cli_report", "cli_store", "options"},
+    "typer": {"cli", "cli_claims", "cli_data", "cli_live", "cli_report", "cli_store", "options"},
 }
 """where a package of others may be imported"""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benign import __version__, cli_claims, cli_data, cli_report, cli_store, outside
+from benign import __version__, cli_claims, cli_data, cli_live, cli_report, cli_store, outside
 from benign.console import complain, say
 from benign.options import (
     BAD_INPUT,
@@ -265,6 +265,7 @@ def audit(
 
 cli_claims.add_to(app)
 cli_report.add_to(app)
+cli_live.add_to(app)
 cli_store.add_to(app)
 cli_data.add_to(app)
 

@@ -9,7 +9,7 @@ OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 """exit codes"""
 
 
-def _whole(text: str) -> int:
+def whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
@@ -25,7 +25,7 @@ Target = Annotated[
 ]
 Seeds = Annotated[
     int | None,
-    typer.Option(parser=_whole, metavar="N", help="Repetitions of every cell, instead of its own."),
+    typer.Option(parser=whole, metavar="N", help="Repetitions of every cell, instead of its own."),
 ]
 Scale = Annotated[
     str | None, typer.Option(help="Size of a recipe: smoke, quick or paper.  [default: quick]")
@@ -44,7 +44,7 @@ Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:0, ...")]
 Workers = Annotated[
     int | None,
     typer.Option(
-        parser=_whole,
+        parser=whole,
         metavar="N",
         help="Processes on the CPU.  [default: one a core, if the work is long]",
     ),

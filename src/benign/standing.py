@@ -61,7 +61,7 @@ def folder_text(folder: Path) -> str:
         ("versions", list(filter(None, [other_versions(held, wanted)]))),
         ("changed", [f"{name} since {number} runs were made" for name, number in changed.items()]),
         ("damaged", list(damaged.values())),
-        ("errors", _errors(held.values())),
+        ("errors", error_lines(held.values())),
         ("pictures", [", ".join(pictures)] if pictures else []),
     ]
     return f"{folder}\n{labelled((label, lines) for label, lines in rows if lines)}"
@@ -70,7 +70,7 @@ def folder_text(folder: Path) -> str:
 def standing_text(folder: Path, standing: Standing) -> str:
     """How far a sweep is, along its axes, who works on it, and what to do next."""
     rows = [
-        ("runs", [_progress(standing.counts)]),
+        ("runs", [progress_text(standing.counts)]),
         *((name, _axis(values)) for name, values in standing.axes.items()),
         ("damaged", list(standing.damaged.values())),
         ("at work", list(map(_worker, standing.workers))),
@@ -108,7 +108,8 @@ def next_steps(folder: Path, standing: Standing) -> list[str]:
     return told or ["wait: every run that is left is being computed"]
 
 
-def _progress(counts: Counts) -> str:
+def progress_text(counts: Counts) -> str:
+    """How far a sweep is, in a line."""
     told = {
         "running": counts.running, "failed": counts.failed, "out of memory": counts.out_of_memory,
         "missing": counts.missing,
@@ -120,7 +121,7 @@ def _progress(counts: Counts) -> str:
 
 def _short_progress(standing: Standing) -> str:
     damaged = len(standing.damaged)
-    return _progress(standing.counts) + (f"; {damaged} damaged records" if damaged else "")
+    return progress_text(standing.counts) + (f"; {damaged} damaged records" if damaged else "")
 
 
 def _axis(values: list[tuple[Any, Counts]]) -> list[str]:
@@ -183,10 +184,11 @@ def result_text(result: xr.Dataset) -> str:
 def errors(folder: Path, whole: bool = False) -> list[str]:
     """What made runs of a folder fail: the last line of each error, or the whole of it."""
     store = Store.open(folder, writing=False)
-    return _errors(runs_in(sound_records(store)).values(), whole)
+    return error_lines(runs_in(sound_records(store)).values(), whole)
 
 
-def _errors(found: Iterable[RunAt], whole: bool = False) -> list[str]:
+def error_lines(found: Iterable[RunAt], whole: bool = False) -> list[str]:
+    """The same of runs that were found."""
     counts: Counter[str] = Counter()
     for text, number in failures(found).items():
         counts[text if whole else text.splitlines()[-1]] += number

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benign.spec import digest
-from benign.sweep.records import REMEDY, DamagedRecord, Record, check_unit, glance_at, is_temporary
+from benign.sweep.records import REMEDY, Record, is_temporary
 from benign.sweep.store import Store, is_key
 from benign.training.descent import Status
 
@@ -18,9 +18,7 @@ _ENDS = [status.value for status in Status if status != Status.MISSING]
 def sound_records(store: Store) -> Iterator[Record]:
     """Every record that counts, in the order of the keys; the others are noted in `store.damaged`."""
     for key, record in store.records():
-        if fault := fault_of(key, record):
-            store.damaged[key] = f"{store.path(key)} {fault}: {REMEDY}"
-        else:
+        if _is_sound(store, key, record):
             yield record
 
 
@@ -30,17 +28,7 @@ def glances(store: Store) -> Iterator[Record]:
     Of 1,563 records of 255 kB this takes 0.3 s instead of 1.6.
     """
     for key in sorted(store.keys()):
-        path = store.path(key)
-        try:
-            record = glance_at(path, ("run", "status"))
-        except FileNotFoundError:
-            continue
-        except DamagedRecord as error:
-            store.damaged[key] = str(error)
-            continue
-        if fault := _form(record) or fault_of(key, record):
-            store.damaged[key] = f"{path} {fault}: {REMEDY}"
-        else:
+        if (record := store.glance(key)) and _is_sound(store, key, record):
             yield record
 
 
@@ -54,13 +42,10 @@ def fault_of(key: str, record: Record) -> str:
     return ""
 
 
-def _form(record: Record) -> str:
-    """What `Store.read` would say of it."""
-    try:
-        check_unit(record)
-    except DamagedRecord as fault:
-        return str(fault)
-    return ""
+def _is_sound(store: Store, key: str, record: Record) -> bool:
+    if fault := fault_of(key, record):
+        store.damaged[key] = f"{store.path(key)} {fault}: {REMEDY}"
+    return not fault
 
 
 def _unknown(ends: np.ndarray) -> list[Any]:

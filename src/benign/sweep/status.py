@@ -13,7 +13,7 @@ from benign.axes import dimensions
 from benign.plan.runs import keys_of, units_of
 from benign.sweep.results import RETRIED, RunAt, changed_code, other_versions, runs_in
 from benign.sweep.sound import glances
-from benign.sweep.store import Store
+from benign.sweep.store import OWN_FOLDERS, Store
 from benign.sweep.taken import Taken, taken_in
 from benign.training.descent import Status
 
@@ -92,7 +92,7 @@ def stores_in(folder: Path) -> Iterator[Path]:
         return
     found = False
     for place, folders, files in os.walk(folder):
-        folders[:] = sorted(set(folders) - {"records", "taken"})
+        folders[:] = sorted(set(folders) - OWN_FOLDERS)
         if "experiment.json" in files:
             found = True
             yield Path(place)

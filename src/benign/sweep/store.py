@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,12 @@ from typing import Any
 import numpy as np
 
 from benign.sweep.records import (
+    REMEDY,
     DamagedRecord,
     Record,
     canonical_json,
     check_unit,
+    glance_at,
     is_temporary,
     read_bytes,
     read_record,
@@ -136,10 +138,18 @@ class Store:
 
     def read(self, key: str) -> Record | None:
         """The record, or None if it is missing or damaged (then the reason is in `damaged`)."""
+        return self.looked_at(key, _read_unit)
+
+    def glance(self, key: str) -> Record | None:
+        """The same with the arrays `run` and `status` alone, of which the rest of the file is not read."""
+        return self.looked_at(key, _glance_at_unit)
+
+    def looked_at(self, key: str, look: Callable[[Path], Record]) -> Record | None:
+        """What a look at the file of a record gives, or None as for `read`."""
         path = self.path(key)
         self.damaged.pop(key, None)
         try:
-            return read_record(path, check_unit)
+            return look(path)
         except FileNotFoundError:
             return None
         except DamagedRecord as error:
@@ -189,6 +199,19 @@ class Store:
             )
         elif not names and not create:
             raise StoreError(f"{self.folder} is empty: check the path or run an experiment there")
+
+
+def _read_unit(path: Path) -> Record:
+    return read_record(path, check_unit)
+
+
+def _glance_at_unit(path: Path) -> Record:
+    record = glance_at(path, ("run", "status"))
+    try:
+        check_unit(record)
+    except DamagedRecord as error:
+        raise DamagedRecord(f"{path} {error}: {REMEDY}") from error
+    return record
 
 
 def is_key(key: str) -> bool:

@@ -1,0 +1,173 @@
+"""Watches the sweeps below a folder: how far each is, what is wrong with it, when it may end.
+
+The disk is looked at about once a second, in a thread. A look lists the files; only records that are new are
+read, and of these only which runs they hold (`Reader`).
+"""
+
+import os
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benign.experiment import history_of
+from benign.live.reader import Reader, stamp_of
+from benign.sweep.records import Record
+from benign.sweep.sound import glances
+from benign.sweep.status import Counts, Standing, standing_of, stores_in
+from benign.sweep.store import Store
+from benign.sweep.taken import Taken, taken_in
+
+ABOUT = "experiment.json"
+EVERY = 1.0
+"""seconds between looks, at least"""
+SHARE = 10
+"""a look that takes long is followed by a pause of so many times as long: no more than a tenth of a core"""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast a sweep goes, as far as its records tell."""
+
+    seconds: float
+    """that a run took, on average"""
+    begun: tuple[float, ...]
+    """when each unit under way was taken, in seconds since 1970"""
+
+    def left(self, counts: Counts, now: float) -> float:
+        """About how many seconds are left, if the runs to come take as long as those before and as many units are
+        under way at a time as now."""
+        a_unit = self.seconds * counts.running / len(self.begun)
+        spent = sum(min(max(now - since, 0.0), a_unit) for since in self.begun)
+        return (self.seconds * (counts.running + counts.missing) - spent) / len(self.begun)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep as it was last seen."""
+
+    id: str
+    """where it lies below the folder; the address of its page"""
+    folder: Path
+    made: dict[str, Any] = field(default_factory=dict)
+    """what was asked for to make it"""
+    standing: Standing | None = None
+    problem: str = ""
+    """why there is no standing"""
+    started: float = 0.0
+    """when its specification was written, in seconds since 1970"""
+    changed: float = 0.0
+    """when something was last written"""
+    pace: Pace | None = None
+    """None where nothing is done yet, or nobody is at work"""
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a process works on it, as far as one can see from here."""
+        return self.standing is not None and self.standing.counts.running > 0
+
+
+class Watch:
+    """The sweeps below a folder. `version` rises when anything changes; `sweeps` is then another dict."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.sweeps: dict[str, Sweep] = {}
+        """by id; those at work first, then the newest"""
+        self.problem = ""
+        """why the folder cannot be looked into"""
+        self.version = 0
+        self._watched: dict[Path, _Watched] = {}
+        self._ended = threading.Event()
+
+    def look(self) -> None:
+        """See what there is now."""
+        try:
+            os.listdir(self.folder)
+            folders = [path for path in stores_in(self.folder) if stamp_of(path / ABOUT)]
+            problem = ""
+        except OSError as error:  # it is not there, not yet, or may not be read
+            folders, problem = [], f"{shown(str(self.folder))}: {error.strerror}"
+        self._watched = {
+            path: self._watched.get(path) or _Watched(path, self._id(path)) for path in folders
+        }
+        found = [watched.look() for watched in self._watched.values()]
+        found.sort(key=lambda sweep: (sweep.at_work, sweep.started, sweep.id), reverse=True)
+        sweeps = {sweep.id: sweep for sweep in found}
+        if (sweeps, problem) != (self.sweeps, self.problem) or not self.version:
+            self.sweeps, self.problem, self.version = sweeps, problem, self.version + 1
+
+    def start(self) -> None:
+        """Look again and again, in a thread."""
+        threading.Thread(target=self._go_on, name="watch", daemon=True).start()
+
+    def stop(self) -> None:
+        self._ended.set()
+
+    def _go_on(self) -> None:
+        pause = 0.0
+        while not self._ended.wait(pause):
+            begin = time.monotonic()
+            self.look()
+            pause = max(EVERY, SHARE * (time.monotonic() - begin))
+
+    def _id(self, folder: Path) -> str:
+        inside = folder.relative_to(self.folder).as_posix()
+        return shown(self.folder.resolve().name if inside == "." else inside)
+
+
+class _Watched:
+    """One sweep that is looked at again and again."""
+
+    def __init__(self, folder: Path, name: str):
+        self.reader, self.name = Reader(folder), name
+        self.before: Any = None
+        self.sweep = Sweep(name, folder)
+
+    def look(self) -> Sweep:
+        """What there is now; the same object as long as nothing has changed."""
+        try:
+            taken = {unit: (who, who.alive()) for unit, who in taken_in(self.reader).items()}
+            written = stamp_of(self.reader.folder / ABOUT)
+            now = (written, self.reader.look(), taken)
+            if now != self.before:
+                stamps = [each for each in (written, *now[1].values()) if each]
+                times = [stamp.changed / 1e9 for stamp in stamps] or [0.0]
+                self.before, self.sweep = now, self._read(times[0], max(times))
+        except OSError as error:  # it vanishes, or may not be read
+            self.before, self.sweep = None, self._without(f"cannot be read: {error.strerror}")
+        return self.sweep
+
+    def _read(self, started: float, changed: float) -> Sweep:
+        folder = self.reader.folder
+        try:
+            Store.open(folder, writing=False)  # which refuses links and other things
+            standing = standing_of(self.reader, history_of(self.reader))
+            made = self.reader.about.made
+        # A file of a stranger may be wrong in any way: that is told, and the other sweeps are shown.
+        except Exception as error:
+            return self._without(str(error) or type(error).__name__, started, changed)
+        at_work = [who for who in taken_in(self.reader).values() if who.alive() is not False]
+        pace = pace_of(glances(self.reader), at_work)
+        return Sweep(self.name, folder, made, standing, "", started, changed, pace)
+
+    def _without(self, problem: str, started: float = 0.0, changed: float = 0.0) -> Sweep:
+        first = shown((problem.splitlines() or [""])[0].replace(f"{self.reader.folder}/", ""))
+        return Sweep(self.name, self.reader.folder, problem=first, started=started, changed=changed)
+
+
+def pace_of(records: Iterable[Record], at_work: Iterable[Taken]) -> Pace | None:
+    """How fast a sweep goes; None where nothing is recorded yet or nobody is at work."""
+    known = [record for record in records if record.meta.get("seconds")]
+    runs = sum(len(record.arrays["run"]) for record in known)
+    begun = tuple(who.since for who in at_work)
+    if not runs or not begun:
+        return None
+    return Pace(sum(float(record.meta["seconds"]) for record in known) / runs, begun)
+
+
+def shown(text: str) -> str:
+    """A text that can be sent: names of files may hold bytes that are no letters."""
+    return text.encode("utf-8", "replace").decode()

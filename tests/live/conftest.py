@@ -1,0 +1,5 @@
+"""The browser that tests of pages share."""
+
+from tests.browser import browser
+
+__all__ = ["browser"]

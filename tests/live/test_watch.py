@@ -1,0 +1,223 @@
+"""Sweeps seen while others write them: what is new is read, what is wrong is told, nothing is touched."""
+
+import json
+import os
+import shutil
+import socket
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from benign.live.drawn import drawn
+from benign.live.reader import Reader
+from benign.live.watch import Pace, Watch
+from benign.live.words import clock, left_text, made_text, progress_text, trouble_text
+from benign.sweep import store as stores
+from benign.sweep import taken
+from benign.sweep.status import Counts
+from tests.tiny import tiny
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """A finished sweep of two records, not to be changed."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    tiny().run(folder, made={"target": "tiny.yaml", "reading": {"noise": "std"}})
+    return folder
+
+
+@pytest.fixture
+def root(finished, tmp_path) -> Path:
+    """A folder with a copy of the sweep in it, to be changed."""
+    shutil.copytree(finished, tmp_path / "a" / "tiny")
+    return tmp_path
+
+
+def looked(root: Path) -> Watch:
+    watch = Watch(root)
+    watch.look()
+    return watch
+
+
+def record(root: Path, number: int) -> Path:
+    return root / "a" / "tiny" / "records" / f"{tiny().units()[number].key}.npz"
+
+
+def work_on(root: Path, number: int, since: float) -> Path:
+    """A unit that this process has taken."""
+    pid = os.getpid()
+    mine = taken.Taken(socket.gethostname(), pid, taken._started(pid), since)
+    path = root / "a" / "tiny" / "taken" / f"{tiny().units()[number].key}.json"
+    path.write_text(json.dumps(asdict(mine)), encoding="utf-8")
+    return path
+
+
+def content(root: Path) -> dict[Path, tuple[int, int]]:
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*")}
+
+
+def test_a_finished_sweep_is_told_and_nothing_is_written(root):
+    before = content(root)
+    watch = looked(root)
+    sweep = watch.sweeps["a/tiny"]
+    drawn(Reader(sweep.folder))
+    assert progress_text(sweep) == "8 of 8 runs done"
+    assert left_text(sweep, time.time()) == "finished"
+    assert made_text(sweep) == "tiny.yaml noise=std"
+    assert trouble_text(sweep) == ""
+    assert content(root) == before
+
+
+def test_records_are_read_once(root, monkeypatch):
+    read = []
+    whole, glance = stores.read_record, stores.glance_at
+    monkeypatch.setattr(
+        stores, "read_record", lambda path, *a: read.append(path) or whole(path, *a)
+    )
+    monkeypatch.setattr(stores, "glance_at", lambda path, *a: read.append(path) or glance(path, *a))
+    aside = root / "aside"
+    record(root, 1).rename(aside)
+    watch, reader = looked(root), Reader(root / "a" / "tiny")
+    drawn(reader)
+    version, sweep = watch.version, watch.sweeps["a/tiny"]
+    assert (progress_text(sweep), set(read)) == ("4 of 8 runs done", {record(root, 0)})
+    read.clear()
+    watch.look()
+    drawn(reader)
+    assert not read
+    assert watch.version == version
+    assert watch.sweeps["a/tiny"] is sweep
+    aside.rename(record(root, 1))
+    watch.look()
+    found = drawn(reader)
+    assert set(read) == {record(root, 1)}
+    assert watch.version == version + 1
+    assert progress_text(watch.sweeps["a/tiny"]) == "8 of 8 runs done"
+    assert int(found.atlas.result["test_accuracy"].notnull().sum()) == 8
+
+
+def test_a_record_that_is_being_written_is_damaged_until_it_is_whole(root):
+    data = record(root, 0).read_bytes()
+    record(root, 0).write_bytes(data[:100])
+    watch, reader = looked(root), Reader(root / "a" / "tiny")
+    for _ in range(2):  # also where nothing is read again
+        assert "1 damaged record" in trouble_text(watch.sweeps["a/tiny"])
+        assert int(drawn(reader).atlas.result["test_accuracy"].notnull().sum()) == 4
+        watch.look()
+    with open(record(root, 0), "ab") as file:
+        file.write(data[100:])
+    watch.look()
+    assert trouble_text(watch.sweeps["a/tiny"]) == ""
+    assert int(drawn(reader).atlas.result["test_accuracy"].notnull().sum()) == 8
+
+
+def test_a_sweep_that_vanishes_is_gone_and_comes_back(root):
+    watch = looked(root)
+    shutil.move(root / "a", root / "elsewhere.txt")
+    shutil.move(root / "elsewhere.txt", root / "b")
+    watch.look()
+    assert list(watch.sweeps) == ["b/tiny"]
+    shutil.rmtree(root)
+    watch.look()
+    assert (watch.sweeps, "No such file" in watch.problem) == ({}, True)
+    tiny().prepare(root / "new")
+    watch.look()
+    assert (list(watch.sweeps), watch.problem) == (["new"], "")
+    assert progress_text(watch.sweeps["new"]) == "0 of 8 runs done"
+    assert left_text(watch.sweeps["new"], 0.0) == "nobody is working on it"
+
+
+def test_a_folder_that_vanishes_while_it_is_read_is_told(root, monkeypatch):
+    def vanish(store, history):
+        shutil.rmtree(root / "a")
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr("benign.live.watch.standing_of", vanish)
+    watch = looked(root)
+    assert "No such file" in watch.sweeps["a/tiny"].problem
+    watch.look()
+    assert not watch.sweeps
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format": 2}', '{"format": 99, "history": []}', "\x00" * 50]
+)
+def test_a_broken_specification_is_a_line_and_others_are_shown(root, finished, text):
+    shutil.copytree(finished, root / "sound")
+    (root / "a" / "tiny" / "experiment.json").write_text(text, encoding="utf-8")
+    watch = looked(root)
+    broken = watch.sweeps["a/tiny"]
+    assert broken.standing is None
+    assert "experiment.json" in trouble_text(broken)
+    assert "\n" not in broken.problem
+    assert progress_text(watch.sweeps["sound"]) == "8 of 8 runs done"
+    with pytest.raises(ValueError, match=r"experiment\.json"):
+        drawn(Reader(broken.folder))
+
+
+def test_one_at_work_stands_first_and_tells_about_when_it_ends(root, finished):
+    shutil.copytree(finished, root / "z")
+    tiny().prepare(root / "z2")  # the newest
+    record(root, 0).unlink()
+    file = work_on(root, 0, time.time())
+    watch = looked(root)
+    assert next(iter(watch.sweeps)) == "a/tiny"
+    sweep = watch.sweeps["a/tiny"]
+    assert progress_text(sweep) == "4 of 8 runs done, 4 running"
+    assert sweep.pace is not None
+    assert 0 < sweep.pace.seconds < 10
+    file.unlink()  # and no record: it was killed
+    watch.look()
+    assert left_text(watch.sweeps["a/tiny"], time.time()) == "nobody is working on it"
+    assert next(iter(watch.sweeps)) == "z2"
+
+
+def test_the_time_left_is_that_of_runs_to_come():
+    counts = Counts(
+        runs=100, done=40, diverged=0, running=20, failed=0, out_of_memory=0, missing=40
+    )
+    pace = Pace(2.0, (100.0, 110.0))  # two units of 10 runs each, 20 s a unit
+    assert pace.left(counts, 100.0) == (2 * 60 - 0) / 2
+    assert pace.left(counts, 115.0) == (2 * 60 - 15 - 5) / 2
+    assert (
+        pace.left(counts, 999.0) == 2 * 40 / 2
+    )  # those under way are overdue, the others still to come
+
+
+def test_why_runs_failed_and_where_is_told(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("a <b>broken</b> part")
+
+    monkeypatch.setattr("benign.sweep.work.train_runs", fail)
+    with pytest.warns(match="runs failed"):
+        tiny("data.samples=2").run(tmp_path / "bad")
+    sweep = looked(tmp_path).sweeps["bad"]
+    told = drawn(Reader(sweep.folder)).troubles
+    assert trouble_text(sweep) == "4 failed"
+    assert "4 runs: RuntimeError: a <b>broken</b> part" in told
+    assert "snr 0.5: 2 seeds: failed" in told
+
+
+def test_folders_that_lead_elsewhere_are_not_followed(root, finished, tmp_path_factory):
+    (root / "link").symlink_to(finished)
+    other = shutil.copytree(finished, root / "other")
+    shutil.rmtree(other / "records")
+    (other / "records").symlink_to(finished / "records")
+    watch = looked(root)
+    assert set(watch.sweeps) == {"a/tiny", "other"}
+    assert "is a link" in watch.sweeps["other"].problem
+
+
+def test_a_store_itself_can_be_watched_and_names_need_not_be_letters(finished, tmp_path):
+    assert list(looked(finished).sweeps) == ["run"]
+    odd = os.fsdecode(b"odd \xff name")
+    shutil.copytree(finished, tmp_path / odd)
+    assert list(looked(tmp_path).sweeps) == ["odd ? name"]
+
+
+def test_times_of_day_have_a_date_where_it_is_another():
+    now = time.mktime((2026, 5, 4, 12, 0, 0, 0, 0, -1))
+    assert clock(now - 60, now) == "11:59:00"
+    assert clock(now - 86400, now) == "2026-05-03 12:00"
