@@ -10,7 +10,7 @@ import xarray as xr
 from benign.pages import figures
 from benign.pages.cells import ending_text, means, plain
 from benign.pages.figures import LABELS
-from benign.plot.phase import Panel
+from benign.plot.maps import Panel
 from benign.theory.boundary import boundary
 from benign.theory.intervals import mean_interval
 
