@@ -27,7 +27,7 @@ ORDER = [
     "attacks",
 ]
 ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "progress"]
-ORDER += ["replay", "experiment", "opening", "kept"]
+ORDER += ["replay", "experiment", "schema", "opening", "kept"]
 ORDER += [
     "theory",
     "plot",

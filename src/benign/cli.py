@@ -201,7 +201,6 @@ def show(
     verbose: Verbose = False,
 ) -> None:
     """Show what a run would do, or what a folder holds."""
-    from benign.describe import yaml_text
     from benign.papers.recipes import recipes
     from benign.standing import folder_text
 
@@ -212,7 +211,7 @@ def show(
             return
     plans = _plans(target, scale, reading, readings, changes, seeds, out)
     if is_folder or alone:
-        say("---\n".join(yaml_text(plan.experiment) for plan in plans))
+        say("---\n".join(plan.experiment.to_yaml() for plan in plans))
     else:
         _show_plans(plans, device, workers, verbose)
 
@@ -288,6 +287,16 @@ def merge(
     )
 
 
+@app.command(epilog=examples("benign schema > benign.schema.json"))
+def schema() -> None:
+    """Print the JSON schema of experiments: with it editors complete and check YAML files."""
+    import json
+
+    from benign.schema import experiment_schema
+
+    say(json.dumps(experiment_schema(), indent=1))
+
+
 def _plans(
     target: str,
     scale: str | None,
@@ -303,7 +312,7 @@ def _plans(
 
 
 def _show_plans(plans: "list[Plan]", device: str, workers: int | None, verbose: bool) -> None:
-    from benign.describe import plan_text, yaml_text
+    from benign.describe import plan_text
     from benign.machine import cores
 
     at_once = (cores() if device == "cpu" else 1) if workers is None else workers
@@ -311,7 +320,7 @@ def _show_plans(plans: "list[Plan]", device: str, workers: int | None, verbose: 
         plan.experiment.check_machine(device, at_once)
         say(f"{plan.title}\n{plan_text(plan.experiment, plan.folder, device, at_once)}")
         if verbose:
-            say(yaml_text(plan.experiment))
+            say(plan.experiment.to_yaml())
 
 
 def _usage(error: Any) -> str:

@@ -18,7 +18,7 @@ import benign.data
 import benign.networks
 from benign import __version__
 from benign.axes import cells, check_rows, dimensions
-from benign.files import read_yaml
+from benign.files import source_of, yaml_text
 from benign.machine import check_data, check_device, check_machine
 from benign.plan.growth import grown
 from benign.plan.runs import NUMERICS, Run, Unit, keys_of, runs_of, units_of
@@ -111,9 +111,21 @@ class Experiment(Setup):
         return self
 
     @classmethod
-    def from_file(cls, path: Folder) -> "Experiment":
-        """Read an experiment from a YAML file; the fields are those of the Python classes."""
-        return cls.from_dict(read_yaml(Path(path)))
+    def from_yaml(cls, source: Folder) -> "Experiment":
+        """Read an experiment from a YAML file, or from its text; the fields are those of the Python classes.
+
+        What is wrong is told with the field, the value and the line.
+        """
+        told = source_of(source)
+        with told.naming_lines():
+            return cls.from_dict(told.fields())
+
+    def to_yaml(self, path: Folder | None = None) -> str:
+        """The experiment as YAML, which `from_yaml` and `benign run` take; with a path also written there."""
+        text = yaml_text({"benign": SPECIFICATION, **self.as_dict()})
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Experiment":

@@ -11,7 +11,7 @@ import xarray as xr
 from benign import compiled
 from benign.audits import flagged, with_rate_audit
 from benign.console import complain, say, shown
-from benign.describe import cost_text, yaml_text
+from benign.describe import cost_text
 from benign.experiment import Experiment
 from benign.machine import cores
 from benign.opening import open_experiment
@@ -54,7 +54,7 @@ def perform(plan: Plan, manner: Manner, again: bool, verbose: bool) -> bool:
     """Run, draw and tell; returns whether something failed."""
     say(plan.title)
     if verbose:
-        say(yaml_text(plan.experiment))
+        say(plan.experiment.to_yaml())
     if cost := cost_text(plan.experiment, plan.folder, manner.device, manner.workers, again):
         say(cost)
     with watching(sys.stderr) as watcher, warnings.catch_warnings():
