@@ -67,6 +67,7 @@ ROOMS_MAY_USE = {
 EVERYWHERE = {"numpy", "torch", "jaxtyping", "pydantic", "pydantic_core"}
 OUTSIDE = {
     "matplotlib": {"plot"},
+    "pandas": {"sweep"},
     "scipy": {"coordinates", "theory", "claims", "papers"},
     "xarray": {
         "sweep",

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from benign.plot.picture import phase as phase
     from benign.plot.style import save as save
     from benign.spec import SpecError as SpecError
+    from benign.sweep.export import to_dataframe as to_dataframe
     from benign.theory.boundary import boundary as boundary
     from benign.theory.constant import constant as constant
     from benign.theory.falsify import falsify as falsify
@@ -131,6 +132,7 @@ _HOME = {
     "save": "plot.style",
     "snapshot": "training.probes",
     "tally": "training.probes",
+    "to_dataframe": "sweep.export",
     "weights": "kept",
     "zipped": "axes",
 }
