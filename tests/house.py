@@ -26,7 +26,7 @@ ORDER = [
     "networks",
     "attacks",
 ]
-ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "progress"]
+ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "progress", "track"]
 ORDER += ["replay", "experiment", "schema", "opening", "kept"]
 ORDER += [
     "theory",
@@ -71,6 +71,7 @@ OUTSIDE = {
     "scipy": {"coordinates", "theory", "claims", "papers"},
     "xarray": {
         "sweep",
+        "track",
         "replay",
         "experiment",
         "opening",
@@ -81,6 +82,8 @@ OUTSIDE = {
         "standing",
     }
     | {"audits", "targets", "perform", "verify"},
+    "mlflow": {"track"},
+    "sqlalchemy": {"track"},
     "yaml": {"files"},
     "dask": {"sweep"},
     "distributed": {"sweep"},

@@ -44,7 +44,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**3
 words = st.text(max_size=6) | st.from_regex(r"[-+.0-9eE_:]{1,6}|no|on|null|~|true", fullmatch=True)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.dictionaries(st.from_regex("[a-z_]{1,6}", fullmatch=True), numbers | words))
 def test_numbers_and_words_come_back_as_they_were(fields):
     again = parse_yaml(yaml_text(fields))

@@ -35,6 +35,7 @@ from benign.options import (
     Seeds,
     TakeOver,
     Target,
+    Track,
     UnitTimeout,
     Verbose,
     Workers,
@@ -106,6 +107,7 @@ def papers(
         "benign run zhang/fig1 --reading noise=std --reading labels=fair",
         "benign run zhang/fig1 --scale smoke --readings all --out runs/readings",
         "benign run my.yaml --set training.rate=0.05 --set data.samples='[4, 8, 16]'",
+        "benign run my.yaml --track tensorboard=logs   curves and hyper-parameters as runs end",
         "benign run runs/jiang/fig1/quick/default      what is missing there, and the figure again",
     )
 )
@@ -124,6 +126,7 @@ def run(
     take_over: TakeOver = False,
     keep_weights: KeepWeights = False,
     again: Again = False,
+    track: Track = None,
     data: Data = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="As `benign show`.")] = False,
     verbose: Verbose = False,
@@ -142,7 +145,7 @@ def run(
         return
     manner = Manner(device, 1, executor, unit_timeout, take_over, keep_weights)
     try:
-        failed = carry_out(plans, manner, workers, again, verbose)
+        failed = carry_out(plans, manner, workers, again, verbose, track or ())
     except KeyboardInterrupt:
         complain("interrupted: what is finished is kept, the same command resumes")
         raise typer.Exit(INTERRUPTED) from None
@@ -157,6 +160,7 @@ def resume(
     executor: Executor = None,
     unit_timeout: UnitTimeout = None,
     take_over: TakeOver = False,
+    track: Track = None,
     data: Data = None,
     verbose: Verbose = False,
 ) -> None:
@@ -171,6 +175,7 @@ def resume(
         executor=executor,
         unit_timeout=unit_timeout,
         take_over=take_over,
+        track=track,
         verbose=verbose,
     )
 

@@ -4,7 +4,7 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
@@ -41,7 +41,8 @@ from benign.sweep.results import (
 )
 from benign.sweep.sound import sound_records
 from benign.sweep.store import About, Store, StoreError
-from benign.sweep.watcher import Watcher
+from benign.sweep.watcher import Together, Watcher
+from benign.track.tracking import Tracking
 from benign.training.setup import Setup
 from benign.training.variables import variables
 from benign.tryout import try_own_parts
@@ -156,6 +157,7 @@ class Experiment(Setup):
         unit_timeout: float | None = None,
         take_over: bool = False,
         keep_weights: bool = False,
+        track: str | Sequence[str] = (),
     ) -> xr.Dataset:
         """Compute what is not yet in the folder and return the whole result.
 
@@ -171,20 +173,25 @@ class Experiment(Setup):
         that has not ended after `unit_timeout` seconds is ended and its runs have failed. Several processes may run
         the same folder; with `take_over` units are taken from other hosts, where nobody here can see who is dead.
         Ctrl-c once ends the sweep with the units under way, twice at once. With `keep_weights` the final weights of
-        what is computed here are kept in the folder.
+        what is computed here are kept in the folder. `track` logs every run to a tracker, once: "tensorboard=FOLDER",
+        "mlflow=sqlite:///FILE" (docs/around.md).
         """
         manner = Manner(device, workers, executor, unit_timeout, take_over, keep_weights)
         manner.check()
+        tracking = Tracking([track] if isinstance(track, str) else track, self, folder)
         store, work = self.prepare(folder, device, workers, again, made, here=executor is None)
         if work.note:
             warnings.warn(f"{folder}: {work.note}", ResultWarning, stacklevel=2)
         with nullcontext(watcher) if watcher else on_terminal(sys.stderr) as shown:
-            others = run_units(work.left, work.done, store, shown, manner, again)
+            watchers = Together(shown, tracking)
+            others = run_units(work.left, work.done, store, watchers, manner, again)
         if others:
             names = "; ".join(sorted({str(other) for other in others}))
             note = f"units are under way elsewhere ({names}): run again when they are done, or with --take-over if dead"
             warnings.warn(f"{folder}: {note}", ResultWarning, stacklevel=2)
-        return result_of(self, store)
+        result = result_of(self, store)
+        tracking.finish(result)
+        return result
 
     def check_machine(self, device: str = "cpu", workers: int = 1) -> None:
         """Refuse what this machine cannot compute: a device, a size, a number of processes."""

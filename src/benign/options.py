@@ -80,6 +80,14 @@ KeepWeights = Annotated[
         help="Keep the final weights of every run, one file each in FOLDER/weights.",
     ),
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="WHERE",
+        help="Log every run, once, to tensorboard=FOLDER or mlflow=sqlite:///FILE. Repeatable.",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(
