@@ -46,6 +46,7 @@ ORDER += [
     "verdicts",
     "verify",
     "advising",
+    "completion",
     "options",
     "cli_claims",
     "cli_store",
@@ -92,7 +93,7 @@ OUTSIDE = {
     "safetensors": {"networks", "training"},
     "timm": {"networks"},
     "torchvision": {"data"},
-    "typer": {"cli", "cli_claims", "cli_data", "cli_store", "options"},
+    "typer": {"cli", "cli_claims", "cli_data", "cli_store", "completion", "options"},
 }
 """where a package of others may be imported"""
 

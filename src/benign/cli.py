@@ -10,12 +10,13 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benign import __version__, cli_claims, cli_data, cli_store, outside
+from benign import __version__, cli_claims, cli_data, cli_store, completion, outside
 from benign.console import complain, say
 from benign.options import (
     BAD_INPUT,
@@ -28,6 +29,7 @@ from benign.options import (
     Data,
     Device,
     Executor,
+    Folder,
     KeepWeights,
     Out,
     Readings,
@@ -51,7 +53,6 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 app = typer.Typer(
     name="benign",
     help="A laboratory for the theory of overfitting under attack.",
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -91,7 +92,10 @@ def benign(
 @app.command(epilog=examples("benign papers", "benign papers jiang", "benign papers jiang/fig1"))
 def papers(
     name: Annotated[
-        str | None, typer.Argument(help="A paper or a recipe, for the details.")
+        str | None,
+        typer.Argument(
+            help="A paper or a recipe, for the details.", autocompletion=completion.papers
+        ),
     ] = None,
 ) -> None:
     """List the papers, their recipes and readings."""
@@ -154,7 +158,7 @@ def run(
 
 @app.command(epilog=examples("benign resume runs/jiang/fig1/paper/default --workers 8"))
 def resume(
-    folder: cli_store.Folder,
+    folder: Folder,
     device: Device = "cpu",
     workers: Workers = None,
     executor: Executor = None,
@@ -269,7 +273,7 @@ cli_data.add_to(app)
 
 @app.command(epilog=examples("benign pack runs/jiang/fig1/paper/default fig1.pack"))
 def pack(
-    folder: Annotated[Path, typer.Argument(help="A folder of results.")],
+    folder: Folder,
     file: Annotated[Path, typer.Argument(help="The file to write.")],
 ) -> None:
     """Write a folder of results into one file."""
@@ -341,7 +345,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: complain(str(message))
             words = outside.in_front(arguments) or ["--help"]
-            return app(words, prog_name="benign", standalone_mode=False) or OK
+            answer = partial(app, words, prog_name="benign", standalone_mode=False)
+            if completion.asked_by_bash():
+                return completion.answer_bash(answer)
+            return answer() or OK
     except (UsageError, ValueError, OSError) as error:
         if not {"-v", "--verbose"}.isdisjoint(arguments):
             traceback.print_exc()

@@ -6,18 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benign import completion
 from benign.console import say
-from benign.options import FAILED, OK, examples
+from benign.options import FAILED, OK, Folder, examples
 
 if TYPE_CHECKING:
     from benign.sweep.status import Standing
 
-Folder = Annotated[Path, typer.Argument(help="A folder of results.")]
-
 
 def status(
     folder: Annotated[
-        Path, typer.Argument(help="A folder of results, or one with several below it.")
+        Path,
+        typer.Argument(
+            help="A folder of results, or one with several below it.",
+            autocompletion=completion.folders,
+        ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="The same for programs.")] = False,
 ) -> None:
@@ -43,7 +46,11 @@ def status(
 
 def check(
     folders: Annotated[
-        list[Path], typer.Argument(help="Folders of results, or with several below them.")
+        list[Path],
+        typer.Argument(
+            help="Folders of results, or with several below them.",
+            autocompletion=completion.folders,
+        ),
     ],
     remove: Annotated[
         bool, typer.Option("--remove", help="Delete the damaged records that are found.")
