@@ -26,8 +26,8 @@ ORDER = [
     "networks",
     "attacks",
 ]
-ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "progress"]
-ORDER += ["replay", "experiment", "opening", "kept"]
+ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "progress", "track"]
+ORDER += ["replay", "experiment", "schema", "opening", "kept"]
 ORDER += [
     "theory",
     "plot",
@@ -48,6 +48,7 @@ ORDER += [
     "advising",
     "pages",
     "live",
+    "completion",
     "options",
     "cli_claims",
     "cli_report",
@@ -71,9 +72,11 @@ ROOMS_MAY_USE = {
 EVERYWHERE = {"numpy", "torch", "jaxtyping", "pydantic", "pydantic_core"}
 OUTSIDE = {
     "matplotlib": {"plot"},
+    "pandas": {"sweep"},
     "scipy": {"coordinates", "theory", "claims", "papers"},
     "xarray": {
         "sweep",
+        "track",
         "replay",
         "experiment",
         "opening",
@@ -88,6 +91,8 @@ OUTSIDE = {
     "markupsafe": {"pages"},
     "plotly": {"pages"},
     "nicegui": {"live"},
+    "mlflow": {"track"},
+    "sqlalchemy": {"track"},
     "yaml": {"files"},
     "dask": {"sweep"},
     "distributed": {"sweep"},
@@ -96,7 +101,16 @@ OUTSIDE = {
     "safetensors": {"networks", "training"},
     "timm": {"networks"},
     "torchvision": {"data"},
-    "typer": {"cli", "cli_claims", "cli_data", "cli_live", "cli_report", "cli_store", "options"},
+    "typer": {
+        "cli",
+        "cli_claims",
+        "cli_data",
+        "cli_live",
+        "cli_report",
+        "cli_store",
+        "completion",
+        "options",
+    },
 }
 """where a package of others may be imported"""
 

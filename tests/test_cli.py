@@ -331,7 +331,7 @@ def test_the_specification_that_show_prints_can_be_run(run, tmp_path):
     (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
     assert yaml.safe_load(text)["seeds"] == 1
     assert run("show", "mine.yaml")[0] == 0
-    assert benign.Experiment.from_file("mine.yaml") == recipe("zhang/fig1").experiment("smoke")
+    assert benign.Experiment.from_yaml("mine.yaml") == recipe("zhang/fig1").experiment("smoke")
 
 
 def test_show_of_a_folder_tells_statuses_and_damage(run, tmp_path):
@@ -419,7 +419,7 @@ def test_show_prints_the_specification_alone(run, tmp_path):
     assert (code, err) == (0, "")
     assert text.startswith("benign: 1\n")
     (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
-    assert benign.Experiment.from_file("mine.yaml") == tiny()
+    assert benign.Experiment.from_yaml("mine.yaml") == tiny()
     assert run("show", "tiny.yaml", "--yaml")[1] == text
     (tmp_path / "mine.yaml").write_text(text.replace("benign: 1", "benign: 2"), encoding="utf-8")
     code, _, err = run("run", "mine.yaml")

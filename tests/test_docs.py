@@ -53,14 +53,14 @@ assert first.along["signal"].bounded is False and second.bounded is not False
 assert 1 < second.low.value < second.high.value < 1.5
 counter = search.counterexample
 assert counter.where["samples"] == 8 and counter.where["dim"] > 20
-assert bo.Experiment.from_file("runs/lemma/counterexample.yaml") == counter.experiment
+assert bo.Experiment.from_yaml("runs/lemma/counterexample.yaml") == counter.experiment
 """,
     "tutorial": """
 from pathlib import Path
 
 drawn = ("accuracy", "loss", "loss-of-one-run")
 assert all(Path(f"runs/first/{name}.png").exists() for name in drawn) and len(table) == 24
-assert bo.Experiment.from_file("first.yaml") == sweep, "the same as a file"
+assert bo.Experiment.from_yaml("first.yaml") == sweep, "the same as a file"
 """,
 }
 

@@ -74,7 +74,7 @@ def test_the_same_experiment_gives_the_same_bits(finished, tmp_path):
 
 
 def test_a_yaml_file_is_the_same_experiment(tmp_path):
-    assert bo.Experiment.from_file(tiny_file(tmp_path)) == tiny()
+    assert bo.Experiment.from_yaml(tiny_file(tmp_path)) == tiny()
 
 
 def test_missing_and_truncated_records_are_computed_again(finished, tmp_path):

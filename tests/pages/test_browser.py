@@ -167,7 +167,8 @@ def test_a_phone_shows_all_in_one_column(paper: Visit):
 def test_a_finger_chooses_a_cell_of_either_reading(paper: Visit):
     page = paper.page
     page.touchscreen.tap(*point_at(page, 0.5, 0.1, which=1))
-    page.wait_for_function("document.querySelector('.which').textContent.startsWith('reading w_O=divided: samples 8')")  # fmt: skip
+    chosen = "reading w_O=divided: samples 8"
+    page.wait_for_function(f"document.querySelector('.which').textContent.startsWith('{chosen}')")
     assert paper.sideways() == 0
 
 
