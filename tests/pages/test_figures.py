@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from benign.plot.maps import Panel
 
 from benign.pages import figures
 from benign.pages.cells import ending_text, means, plain
 from benign.pages.figures import LABELS
+from benign.plot.maps import Panel
 from benign.theory.boundary import boundary
 from benign.theory.intervals import mean_interval
 
