@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 SCREENSHOTS = Path(__file__).resolve().parents[1] / "screenshots"
 """where pictures of pages are kept, to be looked at"""
 PATIENCE = 30_000
 """milliseconds: the machine may be busy"""
+
+expect.set_options(timeout=PATIENCE)
 
 
 def chromium() -> str:

@@ -102,13 +102,14 @@ def test_readings_stand_side_by_side_and_figures_are_those_of_python(written: st
     assert written.count('<section class="group"') == 1
     assert written.count('<div class="map"') == 2
     first, second = json.loads(unpacked(written, "data"))["folders"]
+    later = json.loads(unpacked(written, "later1"))
     assert (first["label"], second["label"]) == ("reading default", "reading w_O=divided")
     assert first["figures"]["paper 0"][""] == json.loads(
         json.dumps(default.atlas.figure("paper 0"))
     )
     curves = unpacked(written, "curves1")
-    told = second["curves"]
-    cells = int(np.prod(second["sizes"]))
+    told = later["curves"]
+    cells = int(np.prod(later["sizes"]))
     assert len(curves) == 3 * cells * told["names"] * told["kinds"] * told["points"]
 
 

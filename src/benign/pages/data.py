@@ -50,32 +50,44 @@ def grouped(folders: Sequence[Folder]) -> list[Group]:
     return [Group(tuple(those)) for those in found.values()]
 
 
-def for_script(
-    folder: Folder, theorems: Sequence[Theorem], share: int
-) -> tuple[dict[str, Any], bytes]:
-    """What the script needs of a folder, which is one of `share` on the page: plain data, and its curves."""
+@dataclass(frozen=True)
+class ForScript:
+    """What the script of a page needs of a folder."""
+
+    first: dict[str, Any]
+    """at once: the first figure"""
+    later: dict[str, Any]
+    """when somebody asks: the other figures, and what there is to know of cells"""
+    curves: bytes
+
+
+def for_script(folder: Folder, theorems: Sequence[Theorem], share: int) -> ForScript:
+    """The data of a folder that is one of `share` on the page."""
     atlas = folder.atlas
-    drawn = quantities(atlas, share)
+    drawn = [each.name for each in quantities(atlas, share)] if atlas.x else []
     groups = atlas.curve_groups
     names = [name for group in groups for name in group.names]
     curves = packed_curves(atlas.result, names, atlas.dims, BUDGET // share)
-    told = {
+    first = {
         "label": folder.label,
+        "x": atlas.x,
+        "y": atlas.y,
+        "figures": {name: _figures(atlas, name) for name in drawn[:1]},
+        "about": {name: atlas.about(name) for name in drawn},
+    }
+    later = {
+        "figures": {name: _figures(atlas, name) for name in drawn[1:]},
         "dims": atlas.dims,
         "sizes": [atlas.result.sizes[dim] for dim in atlas.dims],
         "places": [names_of(atlas.result[dim]) for dim in atlas.dims],
         "ended": atlas.endings.values.ravel().tolist(),
-        "x": atlas.x,
-        "y": atlas.y,
-        "figures": {each.name: _figures(atlas, each.name) for each in drawn},
-        "about": {each.name: atlas.about(each.name) for each in drawn} if atlas.x else {},
         "numbers": _numbers(atlas),
         "curves": _curves(atlas, groups, curves),
         "theorems": [
             {"title": each.title, "tables": _by_cell(folder, each.tables)} for each in theorems
         ],
     }
-    return told, as_bytes(curves.numbers)
+    return ForScript(first, later, as_bytes(curves.numbers))
 
 
 def quantities(atlas: Atlas, share: int = 1) -> list[Quantity]:
@@ -89,8 +101,6 @@ def quantities(atlas: Atlas, share: int = 1) -> list[Quantity]:
 
 def _figures(atlas: Atlas, name: str) -> dict[str, Figure]:
     """The figure at every setting of the sliders, by their places: `0`, `1,2`."""
-    if atlas.x is None:
-        return {}
     sizes = [range(len(labels)) for labels in atlas.sliders.values()]
     return {
         ",".join(map(str, at)): atlas.figure(name, **dict(zip(atlas.sliders, at, strict=True)))

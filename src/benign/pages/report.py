@@ -20,7 +20,7 @@ from markupsafe import Markup, escape
 from benign import __version__
 from benign.experiment import Folder as Place
 from benign.pages import claims
-from benign.pages.data import Group, for_script, grouped, quantities
+from benign.pages.data import ForScript, Group, for_script, grouped, quantities
 from benign.pages.folder import Folder, folders
 from benign.pages.packed import json_bytes, squeezed
 from benign.pages.theorem import Theorem, theorems
@@ -93,16 +93,16 @@ class Shown:
             return f"cannot be summed up: {error}"
 
     @cached_property
-    def _for_script(self) -> tuple[dict[str, Any], bytes]:
+    def data(self) -> ForScript:
         return for_script(self.folder, self.theorems, self.share)
 
     @property
-    def told(self) -> dict[str, Any]:
-        return self._for_script[0]
+    def later(self) -> str:
+        return squeezed(json_bytes(self.data.later))
 
     @property
     def curves(self) -> str:
-        return squeezed(self._for_script[1])
+        return squeezed(self.data.curves)
 
 
 def page(found: Sequence[Folder], verdict_files: Sequence[Path] = ()) -> str:
@@ -112,7 +112,7 @@ def page(found: Sequence[Folder], verdict_files: Sequence[Path] = ()) -> str:
     rows = claims.rows(found, verdict_files)
     judged = [row for row in rows if row.verdict != claims.NOT_JUDGED]
     (drawing, packed), script = library(), _file("page.js")
-    data = {"folders": [each.told for each in shown]}
+    data = {"folders": [each.data.first for each in shown]}
     return _environment().from_string(_file("page.html")).render(
         title=_title([group["name"] for group in groups]),
         version=__version__,

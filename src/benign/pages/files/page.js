@@ -14,6 +14,15 @@
   }
   const [library, data] = await Promise.all([unpacked("plotly").then((r) => r.text()), unpacked("data").then((r) => r.json())]);
   document.head.append(make("script", library));
+  // What is not on the first picture is unpacked when it is asked for.
+  const known = new Map();
+  function whole(place) {
+    if (!known.has(place)) known.set(place, unpacked(`later${place}`).then((r) => r.json()).then((later) => {
+      const told = data.folders[place];
+      return Object.assign(told, later, { figures: { ...told.figures, ...later.figures } });
+    }));
+    return known.get(place);
+  }
 
   // Colours: figures have none of their own.
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -58,12 +67,13 @@
       slider.setAttribute("aria-valuetext", label);
     }
     get at() { return this.sliders.map((slider) => slider.value).join(","); }
-    show() {
-      if (!this.quantity) return Promise.resolve();
+    async show() {
+      if (!this.quantity) return;
       const name = this.quantity.value, first = this.folders[0].told;
       find(".about", this.section).textContent = first.about[name] ?? "";
+      await Promise.all(this.folders.filter(({ told }) => !(name in told.figures)).map(({ place }) => whole(place)));
       const rooms = this.folders.map(({ told, element }) => roomFor(told.figures[name]?.[this.at], element.clientWidth));
-      return Promise.all(this.folders.map((folder) => folder.show(name, this.at, Math.max(...rooms))));
+      await Promise.all(this.folders.map((folder) => folder.show(name, this.at, Math.max(...rooms))));
     }
   }
 
@@ -137,7 +147,7 @@
       for (const other of this.group.folders) if (other !== this) other.leave();
       const at = { [this.told.x]: column, [this.told.y]: row };
       for (const slider of this.group.sliders) at[slider.dataset.axis] = Number(slider.value);
-      detail(this.group.section, this.place, this.told.dims.map((dim) => at[dim] ?? 0));
+      detail(this.group.section, this.place, at);
     }
     leave() {
       if (!this.cursor) return;
@@ -187,17 +197,19 @@
     const last = Math.max(...traces.map(({ y }) => y.findLastIndex((value) => value !== null)));
     return { ...figure, data: traces.map((trace) => ({ ...trace, x: trace.x.slice(0, last + 1), y: trace.y.slice(0, last + 1) })) };
   }
-  let turn = 0;
-  async function detail(section, place, index) {
-    const told = data.folders[place], mine = ++turn;
+  const turns = new Map(); // section -> how often a cell was chosen there: the last choice wins
+  async function detail(section, place, at) {
+    const mine = (turns.get(section) ?? 0) + 1;
+    turns.set(section, mine);
+    const [told, numbers] = await Promise.all([whole(place), numbersOf(place)]);
+    if (mine !== turns.get(section)) return;
+    const index = told.dims.map((dim) => at[dim] ?? 0);
     const cell = index.reduce((number, i, k) => number * told.sizes[k] + i, 0);
     const where = told.dims.map((dim, k) => `${dim} ${told.places[k][index[k]]}`).join(", ") || "the only cell";
     const which = find(".which", section);
     which.className = "which";
     which.textContent = `${find(".maps", section)?.children.length > 1 ? `${told.label}: ` : ""}${where}\n${told.ended[cell]}`;
     section.dataset.cell = cell;
-    const numbers = await numbersOf(place);
-    if (mine !== turn) return;
     const box = find(".curves", section), parts = [];
     for (const old of all(".curve", box)) { Plotly.purge(old); drawn.delete(old); }
     box.replaceChildren();
@@ -223,14 +235,14 @@
     for (const { title, figure } of told.curves.together) show(frame(title), figure);
     if (told.curves.alone.length) {
       const part = frame("Coordinates of the theory", told.curves.together.length % 2 === 0), select = make("select");
-      const known = told.curves.alone;
-      for (const { title } of known) select.append(make("option", title));
+      const { alone } = told.curves;
+      for (const { title } of alone) select.append(make("option", title));
       select.setAttribute("aria-label", "Coordinate of the theory");
-      select.selectedIndex = Math.max(known.findIndex(({ title }) => title === section.dataset.coordinate), 0);
+      select.selectedIndex = Math.max(alone.findIndex(({ title }) => title === section.dataset.coordinate), 0);
       const meaning = make("p");
       part.append(select, meaning);
       const change = () => {
-        const { title, meaning: text, figure } = known[select.selectedIndex];
+        const { title, meaning: text, figure } = alone[select.selectedIndex];
         section.dataset.coordinate = title;
         meaning.textContent = text;
         return show(part, figure);
@@ -315,7 +327,7 @@
       first.choose(...(first.flat ? [0, text.length - 1] : [text.length - 1, text[0].length - 1]));
     } else if (!group.folders.length) {
       const place = find(".detail", group.section).dataset.folder;
-      await detail(group.section, place, data.folders[place].dims.map(() => 0));
+      await detail(group.section, place, {});
     }
   }
 })();
