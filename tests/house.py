@@ -124,9 +124,11 @@ def _tree(text: str) -> ast.Module:
     return ast.parse(text)
 
 
-def imports(path: str, text: str) -> Iterator[tuple[int, str]]:
+@cache
+def imports(path: str, text: str) -> list[tuple[int, str]]:
     """Line and dotted name of everything a file imports, wherever the import stands."""
     package = ["benign", *path.split("/")[:-1]]
+    found = []
     for node in ast.walk(_tree(text)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -136,7 +138,8 @@ def imports(path: str, text: str) -> Iterator[tuple[int, str]]:
             names = [f"{origin}.{alias.name}" for alias in node.names]
         else:
             continue
-        yield from ((node.lineno, name) for name in names)
+        found += [(node.lineno, name) for name in names]
+    return found
 
 
 def _inner(path: str, text: str) -> Iterator[tuple[int, str]]:
