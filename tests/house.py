@@ -26,8 +26,8 @@ ORDER = [
     "networks",
     "attacks",
 ]
-ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "progress"]
-ORDER += ["replay", "experiment", "opening", "kept"]
+ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "progress", "track"]
+ORDER += ["replay", "experiment", "schema", "opening", "kept"]
 ORDER += [
     "theory",
     "plot",
@@ -48,6 +48,7 @@ ORDER += [
     "advising",
     "pages",
     "live",
+    "completion",
     "options",
     "cli_claims",
     "cli_report",
@@ -71,9 +72,11 @@ ROOMS_MAY_USE = {
 EVERYWHERE = {"numpy", "torch", "jaxtyping", "pydantic", "pydantic_core"}
 OUTSIDE = {
     "matplotlib": {"plot"},
+    "pandas": {"sweep"},
     "scipy": {"coordinates", "theory", "claims", "papers"},
     "xarray": {
         "sweep",
+        "track",
         "replay",
         "experiment",
         "opening",
@@ -88,6 +91,8 @@ OUTSIDE = {
     "markupsafe": {"pages"},
     "plotly": {"pages"},
     "nicegui": {"live"},
+    "mlflow": {"track"},
+    "sqlalchemy": {"track"},
     "yaml": {"files"},
     "dask": {"sweep"},
     "distributed": {"sweep"},
@@ -96,7 +101,16 @@ OUTSIDE = {
     "safetensors": {"networks", "training"},
     "timm": {"networks"},
     "torchvision": {"data"},
-    "typer": {"cli", "cli_claims", "cli_data", "cli_live", "cli_report", "cli_store", "options"},
+    "typer": {
+        "cli",
+        "cli_claims",
+        "cli_data",
+        "cli_live",
+        "cli_report",
+        "cli_store",
+        "completion",
+        "options",
+    },
 }
 """where a package of others may be imported"""
 
@@ -110,9 +124,11 @@ def _tree(text: str) -> ast.Module:
     return ast.parse(text)
 
 
-def imports(path: str, text: str) -> Iterator[tuple[int, str]]:
+@cache
+def imports(path: str, text: str) -> list[tuple[int, str]]:
     """Line and dotted name of everything a file imports, wherever the import stands."""
     package = ["benign", *path.split("/")[:-1]]
+    found = []
     for node in ast.walk(_tree(text)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -122,7 +138,8 @@ def imports(path: str, text: str) -> Iterator[tuple[int, str]]:
             names = [f"{origin}.{alias.name}" for alias in node.names]
         else:
             continue
-        yield from ((node.lineno, name) for name in names)
+        found += [(node.lineno, name) for name in names]
+    return found
 
 
 def _inner(path: str, text: str) -> Iterator[tuple[int, str]]:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -331,7 +332,7 @@ def test_the_specification_that_show_prints_can_be_run(run, tmp_path):
     (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
     assert yaml.safe_load(text)["seeds"] == 1
     assert run("show", "mine.yaml")[0] == 0
-    assert benign.Experiment.from_file("mine.yaml") == recipe("zhang/fig1").experiment("smoke")
+    assert benign.Experiment.from_yaml("mine.yaml") == recipe("zhang/fig1").experiment("smoke")
 
 
 def test_show_of_a_folder_tells_statuses_and_damage(run, tmp_path):
@@ -419,7 +420,7 @@ def test_show_prints_the_specification_alone(run, tmp_path):
     assert (code, err) == (0, "")
     assert text.startswith("benign: 1\n")
     (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
-    assert benign.Experiment.from_file("mine.yaml") == tiny()
+    assert benign.Experiment.from_yaml("mine.yaml") == tiny()
     assert run("show", "tiny.yaml", "--yaml")[1] == text
     (tmp_path / "mine.yaml").write_text(text.replace("benign: 1", "benign: 2"), encoding="utf-8")
     code, _, err = run("run", "mine.yaml")
@@ -620,12 +621,15 @@ def test_bad_input_is_one_short_message(run, tmp_path, case):
     assert sorted(tmp_path.rglob("*")) == before  # nothing was begun
 
 
-def test_bad_input_typed_in_a_shell(tmp_path):
+def test_bad_input_of_the_module(tmp_path, monkeypatch, capsys):
+    """`python -m benign`, but for the process."""
     tiny_file(tmp_path)
-    done = typed("run", "tiny.yaml", "--set", "data.dim=-4")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr == "benign: data.dim: must be greater than or equal to 1, got -4\n"
+    monkeypatch.setattr(sys, "argv", ["benign", "run", "tiny.yaml", "--set", "data.dim=-4"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("benign", run_name="__main__")
+    assert ended.value.code == 2
+    told = "benign: data.dim: must be greater than or equal to 1, got -4\n"
+    assert capsys.readouterr() == ("", told)
 
 
 def test_verbose_shows_where_bad_input_was_noticed(run, tmp_path):
@@ -660,7 +664,7 @@ SLOW = [
     "data.dim=32",
     "training.stop_loss=0",
     "training.rate=0.01",
-    "training.max_steps=300",
+    "training.max_steps=200",
 ]
 
 
@@ -689,7 +693,7 @@ def started(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_killed_sweep_is_finished_by_the_same_command(tmp_path, workers):
+def test_a_killed_sweep_is_finished_by_the_same_command(run, tmp_path, workers):
     tiny_file(tmp_path, *SLOW)
     again = ["run", "tiny.yaml", "--out", "killed", "--workers", str(workers)]
     killed = tmp_path / "killed"
@@ -705,9 +709,9 @@ def test_a_killed_sweep_is_finished_by_the_same_command(tmp_path, workers):
     assert process.returncode == -signal.SIGKILL
     kept = {path: path.stat().st_mtime_ns for path in records(killed)}
     assert 1 <= len(kept) < 6
-    done = typed(*again)
-    assert done.returncode == 0
-    assert f"{4 * len(kept)} of 24 are done already" in done.stderr
+    code, _, err = run(*again)
+    assert code == 0
+    assert f"{4 * len(kept)} of 24 are done already" in err
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert open_result(killed).identical(tiny(*SLOW).run(tmp_path / "whole"))
 
@@ -737,7 +741,7 @@ def test_ctrl_c_twice_ends_workers_and_all_at_once(tmp_path, after):
 
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
-def test_ctrl_c_once_finishes_the_units_under_way(tmp_path, workers):
+def test_ctrl_c_once_finishes_the_units_under_way(run, tmp_path, workers):
     tiny_file(tmp_path, *SLOW)
     with started("run", "tiny.yaml", "--out", "cut", "--workers", workers) as process:
         begun = time.monotonic()
@@ -754,5 +758,5 @@ def test_ctrl_c_once_finishes_the_units_under_way(tmp_path, workers):
     assert set(under_way) <= kept
     assert len(kept) < 6
     assert not any((tmp_path / "cut" / "taken").glob("*.json"))
-    assert typed("run", "tiny.yaml", "--out", "cut").returncode == 0
+    assert run("run", "tiny.yaml", "--out", "cut")[0] == 0
     assert open_result(tmp_path / "cut").identical(tiny(*SLOW).run(tmp_path / "whole"))

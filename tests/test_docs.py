@@ -1,9 +1,8 @@
 """What the pages of docs/ show works as it stands there: code, files, commands, names."""
 
 import re
+import runpy
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -53,14 +52,14 @@ assert first.along["signal"].bounded is False and second.bounded is not False
 assert 1 < second.low.value < second.high.value < 1.5
 counter = search.counterexample
 assert counter.where["samples"] == 8 and counter.where["dim"] > 20
-assert bo.Experiment.from_file("runs/lemma/counterexample.yaml") == counter.experiment
+assert bo.Experiment.from_yaml("runs/lemma/counterexample.yaml") == counter.experiment
 """,
     "tutorial": """
 from pathlib import Path
 
 drawn = ("accuracy", "loss", "loss-of-one-run")
 assert all(Path(f"runs/first/{name}.png").exists() for name in drawn) and len(table) == 24
-assert bo.Experiment.from_file("first.yaml") == sweep, "the same as a file"
+assert bo.Experiment.from_yaml("first.yaml") == sweep, "the same as a file"
 """,
 }
 
@@ -70,7 +69,10 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def run_page(name: str, folder: Path) -> None:
-    """Run the page's code as one script, beside the files it shows (blocks that begin with `# name.yaml`)."""
+    """Run the page's code as one script, beside the files it shows (blocks that begin with `# name.yaml`).
+
+    In this process: every new one would load torch again.
+    """
     code = []
     for block in blocks(PAGES[name], "(?:python|yaml)"):
         assert block.count("\n") <= LONGEST
@@ -81,20 +83,20 @@ def run_page(name: str, folder: Path) -> None:
             code.append(block)
     script = folder / "page.py"
     script.write_text("\n\n".join([*code, AFTERWARDS.get(name, "")]), encoding="utf-8")
-    command = [sys.executable, script.name]
-    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
+    with forgetting():
+        runpy.run_path(str(script), run_name="__main__")
 
 
 @pytest.mark.parametrize("name", sorted(p for p in PAGES if blocks(PAGES[p], "python")))
 def test_the_code_of_a_page_runs(name: str, tmp_path: Path, monkeypatch):
     if name in ELSEWHERE:
         pytest.skip("run by a test of its own")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     run_page(name, tmp_path)
     if name == "coordinates":
         check_coordinates(tmp_path)
     if name == "tutorial":
-        monkeypatch.chdir(tmp_path)
         check_commands(PAGES[name])
 
 
@@ -109,7 +111,6 @@ def check_commands(page: str) -> None:
 
 
 def test_a_paper_of_a_users_own(tmp_path: Path, monkeypatch, capsys):
-    """In this process: every new one would load torch again."""
     monkeypatch.chdir(tmp_path)
     file, use = blocks(PAGES["papers"], "python")
     [commands] = blocks(PAGES["papers"], "sh")

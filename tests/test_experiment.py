@@ -74,7 +74,7 @@ def test_the_same_experiment_gives_the_same_bits(finished, tmp_path):
 
 
 def test_a_yaml_file_is_the_same_experiment(tmp_path):
-    assert bo.Experiment.from_file(tiny_file(tmp_path)) == tiny()
+    assert bo.Experiment.from_yaml(tiny_file(tmp_path)) == tiny()
 
 
 def test_missing_and_truncated_records_are_computed_again(finished, tmp_path):
@@ -234,46 +234,43 @@ def test_a_run_that_does_not_fit_alone_is_out_of_memory(tmp_path, monkeypatch):
     assert (result.status == Status.OUT_OF_MEMORY).all()
 
 
-CLASS = """
-class Mine(bo.SignalNoise):
-    pass
-"""
-PROBE = """
-@bo.snapshot("nothing")
-def mine(step):
-    return step.loss
-Mine = bo.SignalNoise
-"""
 PROMPT = """
 import sys
 import benign as bo
-{own}
-sweep = bo.Experiment(
-    data=Mine(samples=[4, 6], tokens=2, dim=8, snr=1.0, noise_std=1.0),
-    network=bo.Linear(),
-    training=bo.GradientDescent(rate=0.1, max_steps=1),
-)
-try:
-    sweep.run(sys.argv[1], workers=2)
-except ValueError as error:
-    print(error)
+
+def tried(data, folder):
+    sweep = bo.Experiment(
+        data=data(samples=[4, 6], tokens=2, dim=8, snr=1.0, noise_std=1.0),
+        network=bo.Linear(),
+        training=bo.GradientDescent(rate=0.1, max_steps=1),
+    )
+    try:
+        sweep.run(sys.argv[1] + folder, workers=2)
+    except ValueError as error:
+        print(error)
+
+tried(bo.SignalNoise, "0")
+
+class Mine(bo.SignalNoise):
+    pass
+
+tried(Mine, "1")
+
+@bo.snapshot("nothing")
+def mine(step):
+    return step.loss
+
+tried(bo.SignalNoise, "2")
 """
 
 
-@pytest.mark.parametrize(
-    ("own", "words"),
-    [
-        (CLASS, "`Mine` is defined at a prompt"),
-        (PROBE, "`mine` is defined at a prompt"),
-        ("Mine = bo.SignalNoise", "the script is no file (<stdin>)"),
-    ],
-    ids=["class", "probe", "nothing of its own"],
-)
-def test_what_other_processes_cannot_import_is_refused(tmp_path, own, words):
+def test_what_other_processes_cannot_import_is_refused(tmp_path):
     command = [sys.executable, "-", str(tmp_path / "run")]
-    text = PROMPT.format(own=own)
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
-    assert f"`workers` must be 1 here: {words}" in done.stdout
+    done = subprocess.run(command, input=PROMPT, capture_output=True, text=True, check=True)
+    nothing, of_a_class, of_a_probe = done.stdout.splitlines()
+    assert nothing.startswith("`workers` must be 1 here: the script is no file (<stdin>)")
+    assert of_a_class.startswith("`workers` must be 1 here: `Mine` is defined at a prompt")
+    assert of_a_probe.startswith("`workers` must be 1 here: `mine` is defined at a prompt")
 
 
 def test_two_workers_give_the_same_bits_as_one(finished, tmp_path):

@@ -1,8 +1,6 @@
 """Files and folders of a person's own: loaded by name, from the command line and from Python."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,7 +112,7 @@ def test_a_recipe_outside_runs_is_shown_and_opened(flat, capsys):
     assert "2 runs" in out
 
 
-def test_a_file_of_ones_own_kinds_runs_in_two_processes(flat, tmp_path):
+def test_a_file_of_ones_own_kinds_runs_in_two_processes(flat, tmp_path, capsys, monkeypatch):
     """Workers know the classes and the probe: neither is NaN or unknown there."""
     fields = {
         **FIELDS,
@@ -122,11 +120,9 @@ def test_a_file_of_ones_own_kinds_runs_in_two_processes(flat, tmp_path):
         "network": {"kind": "linear"},
     }
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(fields), encoding="utf-8")
-    command = [sys.executable, "-m", "benign", "run", "own.yaml", "--workers", "2"]
-    environment = {**os.environ, outside.VARIABLE: str(flat)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    bo.load(flat)
+    monkeypatch.setenv(outside.VARIABLE, str(flat))
+    code, _, err = run(capsys, "run", "own.yaml", "--workers", "2")
+    assert code == 0, err
     result = bo.open_result("runs/own")
     assert result.attrs["runs_failed"] == result.attrs["runs_missing"] == 0
     assert (result.seven == 7).all()

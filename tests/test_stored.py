@@ -50,7 +50,14 @@ def stored(name: str) -> tuple[dict[str, Any], xr.Dataset]:
     return kept["specification"], xr.Dataset(values, axes)
 
 
-@pytest.mark.parametrize("name", CELLS)
+SECONDS = ("jiang/fig1", "wang/fig1")
+"""those that take a few; tests/test_numerics.py watches the others, for fewer steps"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in SECONDS else pytest.param(name, marks=pytest.mark.slow) for name in CELLS],
+)
 def test_a_stored_specification_gives_the_stored_numbers(name, tmp_path):
     specification, before = stored(name)
     for axis, values in CELLS[name].items():

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from benign.papers.inside import inside_theorem as inside_theorem
     from benign.papers.recipes import recipe as recipe
     from benign.spec import SpecError as SpecError
+    from benign.sweep.export import to_dataframe as to_dataframe
     from benign.theory.boundary import boundary as boundary
     from benign.theory.constant import constant as constant
     from benign.theory.falsify import falsify as falsify
@@ -129,6 +130,7 @@ _HOME = {
     "report": "pages.report",
     "snapshot": "training.probes",
     "tally": "training.probes",
+    "to_dataframe": "sweep.export",
     "weights": "kept",
     "zipped": "axes",
 }

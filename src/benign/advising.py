@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Mapping
 
-from benign.describe import yaml_text
 from benign.papers.advice import advise
 from benign.papers.numbers import experiment_for
 from benign.targets import Choices, plans
@@ -24,7 +23,7 @@ def advice_text(
         words = " ".join(f"--{name} {shlex.quote(text)}" for name, text in given.items())
         test = f"benign advise --network {network} {words} --yaml > my.yaml && benign run my.yaml"
     if alone:
-        return yaml_text(experiment)
+        return experiment.to_yaml()
     return f"{found.text(whole)}\n\nto test it: {test}"
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, GetCoreSchemaHandler, ValidationError
+from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 T = TypeVar("T")
@@ -82,6 +82,20 @@ class Mark:
     ) -> CoreSchema:
         return core_schema.no_info_wrap_validator_function(self._validate, handler(source))
 
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """One value, or an axis in any of the ways that `_validate` reads: what editors complete and check."""
+        one = handler(schema)
+        several = {"type": "array", "items": one, "minItems": 1}
+        group = {"type": "string", "minLength": 1, "description": "axes of a group move together"}
+        forms = [one, several, _form(zipped=group, values=several)]
+        if self.role != "component":
+            numbers = {"type": "array", "items": {"type": "number"}, "minItems": 3, "maxItems": 3}
+            told = {**numbers, "description": "lowest, highest, how many"}
+            forms += [_form(**{name: told}) for name in SPACED]
+        return {"anyOf": forms}
+
     def _validate(self, value: Any, one: Any) -> Any:
         if isinstance(value, Mapping) and set(value) == {"zipped", "values"}:
             value = _read_zipped(value["zipped"], value["values"])
@@ -126,6 +140,16 @@ class Mark:
         if isinstance(checked, BaseModel) and axes_of(checked):
             raise PydanticCustomError("axis", "a component inside a list cannot have axes itself")
         return checked
+
+
+def _form(**properties: Any) -> dict[str, Any]:
+    """The schema of an object with these properties, all of them and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def _written(value: Any) -> str:

@@ -11,12 +11,22 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benign import __version__, cli_claims, cli_data, cli_live, cli_report, cli_store, outside
+from benign import (
+    __version__,
+    cli_claims,
+    cli_data,
+    cli_live,
+    cli_report,
+    cli_store,
+    completion,
+    outside,
+)
 from benign.console import complain, say
 from benign.options import (
     BAD_INPUT,
@@ -29,6 +39,7 @@ from benign.options import (
     Data,
     Device,
     Executor,
+    Folder,
     KeepWeights,
     Out,
     Readings,
@@ -36,6 +47,7 @@ from benign.options import (
     Seeds,
     TakeOver,
     Target,
+    Track,
     UnitTimeout,
     Verbose,
     Width,
@@ -52,7 +64,6 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 app = typer.Typer(
     name="benign",
     help="A laboratory for the theory of overfitting under attack.",
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -92,7 +103,10 @@ def benign(
 @app.command(epilog=examples("benign papers", "benign papers jiang", "benign papers jiang/fig1"))
 def papers(
     name: Annotated[
-        str | None, typer.Argument(help="A paper or a recipe, for the details.")
+        str | None,
+        typer.Argument(
+            help="A paper or a recipe, for the details.", autocompletion=completion.papers
+        ),
     ] = None,
 ) -> None:
     """List the papers, their recipes and readings."""
@@ -108,6 +122,7 @@ def papers(
         "benign run zhang/fig1 --reading noise=std --reading labels=fair",
         "benign run zhang/fig1 --scale smoke --readings all --out runs/readings",
         "benign run my.yaml --set training.rate=0.05 --set data.samples='[4, 8, 16]'",
+        "benign run my.yaml --track tensorboard=logs   curves and hyper-parameters as runs end",
         "benign run runs/jiang/fig1/quick/default      what is missing there, and the figure again",
     )
 )
@@ -126,6 +141,7 @@ def run(
     take_over: TakeOver = False,
     keep_weights: KeepWeights = False,
     again: Again = False,
+    track: Track = None,
     data: Data = None,
     width: Width = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="As `benign show`.")] = False,
@@ -147,7 +163,7 @@ def run(
     manner = Manner(device, 1, executor, unit_timeout, take_over, keep_weights)
     try:
         with drawn_for(width):
-            failed = carry_out(plans, manner, workers, again, verbose)
+            failed = carry_out(plans, manner, workers, again, verbose, track or ())
     except KeyboardInterrupt:
         complain("interrupted: what is finished is kept, the same command resumes")
         raise typer.Exit(INTERRUPTED) from None
@@ -156,12 +172,13 @@ def run(
 
 @app.command(epilog=examples("benign resume runs/jiang/fig1/paper/default --workers 8"))
 def resume(
-    folder: cli_store.Folder,
+    folder: Folder,
     device: Device = "cpu",
     workers: Workers = None,
     executor: Executor = None,
     unit_timeout: UnitTimeout = None,
     take_over: TakeOver = False,
+    track: Track = None,
     data: Data = None,
     verbose: Verbose = False,
 ) -> None:
@@ -176,6 +193,7 @@ def resume(
         executor=executor,
         unit_timeout=unit_timeout,
         take_over=take_over,
+        track=track,
         verbose=verbose,
     )
 
@@ -206,7 +224,6 @@ def show(
     verbose: Verbose = False,
 ) -> None:
     """Show what a run would do, or what a folder holds."""
-    from benign.describe import yaml_text
     from benign.papers.recipes import recipes
     from benign.standing import folder_text
 
@@ -217,7 +234,7 @@ def show(
             return
     plans = _plans(target, scale, reading, readings, changes, seeds, out)
     if is_folder or alone:
-        say("---\n".join(yaml_text(plan.experiment) for plan in plans))
+        say("---\n".join(plan.experiment.to_yaml() for plan in plans))
     else:
         _show_plans(plans, device, workers, verbose)
 
@@ -272,7 +289,7 @@ cli_data.add_to(app)
 
 @app.command(epilog=examples("benign pack runs/jiang/fig1/paper/default fig1.pack"))
 def pack(
-    folder: Annotated[Path, typer.Argument(help="A folder of results.")],
+    folder: Folder,
     file: Annotated[Path, typer.Argument(help="The file to write.")],
 ) -> None:
     """Write a folder of results into one file."""
@@ -295,6 +312,16 @@ def merge(
     )
 
 
+@app.command(epilog=examples("benign schema > benign.schema.json"))
+def schema() -> None:
+    """Print the JSON schema of experiments: with it editors complete and check YAML files."""
+    import json
+
+    from benign.schema import experiment_schema
+
+    say(json.dumps(experiment_schema(), indent=1))
+
+
 def _plans(
     target: str,
     scale: str | None,
@@ -310,7 +337,7 @@ def _plans(
 
 
 def _show_plans(plans: "list[Plan]", device: str, workers: int | None, verbose: bool) -> None:
-    from benign.describe import plan_text, yaml_text
+    from benign.describe import plan_text
     from benign.machine import cores
 
     at_once = (cores() if device == "cpu" else 1) if workers is None else workers
@@ -318,7 +345,7 @@ def _show_plans(plans: "list[Plan]", device: str, workers: int | None, verbose: 
         plan.experiment.check_machine(device, at_once)
         say(f"{plan.title}\n{plan_text(plan.experiment, plan.folder, device, at_once)}")
         if verbose:
-            say(yaml_text(plan.experiment))
+            say(plan.experiment.to_yaml())
 
 
 def _usage(error: Any) -> str:
@@ -334,7 +361,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: complain(str(message))
             words = outside.in_front(arguments) or ["--help"]
-            return app(words, prog_name="benign", standalone_mode=False) or OK
+            answer = partial(app, words, prog_name="benign", standalone_mode=False)
+            if completion.asked_by_bash():
+                return completion.answer_bash(answer)
+            return answer() or OK
     except (UsageError, ValueError, OSError) as error:
         if not {"-v", "--verbose"}.isdisjoint(arguments):
             traceback.print_exc()

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from benign import completion
 from benign.console import complain, say
 from benign.options import (
     FAILED,
@@ -25,11 +26,19 @@ from benign.options import (
 def verify(
     pattern: Annotated[
         str | None,
-        typer.Argument(help="A paper, a claim or a glob such as 'zhang/lem*'.  [default: all]"),
+        typer.Argument(
+            help="A paper, a claim or a glob such as 'zhang/lem*'.  [default: all]",
+            autocompletion=completion.claims,
+        ),
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="GLOB", help="Further patterns. Repeatable."),
+        typer.Option(
+            "--only",
+            metavar="GLOB",
+            help="Further patterns. Repeatable.",
+            autocompletion=completion.claims,
+        ),
     ] = None,
     listed: Annotated[
         bool, typer.Option("--list", help="Show the claims, and judge none.")
@@ -82,9 +91,19 @@ def verify(
 
 def advise(
     target: Annotated[
-        str | None, typer.Argument(help="A YAML file or a recipe of one cell, instead of numbers.")
+        str | None,
+        typer.Argument(
+            help="A YAML file or a recipe of one cell, instead of numbers.",
+            autocompletion=completion.targets,
+        ),
     ] = None,
-    network: Annotated[str, typer.Option(help="attention or two_layer.")] = "attention",
+    network: Annotated[
+        str,
+        typer.Option(
+            help="attention or two_layer.",
+            autocompletion=completion.words("attention", "two_layer"),
+        ),
+    ] = "attention",
     samples: Number = None,
     tokens: Number = None,
     dim: Number = None,

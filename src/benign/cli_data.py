@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from benign import completion
 from benign.console import say
 from benign.options import Data, examples
 
@@ -13,7 +14,11 @@ if TYPE_CHECKING:
 
 def data(
     name: Annotated[
-        str | None, typer.Argument(help="An image set, for its details.  [default: all of them]")
+        str | None,
+        typer.Argument(
+            help="An image set, for its details.  [default: all of them]",
+            autocompletion=completion.image_sets,
+        ),
     ] = None,
     get: Annotated[
         bool,

@@ -6,18 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benign import completion
 from benign.console import say
-from benign.options import FAILED, OK, examples
+from benign.options import FAILED, OK, Folder, examples
 
 if TYPE_CHECKING:
     from benign.sweep.status import Standing
 
-Folder = Annotated[Path, typer.Argument(help="A folder of results.")]
-
 
 def status(
     folder: Annotated[
-        Path, typer.Argument(help="A folder of results, or one with several below it.")
+        Path,
+        typer.Argument(
+            help="A folder of results, or one with several below it.",
+            autocompletion=completion.folders,
+        ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="The same for programs.")] = False,
 ) -> None:
@@ -43,7 +46,11 @@ def status(
 
 def check(
     folders: Annotated[
-        list[Path], typer.Argument(help="Folders of results, or with several below them.")
+        list[Path],
+        typer.Argument(
+            help="Folders of results, or with several below them.",
+            autocompletion=completion.folders,
+        ),
     ],
     remove: Annotated[
         bool, typer.Option("--remove", help="Delete the damaged records that are found.")
@@ -61,19 +68,43 @@ def check(
 
 def export(
     folder: Folder,
-    file: Annotated[Path, typer.Argument(help="What to write: NAME.zarr, NAME.nc or NAME.csv.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="What to write: NAME.zarr, NAME.nc or NAME.csv; or a tracker, tensorboard=FOLDER or "
+            "mlflow=sqlite:///FILE."
+        ),
+    ],
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
-    """Write the result in a folder as zarr, NetCDF or a table of its runs."""
+    """Write the result in a folder as zarr, NetCDF or a table of its runs, or log its runs to a tracker.
+
+    A tracker gets every run once, however often it is asked.
+    """
     from benign.opening import open_result
     from benign.sweep.export import check_export
     from benign.sweep.export import export as written
+    from benign.track.tracking import names_tracker
 
-    check_export(file, force)
+    if names_tracker(file):
+        _log(folder, file)
+        return
+    check_export(Path(file), force)
     result = open_result(folder)
-    written(result, file, force)
+    written(result, Path(file), force)
     runs, missing = result.attrs["runs"], result.attrs["runs_missing"]
     say(f"{runs - missing} of {runs} runs of {folder} written to {file}")
+
+
+def _log(folder: Path, where: str) -> None:
+    from benign.opening import open_experiment, open_result
+    from benign.sweep.dataset import ended
+    from benign.track.tracking import log_result, tracker_of
+
+    tracker, result = tracker_of(where, folder), open_result(folder)
+    new = log_result(tracker, open_experiment(folder), result)
+    there = int(ended(result).sum()) - new
+    say(f"{new} runs of {folder} logged to {where}, {there} were there already")
 
 
 def _standing(folder: Path) -> "Standing":
@@ -160,5 +191,7 @@ def add_to(app: typer.Typer) -> None:
             "benign export runs/my my.nc                   NetCDF: xarray, Matlab, R, Julia",
             "benign export runs/my my.csv                  one row a run",
             "benign export runs/my my.zarr --force         in place of an earlier one",
+            "benign export runs/my tensorboard=logs        then: tensorboard --logdir logs",
+            "benign export runs/my mlflow=sqlite:///mlflow.db",
         )
     )(export)

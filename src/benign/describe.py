@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from benign import files
 from benign.axes import dimensions
 from benign.claims.study import SCALES
-from benign.experiment import SPECIFICATION, Experiment
+from benign.experiment import Experiment
 from benign.machine import memory_of
 from benign.papers.recipes import Recipe, recipes, rooms
 from benign.plan.estimate import Estimate, estimate
@@ -140,11 +139,6 @@ def _time(cost: Estimate, at_once: int, left: list[Unit]) -> str:
     if least == most:
         return f"about {most}, for up to {steps} steps a run"
     return f"at most about {most}, if no run reaches its loss before step {steps}; {least} if all do at once"
-
-
-def yaml_text(experiment: Experiment) -> str:
-    """The experiment as a file that `benign run` takes."""
-    return files.yaml_text({"benign": SPECIFICATION, **experiment.as_dict()})
 
 
 def _state(

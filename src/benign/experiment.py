@@ -4,7 +4,7 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
@@ -18,7 +18,7 @@ import benign.data
 import benign.networks
 from benign import __version__
 from benign.axes import cells, check_rows, dimensions
-from benign.files import read_yaml
+from benign.files import source_of, yaml_text
 from benign.machine import check_data, check_device, check_machine
 from benign.plan.growth import grown
 from benign.plan.runs import NUMERICS, Run, Unit, keys_of, runs_of, units_of
@@ -41,7 +41,8 @@ from benign.sweep.results import (
 )
 from benign.sweep.sound import sound_records
 from benign.sweep.store import About, Store, StoreError
-from benign.sweep.watcher import Watcher
+from benign.sweep.watcher import Together, Watcher
+from benign.track.tracking import Tracking
 from benign.training.setup import Setup
 from benign.training.variables import variables
 from benign.tryout import try_own_parts
@@ -111,9 +112,21 @@ class Experiment(Setup):
         return self
 
     @classmethod
-    def from_file(cls, path: Folder) -> "Experiment":
-        """Read an experiment from a YAML file; the fields are those of the Python classes."""
-        return cls.from_dict(read_yaml(Path(path)))
+    def from_yaml(cls, source: Folder) -> "Experiment":
+        """Read an experiment from a YAML file, or from its text; the fields are those of the Python classes.
+
+        What is wrong is told with the field, the value and the line.
+        """
+        told = source_of(source)
+        with told.naming_lines():
+            return cls.from_dict(told.fields())
+
+    def to_yaml(self, path: Folder | None = None) -> str:
+        """The experiment as YAML, which `from_yaml` and `benign run` take; with a path also written there."""
+        text = yaml_text({"benign": SPECIFICATION, **self.as_dict()})
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Experiment":
@@ -144,6 +157,7 @@ class Experiment(Setup):
         unit_timeout: float | None = None,
         take_over: bool = False,
         keep_weights: bool = False,
+        track: str | Sequence[str] = (),
     ) -> xr.Dataset:
         """Compute what is not yet in the folder and return the whole result.
 
@@ -159,20 +173,25 @@ class Experiment(Setup):
         that has not ended after `unit_timeout` seconds is ended and its runs have failed. Several processes may run
         the same folder; with `take_over` units are taken from other hosts, where nobody here can see who is dead.
         Ctrl-c once ends the sweep with the units under way, twice at once. With `keep_weights` the final weights of
-        what is computed here are kept in the folder.
+        what is computed here are kept in the folder. `track` logs every run to a tracker, once: "tensorboard=FOLDER",
+        "mlflow=sqlite:///FILE" (docs/around.md).
         """
         manner = Manner(device, workers, executor, unit_timeout, take_over, keep_weights)
         manner.check()
+        tracking = Tracking([track] if isinstance(track, str) else track, self, folder)
         store, work = self.prepare(folder, device, workers, again, made, here=executor is None)
         if work.note:
             warnings.warn(f"{folder}: {work.note}", ResultWarning, stacklevel=2)
         with nullcontext(watcher) if watcher else on_terminal(sys.stderr) as shown:
-            others = run_units(work.left, work.done, store, shown, manner, again)
+            watchers = Together(shown, tracking)
+            others = run_units(work.left, work.done, store, watchers, manner, again)
         if others:
             names = "; ".join(sorted({str(other) for other in others}))
             note = f"units are under way elsewhere ({names}): run again when they are done, or with --take-over if dead"
             warnings.warn(f"{folder}: {note}", ResultWarning, stacklevel=2)
-        return result_of(self, store)
+        result = result_of(self, store)
+        tracking.finish(result)
+        return result
 
     def check_machine(self, device: str = "cpu", workers: int = 1) -> None:
         """Refuse what this machine cannot compute: a device, a size, a number of processes."""

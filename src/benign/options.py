@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from benign import completion
+
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 """exit codes"""
 
@@ -20,27 +22,44 @@ Number = Annotated[str | None, typer.Option(metavar="X")]
 Target = Annotated[
     str,
     typer.Argument(
-        help="A recipe such as jiang/fig1 (see `benign papers`), a YAML file, or a folder of results."
+        help="A recipe such as jiang/fig1 (see `benign papers`), a YAML file, or a folder of results.",
+        autocompletion=completion.targets,
     ),
+]
+Folder = Annotated[
+    Path, typer.Argument(help="A folder of results.", autocompletion=completion.folders)
 ]
 Seeds = Annotated[
     int | None,
     typer.Option(parser=whole, metavar="N", help="Repetitions of every cell, instead of its own."),
 ]
 Scale = Annotated[
-    str | None, typer.Option(help="Size of a recipe: smoke, quick or paper.  [default: quick]")
+    str | None,
+    typer.Option(
+        help="Size of a recipe: smoke, quick or paper.  [default: quick]",
+        autocompletion=completion.scales,
+    ),
 ]
 Answers = Annotated[
     list[str] | None,
     typer.Option(
-        "--reading", metavar="QUESTION=ANSWER", help="Answer an open question. Repeatable."
+        "--reading",
+        metavar="QUESTION=ANSWER",
+        help="Answer an open question. Repeatable.",
+        autocompletion=completion.readings,
     ),
 ]
 Readings = Annotated[
     str | None,
-    typer.Option(help="default, all (each other answer alone as well) or product (every mix)."),
+    typer.Option(
+        help="default, all (each other answer alone as well) or product (every mix).",
+        autocompletion=completion.words("default", "all", "product"),
+    ),
 ]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:0, ...")]
+Device = Annotated[
+    str,
+    typer.Option(help="cpu, cuda, cuda:0, ...", autocompletion=completion.words("cpu", "cuda")),
+]
 Workers = Annotated[
     int | None,
     typer.Option(
@@ -54,6 +73,7 @@ Executor = Annotated[
     typer.Option(
         metavar="WHERE",
         help="A cluster instead of this machine: dask, slurm or slurm:FILE, tcp://HOST:PORT, a scheduler file.",
+        autocompletion=completion.words("dask", "slurm"),
     ),
 ]
 UnitTimeout = Annotated[
@@ -78,6 +98,15 @@ KeepWeights = Annotated[
     typer.Option(
         "--keep-weights",
         help="Keep the final weights of every run, one file each in FOLDER/weights.",
+    ),
+]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="WHERE",
+        help="Log every run, once, to tensorboard=FOLDER or mlflow=sqlite:///FILE. Repeatable.",
+        autocompletion=completion.words("tensorboard=", "mlflow=sqlite:///"),
     ),
 ]
 Out = Annotated[

@@ -11,7 +11,7 @@ import xarray as xr
 from benign import compiled
 from benign.audits import flagged, with_rate_audit
 from benign.console import complain, say, shown
-from benign.describe import cost_text, yaml_text
+from benign.describe import cost_text
 from benign.experiment import Experiment
 from benign.machine import cores
 from benign.opening import open_experiment
@@ -22,6 +22,7 @@ from benign.sweep.crew import Manner
 from benign.sweep.dataset import counts_of
 from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
 from benign.targets import Plan
+from benign.track.tracking import check_trackers
 
 LONG_WORK = 30.0
 """seconds of work above which several processes are worth their start of about 3 s"""
@@ -31,15 +32,22 @@ one every size of the batch is compiled anew (zhang/fig1 took 215 s with it on a
 
 
 def carry_out(
-    plans: Sequence[Plan], manner: Manner, workers: int | None, again: bool, verbose: bool
+    plans: Sequence[Plan],
+    manner: Manner,
+    workers: int | None,
+    again: bool,
+    verbose: bool,
+    track: Sequence[str] = (),
 ) -> bool:
     """Run, draw and tell all; returns whether something failed. None is refused after others have run."""
     manner.check()
+    check_trackers(track)
     for plan in plans:
         here, at_once = manner.executor is None, 1 if workers is None else workers
         plan.experiment.prepare(plan.folder, manner.device, at_once, again, plan.made, here)
     failed = [
-        perform(plan, _with_processes(manner, plan, workers), again, verbose) for plan in plans
+        perform(plan, _with_processes(manner, plan, workers), again, verbose, track)
+        for plan in plans
     ]
     return any(failed)
 
@@ -50,17 +58,19 @@ def _with_processes(manner: Manner, plan: Plan, asked: int | None) -> Manner:
     return replace(manner, workers=cores() if asked is None else asked)
 
 
-def perform(plan: Plan, manner: Manner, again: bool, verbose: bool) -> bool:
+def perform(
+    plan: Plan, manner: Manner, again: bool, verbose: bool, track: Sequence[str] = ()
+) -> bool:
     """Run, draw and tell; returns whether something failed."""
     say(plan.title)
     if verbose:
-        say(yaml_text(plan.experiment))
+        say(plan.experiment.to_yaml())
     if cost := cost_text(plan.experiment, plan.folder, manner.device, manner.workers, again):
         say(cost)
     with watching(sys.stderr) as watcher, warnings.catch_warnings():
         warnings.simplefilter("always", ResultWarning)  # of every plan
         warnings.simplefilter("ignore", RunsFailed)  # told below, at length
-        how = asdict(manner)
+        how = {**asdict(manner), "track": track}
         result = plan.experiment.run(
             plan.folder, watcher=watcher, again=again, made=plan.made, **how
         )

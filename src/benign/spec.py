@@ -50,11 +50,11 @@ PLAIN = (
     'name what it stands for, `Literal["relu", "tanh"]`, and choose where it is used'
 )
 LARGEST = 10**30  # beyond every theorem, and still a float
-Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=LARGEST)]
-Whole = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=LARGEST)]
-Positive = Annotated[float, BeforeValidator(_no_bool), Field(gt=0)]
-NonNegative = Annotated[float, BeforeValidator(_no_bool), Field(ge=0)]
-FlipRate = Annotated[float, BeforeValidator(_no_bool), Field(ge=0, lt=0.5)]
+Count = Annotated[int, Field(ge=1, le=LARGEST), BeforeValidator(_no_bool)]
+Whole = Annotated[int, Field(ge=0, le=LARGEST), BeforeValidator(_no_bool)]
+Positive = Annotated[float, Field(gt=0), BeforeValidator(_no_bool)]
+NonNegative = Annotated[float, Field(ge=0), BeforeValidator(_no_bool)]
+FlipRate = Annotated[float, Field(ge=0, lt=0.5), BeforeValidator(_no_bool)]
 
 
 class Spec(BaseModel):

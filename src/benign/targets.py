@@ -10,7 +10,7 @@ import xarray as xr
 
 from benign.claims.study import Reading
 from benign.experiment import Experiment
-from benign.files import read_yaml, with_overrides
+from benign.files import read_source, with_overrides
 from benign.opening import open_experiment
 from benign.papers.recipes import Recipe, recipes
 from benign.plot.caption import endings, origin
@@ -70,6 +70,11 @@ class Choices:
             changed if self.seeds is None else {**changed, "seeds": self.seeds}
         )
 
+    def named(self) -> list[str]:
+        """The fields that `changes` and `seeds` set."""
+        seeds = [] if self.seeds is None else ["seeds"]
+        return [*seeds, *(text.partition("=")[0] for text in self.changes)]
+
 
 def plans(target: str, choices: Choices) -> list[Plan]:
     """The experiments a target and its options stand for, all of them checked."""
@@ -92,7 +97,9 @@ def plans(target: str, choices: Choices) -> list[Plan]:
 
 
 def _of_file(target: str, choices: Choices) -> Plan:
-    experiment = choices.applied(read_yaml(Path(target)))
+    source = read_source(Path(target))
+    with source.naming_lines(elsewhere=choices.named()):
+        experiment = choices.applied(source.fields())
     made = {"target": target, "changes": list(choices.changes)}
     return Plan(target, experiment, choices.out or Path("runs") / Path(target).stem, made=made)
 

@@ -42,10 +42,12 @@ def test_shares_show_what_the_rules_say(hits, shown):
 
 
 def test_each_end_of_a_share_is_a_bound_at_95_percent():
-    random = np.random.default_rng(3)
-    found = [share("ok", row).estimate for row in random.random((2000, 20)) < 0.7]
-    for missed in (sum(e.low > 0.7 for e in found), sum(e.high < 0.7 for e in found)):
-        assert stats.binomtest(missed, 2000, 0.05, alternative="greater").pvalue > 1e-4
+    """Exactly: each number of hits of 20 has its chance."""
+    hits = np.arange(21)
+    found = [share("ok", [True] * k + [False] * (20 - k)).estimate for k in hits]
+    chance = stats.binom.pmf(hits, 20, 0.7)
+    for missed in ([e.low > 0.7 for e in found], [e.high < 0.7 for e in found]):
+        assert 0.001 < chance[missed].sum() < 0.05
 
 
 def test_missing_seeds_are_counted_and_too_many_decide_nothing():

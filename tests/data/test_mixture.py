@@ -383,6 +383,7 @@ def test_a_mixture_is_what_its_fields_say():
 
 
 def test_a_mixture_goes_through_an_experiment(tmp_path):
+    attack = {"kind": "pgd", "ball": {"radius": 0.1, "relative_to": "signal"}, "steps": 2}
     fields = {
         "data": {
             "kind": "mixture",
@@ -398,9 +399,9 @@ def test_a_mixture_goes_through_an_experiment(tmp_path):
             "hidden": 3,
             "init": {"kind": "gaussian_init", "score_std": 0.1, "value_std": 0.1},
         },
-        "attack": {"kind": "pgd", "ball": {"radius": 0.1, "relative_to": "signal"}, "steps": 2},
+        "attack": attack,
         "training": {"rate": 0.2, "max_steps": 30},
-        "evaluation": {"samples": 300},
+        "evaluation": {"samples": 300, "attack": attack},
         "seeds": 2,
     }
     experiment = bo.Experiment.from_dict(fields)

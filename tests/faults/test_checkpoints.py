@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.sweeps import ENVIRONMENT, contents, python, typed
+from benign.cli import main
+from tests.faults.sweeps import ENVIRONMENT, contents, python
 
 SPECIFICATION = """
-data: {kind: images, source: digits, samples: 200, tokens: 16, construction: {kind: pixel_noise, snr: 2.0}}
+data: {kind: images, source: digits, samples: 100, tokens: 16, construction: {kind: pixel_noise, snr: 2.0}}
 network: {kind: vision_transformer, classes: 10, hidden: 16, heads: 2, mlp: 16}
 attack: {kind: pgd, ball: {radius: 0.05, relative_to: signal}, steps: 3}
-training: {kind: adam_w, rate: 0.003, epochs: 40, batch: 20, stop_loss: 0}
+training: {kind: adam_w, rate: 0.003, epochs: 20, batch: 20, stop_loss: 0}
 evaluation: {samples: 50, attack: {kind: pgd, ball: {radius: 0.05, relative_to: signal}, steps: 3}}
 """
-QUICK = {**ENVIRONMENT, "BENIGN_CHECKPOINT_SECONDS": "0"}
+OFTEN = ("BENIGN_CHECKPOINT_SECONDS", "0")
 
 
-def run(folder: Path, out: str) -> list[str]:
-    return python(
-        "-m", "benign", "run", folder / "digits.yaml", "--out", folder / out, "--keep-weights"
-    )
+def words(folder: Path, out: str) -> list[str]:
+    file, out = str(folder / "digits.yaml"), str(folder / out)
+    return ["run", file, "--out", out, "--workers", "1", "--keep-weights"]
 
 
 def weights(folder: Path) -> dict[str, bytes]:
@@ -31,22 +31,23 @@ def weights(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
-def test_a_killed_training_goes_on_to_the_same_weights(tmp_path):
+def test_a_killed_training_goes_on_to_the_same_weights(tmp_path, monkeypatch):
     (tmp_path / "digits.yaml").write_text(SPECIFICATION)
-    assert typed(*run(tmp_path, "whole")[3:]).returncode == 0
-    killed = subprocess.Popen(
-        run(tmp_path, "killed"), env=QUICK, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    assert main(words(tmp_path, "whole")) == 0
+    command = python("-m", "benign", *words(tmp_path, "killed"))
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    monkeypatch.setenv(*OFTEN)
+    killed = subprocess.Popen(command, env={**ENVIRONMENT, OFTEN[0]: OFTEN[1]}, **quiet)
     kept = tmp_path / "killed" / "checkpoints"
     deadline = time.monotonic() + 60
     while not list(kept.glob("*/*.safetensors")) and time.monotonic() < deadline:
         time.sleep(0.02)
-    time.sleep(0.3)  # some epochs on
+    time.sleep(0.1)  # some epochs on
     killed.send_signal(signal.SIGKILL)
     assert killed.wait() == -signal.SIGKILL
     assert list(kept.glob("*/*.safetensors"))
     assert not contents(tmp_path / "killed")
-    assert typed(*run(tmp_path, "killed")[3:], env=QUICK).returncode == 0
+    assert main(words(tmp_path, "killed")) == 0
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
     assert weights(tmp_path / "killed") == weights(tmp_path / "whole") != {}
     assert not list(kept.iterdir())  # nothing is left behind

@@ -60,6 +60,7 @@ def loopback(folder: Path, workers: int = 2, *more: str) -> Iterator[tuple[str, 
         yield address, there
 
 
+@pytest.mark.slow
 def test_a_worker_and_then_the_driver_are_killed(tmp_path):
     out, file = tmp_path / "out", tiny_file(tmp_path, *LONGER)
     tiny(*LONGER).run(tmp_path / "local")
@@ -73,9 +74,8 @@ def test_a_worker_and_then_the_driver_are_killed(tmp_path):
         assert driver.returncode == -signal.SIGKILL
         before = files(out)
         command[-1] = tmp_path / "scheduler.json"
-        again = typed(*command[2:], timeout=200)
+        assert main(list(map(str, command[2:]))) == 0
         assert workers[1].poll() is None  # a cluster that was joined stays
-    assert again.returncode == 0, again.stderr
     assert contents(out) == contents(tmp_path / "local")
     after = files(out)
     assert {name: after[name] for name in before} == before
@@ -120,6 +120,7 @@ def test_an_executor_that_cannot_be(executor, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("odd.yaml").write_text("coers: 2\nspeed: high")
     Path("none.yaml").write_text("jobs: 0")
+    before = signal.getsignal(signal.SIGINT)
     with pytest.raises(ValueError, match=words), cluster.cluster(Manner(executor=executor)):
         pass
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler  # dask_jobqueue takes it
+    assert signal.getsignal(signal.SIGINT) is before  # dask_jobqueue takes it

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.tiny import tiny, tiny_file
 SWEEP = ("data.samples=[2, 3, 4, 5, 6, 7]", "training.stop_loss=0", "training.max_steps=200")
 TAKING = importlib.util.find_spec("benign.sweep.taken") is not None
 
-# `benign` that notes every unit it computes, by the keys of its runs.
+# Some of `benign`, forked after the imports, that note every unit they compute by the keys of its runs.
 COUNTING = """
 import json, os, sys
 from benign.sweep.store import Store
@@ -27,38 +28,30 @@ def counted(store, key, *given):
     write(store, key, *given)
 Store.write = counted
 from benign.cli import main
-import benign.perform, matplotlib.pyplot  # so that both begin together
-print("ready", flush=True)
-sys.stdin.readline()
-sys.exit(main(sys.argv[2:]))
+import benign.perform, matplotlib.pyplot
+forked = []
+for _ in range(int(sys.argv[2])):
+    forked.append(os.fork())
+    if not forked[-1]:
+        os._exit(main(sys.argv[3:]))
+print([os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]) for number in forked], file=sys.stderr)
 """
 
 
+@pytest.mark.skipif(os.name == "nt", reason="needs fork")
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_processes_that_begin_together(tmp_path, processes):
     tiny_file(tmp_path, *SWEEP)
-    command = python("-c", COUNTING, "counts", "run", "tiny.yaml", "--workers", 1, "--out", "run")
-    both = [
-        subprocess.Popen(
-            command,
-            cwd=tmp_path,
-            env=ENVIRONMENT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(processes)
-    ]
-    for process in both:
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-    for process in both:
-        assert process.stdin
-        process.stdin.write("\n")
-        process.stdin.flush()
-    told = [process.communicate(timeout=100) for process in both]
-    assert [process.returncode for process in both] == [0] * processes, told
+    command = ["run", "tiny.yaml", "--workers", 1, "--out", "run"]
+    done = subprocess.run(
+        python("-c", COUNTING, "counts", processes, *command),
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.stderr.splitlines()[-1] == str([0] * processes), done.stderr
     whole = tiny(*SWEEP).run(tmp_path / "whole")
     assert bo.open_result(tmp_path / "run").identical(whole)
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")

@@ -442,14 +442,15 @@ def test_bad_fields_are_refused_with_a_remedy(fields: dict[str, Any], message: s
 @pytest.mark.parametrize("attacked", [False, True])
 def test_an_experiment_runs_and_is_stored(tmp_path: Path, attacked: bool):
     ball = bo.Ball(radius=0.05, relative_to="signal", per="sample")
+    attack = bo.PGD(ball=ball, steps=3, step=0.5) if attacked else None
     experiment = bo.Experiment(
         data=bo.SignalNoise(
             samples=[4, 8], tokens=3, dim=10, noise_std=0.3, snr=[2.0, 4.0], balanced=True
         ),
         network=PatchCNN(width=6, outputs="difference", threshold=[0.5, 1.0], init_std=0.2),
-        attack=bo.PGD(ball=ball, steps=3, step=0.5) if attacked else None,
+        attack=attack,
         training=bo.GradientDescent(rate=0.2, stop_loss=0.2, max_steps=200),
-        evaluation=bo.Evaluation(samples=50),
+        evaluation=bo.Evaluation(samples=50, attack=attack),
         seeds=2,
     )
     result = experiment.run(tmp_path / "run")

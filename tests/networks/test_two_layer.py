@@ -511,7 +511,7 @@ def test_an_experiment_runs_and_is_stored(tmp_path: Path, attacked: bool):
         ],
         attack=attack if attacked else None,
         training=bo.GradientDescent(rate=0.3, stop_loss=0.1, max_steps=400),
-        evaluation=bo.Evaluation(samples=50),
+        evaluation=bo.Evaluation(samples=50, attack=attack if attacked else None),
         seeds=2,
     )
     result = experiment.run(tmp_path / "run")

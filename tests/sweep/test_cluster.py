@@ -10,6 +10,8 @@ import pytest
 from benign.sweep import cluster as clusters
 from benign.sweep.cluster import cluster
 from benign.sweep.crew import Manner
+from tests.faults.sweeps import contents
+from tests.tiny import tiny
 
 
 @contextmanager
@@ -56,3 +58,14 @@ def test_a_second_unit_a_worker_waits_at_the_scheduler():
         cluster(Manner("cpu", 1, where)) as crew,
     ):
         assert crew.size == 4
+
+
+def test_units_of_a_cluster_are_those_of_this_process(tmp_path):
+    """What tests/faults/test_dask.py asks of workers that are killed, of workers that live."""
+    changes = "data.samples=[2, 4, 6]"
+    whole = tiny(changes).run(tmp_path / "whole")
+    tiny().run(tmp_path / "run")
+    with there(n_workers=2, threads_per_worker=1) as where:
+        result = tiny(changes).run(tmp_path / "run", executor=where)
+    assert result.identical(whole)
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")

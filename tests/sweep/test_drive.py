@@ -16,7 +16,7 @@ from benign.sweep.results import ResultWarning, RunsFailed
 from benign.sweep.store import Store
 from benign.sweep.work import Computed, compute
 from benign.training.descent import Status
-from tests.faults.sweeps import typed
+from tests.registry import forgetting
 from tests.tiny import tiny, tiny_file
 
 
@@ -124,15 +124,15 @@ def nothing(step):
     ids=["hangs", "is killed"],
 )
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
-def test_a_unit_that_hangs_or_dies_takes_no_other_with_it(tmp_path, does, status, why):
+def test_a_unit_that_hangs_or_dies_takes_no_other_with_it(run, tmp_path, does, status, why):
     (tmp_path / "own.py").write_text(OWN.format(does=does))
-    tiny_file(tmp_path)
-    words = ["--with", "own.py", "run", "tiny.yaml", "--out", "run"]
-    done = typed(*words, "--workers", "2", "--unit-timeout", "2", cwd=tmp_path)
-    assert done.returncode == 1
-    assert why in done.stdout
-    with pytest.warns(RunsFailed):
-        status_of = open_result(tmp_path / "run").status
-    assert (status_of.sel(samples=2) == status).all()
-    assert (status_of.sel(samples=4) == Status.STEP_CAP).all()
-    assert typed(*words, "--workers", "1", cwd=tmp_path).returncode == 0, "here it does neither"
+    words = ["--with", tmp_path / "own.py", "run", tiny_file(tmp_path), "--out", tmp_path / "run"]
+    with forgetting():
+        code, out, _ = run(*words, "--workers", "2", "--unit-timeout", "2")
+        assert code == 1
+        assert why in out
+        with pytest.warns(RunsFailed):
+            status_of = open_result(tmp_path / "run").status
+        assert (status_of.sel(samples=2) == status).all()
+        assert (status_of.sel(samples=4) == Status.STEP_CAP).all()
+        assert run(*words, "--workers", "1")[0] == 0, "here it does neither"

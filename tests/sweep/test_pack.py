@@ -332,7 +332,7 @@ def test_a_killed_merge_is_completed_by_repeating_it(tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", MERGER, str(tmp_path / "a.zip"), str(tmp_path / "b")]
     counts = []
-    for delay in (0.02, 0.06, 0.1):
+    for delay in (0.03, 0.1):
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             process.stdout.readline()

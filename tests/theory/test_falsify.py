@@ -39,7 +39,7 @@ def test_a_false_lemma_is_found_and_shrunk(tmp_path: Path):
     assert counter.where["samples"] == 2, "fewer samples are worse still"
     assert counter.where["dim"] == 5 or counter.where["signal"] < 3
     assert found.runs <= 120
-    again = bo.Experiment.from_file(counter.file)
+    again = bo.Experiment.from_yaml(counter.file)
     assert again == counter.experiment
     assert not learned(again.run(tmp_path / "again").isel(seed=counter.failing[0]))
     assert str(counter).endswith(f"replay(seed={counter.failing[0]})")

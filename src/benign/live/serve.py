@@ -1,8 +1,10 @@
 """The server of the live page: where it listens, how it begins and ends."""
 
+import asyncio
 import contextlib
 import logging
 import socket
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from benign.console import say, shown
@@ -32,10 +34,8 @@ def serve(
     lay_out(watch)
     app.add_middleware(Guard, host=host)
     app.on_startup(watch.start)
-    named = f"[{host}]" if ":" in host else host
-    app.on_startup(
-        lambda: say(f"http://{named}:{port} shows the sweeps in {shown(folder)} (ctrl-c ends it)")
-    )
+    where = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    app.on_startup(_announcing(f"{where} shows the sweeps in {shown(folder)} (ctrl-c ends it)"))
     app.on_shutdown(watch.stop)
     logging.getLogger("nicegui").setLevel(logging.ERROR)  # a wrong address is no news
     with contextlib.suppress(KeyboardInterrupt):
@@ -53,6 +53,18 @@ def serve(
             uvicorn_logging_level="error",
         )
     say("ended: the sweeps go on without it")
+
+
+def _announcing(line: str) -> Callable[[], Awaitable[None]]:
+    """Say a line once the server listens: whoever reads it may ask at once."""
+    from nicegui.server import Server
+
+    async def announce() -> None:
+        while not Server.instance.started:
+            await asyncio.sleep(0.02)
+        say(line)
+
+    return announce
 
 
 def free_port(host: str, wanted: int | None) -> int:

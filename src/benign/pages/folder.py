@@ -16,7 +16,6 @@ from benign import outside
 from benign.audits import flagged, with_rate_audit
 from benign.claims.study import Reading
 from benign.console import shown
-from benign.describe import yaml_text
 from benign.experiment import Experiment
 from benign.opening import open_experiment, open_result
 from benign.pages.atlas import Atlas
@@ -93,7 +92,7 @@ class Folder:
 
     @property
     def yaml(self) -> str:
-        return yaml_text(self.experiment)
+        return self.experiment.to_yaml()
 
     @property
     def file_name(self) -> str:

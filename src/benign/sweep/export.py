@@ -1,4 +1,4 @@
-"""A result as one file for other programs: zarr, NetCDF or a table."""
+"""A result for other programs: a dataframe, or one file of zarr, NetCDF or CSV."""
 
 import contextlib
 import os
@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from benign.sweep.records import temporary_name
@@ -19,6 +20,41 @@ def table(result: xr.Dataset) -> xr.Dataset:
     words = np.array([status.name.lower() for status in Status])
     told = result["status"].copy(data=words[result["status"].values])
     return result.drop_dims(set(result.dims) - set(told.dims)).assign(status=told)
+
+
+def to_dataframe(result: xr.Dataset, curves: bool = False) -> pd.DataFrame:
+    """A result as a tidy table: one row a run, with its axes, seed, status in words and every variable of one number.
+
+    With `curves` one row a run and snapshot step instead, with the curves; steps after the end of a run are left out.
+    `result.to_dataframe()`, which is xarray's, mixes both and repeats every number at every step.
+
+    >>> import tempfile
+    >>> import benign as bo
+    >>> sweep = bo.Experiment(
+    ...     data=bo.Mixture(samples=4, dim=5, signal=[1.0, 2.0]),
+    ...     network=bo.Linear(),
+    ...     training=bo.GradientDescent(rate=0.1, max_steps=3),
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = sweep.run(folder)
+    >>> bo.to_dataframe(result)[["signal", "seed", "status", "steps"]]
+       signal  seed    status  steps
+    0     1.0     0  step_cap    3.0
+    1     2.0     0  step_cap    3.0
+    >>> len(bo.to_dataframe(result, curves=True))  # steps 0 to 3 of both
+    8
+    """
+    if not {"seed", "step"} <= result.coords.keys() or "status" not in result:
+        raise ValueError(
+            "`result` must be what `run` or `open_result` gives, or a selection of its runs: this one lacks seed, step "
+            "or status; result.to_dataframe() takes any"
+        )
+    if "seed" not in result.dims:  # a single run has no other dimension
+        result = result.expand_dims("seed")
+    if not curves:
+        return table(result).to_dataframe().reset_index()
+    names = [name for name, part in result.items() if "step" in part.dims]
+    return result[names].to_dataframe().dropna(how="all", subset=names).reset_index()
 
 
 def _zarr(result: xr.Dataset, file: Path) -> None:
@@ -35,7 +71,7 @@ def _netcdf(result: xr.Dataset, file: Path) -> None:
 
 
 def _csv(result: xr.Dataset, file: Path) -> None:
-    table(result).to_dataframe().reset_index().to_csv(file, index=False)
+    to_dataframe(result).to_csv(file, index=False)
 
 
 KINDS: dict[str, tuple[Callable[[xr.Dataset, Path], None], tuple[str, ...]]] = {

@@ -16,3 +16,34 @@ class Watcher:
     def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None: ...
     def stopping(self) -> None: ...
     def end(self) -> None: ...
+
+
+class Together(Watcher):
+    """Tells several watchers, one after another."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self.watchers = watchers
+
+    def begin(self, units: int, runs: int, done_runs: int) -> None:
+        for each in self.watchers:
+            each.begin(units, runs, done_runs)
+
+    def unit_begins(self, unit: Unit) -> None:
+        for each in self.watchers:
+            each.unit_begins(unit)
+
+    def step(self, number: int, training: int) -> None:
+        for each in self.watchers:
+            each.step(number, training)
+
+    def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None:
+        for each in self.watchers:
+            each.unit_ends(unit, arrays, seconds)
+
+    def stopping(self) -> None:
+        for each in self.watchers:
+            each.stopping()
+
+    def end(self) -> None:
+        for each in self.watchers:
+            each.end()

@@ -12,8 +12,7 @@ import numpy as np
 import xarray as xr
 
 from benign.axes import Path, dimensions, replace, walk
-from benign.experiment import SPECIFICATION, Experiment, Folder
-from benign.files import yaml_text
+from benign.experiment import Experiment, Folder
 from benign.sweep.dataset import ended
 from benign.theory.conditions import Conditions
 from benign.theory.points import GROUP, Point, points_in, run_points
@@ -42,7 +41,7 @@ class Counterexample:
     def __str__(self) -> str:
         at = ", ".join(f"{name} = {_told(value)}" for name, value in self.where.items())
         seeds = f"{len(self.failing)} of {self.experiment.seeds} seeds"
-        replay = f'bo.Experiment.from_file("{self.file}").replay(seed={self.failing[0]})'
+        replay = f'bo.Experiment.from_yaml("{self.file}").replay(seed={self.failing[0]})'
         return f"{at}: fails with {seeds}\n  replay: {replay}"
 
 
@@ -234,8 +233,7 @@ class _Search:
             where = dict(zip(self.space.names, found, strict=True))
             counterexample = Counterexample(cell, where, self.tried[found], file)
             comment = "\n".join(f"# {line}" for line in str(counterexample).splitlines())
-            fields = {"benign": SPECIFICATION, **cell.as_dict()}
-            file.write_text(f"{comment}\n{yaml_text(fields)}", encoding="utf-8")
+            file.write_text(f"{comment}\n{cell.to_yaml()}", encoding="utf-8")
         runs = len(self.tried) * self.experiment.seeds
         return Search(counterexample, runs, len(self.tried), self.points, self.exhausted, self.left_out)  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -26,11 +27,13 @@ def check_confidence(confidence: float) -> None:
         raise ValueError(f"`confidence` must lie strictly between 0 and 1, got {confidence}")
 
 
+@lru_cache
 def t_quantile(confidence: float, degrees: int) -> float:
-    """Half-width of a two-sided Student's t interval, in standard errors."""
+    """Half-width of a two-sided Student's t interval, in standard errors; kept, as rows and claims share it."""
     return float(stats.t.ppf((1 + confidence) / 2, degrees))
 
 
+@lru_cache
 def normal_quantile(confidence: float) -> float:
     """Half-width of a two-sided normal interval, in standard deviations."""
     return float(stats.norm.ppf((1 + confidence) / 2))

@@ -1,0 +1,1 @@
+"""Runs in the trackers that people use: TensorBoard, MLflow. Records stay the truth; a tracker shows copies."""
