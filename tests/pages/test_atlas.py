@@ -10,6 +10,7 @@ from benign.axes import cells
 from benign.experiment import Experiment
 from benign.opening import open_experiment, open_result
 from benign.pages.atlas import CHIEF, PAPER, Atlas
+from benign.pages.axes import told_apart
 from benign.pages.packed import as_bytes, packed_curves, thinned
 from benign.papers.recipes import recipe, recipes
 from tests.pages.made_up import fill
@@ -131,6 +132,20 @@ def test_fields_that_move_together_are_one_axis_with_their_names(tmp_path: Path)
     ticks = atlas.figure("test_accuracy")["layout"]["yaxis"]["ticktext"]
     assert atlas.y == "pair"
     assert sorted(ticks[1].split(", ")) == ["noise_std 0.2", "snr 2"]
+    assert "dashed" not in atlas.about("test_accuracy")  # there is no law of labels
+
+
+def test_components_are_told_apart_by_what_differs(tmp_path: Path):
+    networks = [
+        f"{{kind: attention, hidden: {size}, init: {{kind: torch_default}}}}" for size in (4, 8)
+    ]
+    fill(tmp_path, tiny("data.snr=2.0", f"network=[{', '.join(networks)}]"))
+    atlas = Atlas(open_result(tmp_path))
+    axis = atlas.figure("test_accuracy")["layout"]
+    names = {*axis["xaxis"].get("ticktext", ()), *axis["yaxis"].get("ticktext", ())}
+    assert names == {"attention(hidden=4)", "attention(hidden=8)"}
+    assert told_apart(["pgd(a)", "none"]) == ["pgd(a)", "none"]
+    assert told_apart(["f(a, b)", "f(a)"]) == ["f(a, b)", "f(a)"]
 
 
 def test_packed_curves_are_what_they_were_to_four_digits(three: Path):

@@ -234,11 +234,16 @@ class Atlas:
     def _edge(self, name: str, values: xr.DataArray) -> Boundary | None:
         """The boundary of an accuracy, where both axes hold numbers that a law can be about."""
         try:
-            if any(LABELS in values[dim].attrs for dim in (self.x, self.y)):
+            if not self._has_laws:
                 return None
             return boundary(values.rename(said(name)), LEVEL)
         except ValueError:
             return None
+
+    @property
+    def _has_laws(self) -> bool:
+        """Whether both axes of maps hold numbers."""
+        return not any(LABELS in self.result[dim].attrs for dim in (self.x, self.y))
 
     def _about(self, name: str) -> str:
         seeds = self.result.sizes["seed"]
@@ -253,7 +258,7 @@ class Atlas:
         panel = self._panels[int(name[6:])] if name.startswith("paper ") else None
         told = [
             f"Each cell is one setting of the experiment. Its colour is {title} ({of}): dark is low, bright is high.",
-            *_explained(panel, name in FITTED),
+            *_explained(panel, name in FITTED and self._has_laws),
             "Choose a cell to see how it trained.",
         ]
         return " ".join(told)

@@ -43,14 +43,35 @@ def numbered(result: xr.Dataset) -> xr.Dataset:
             told = {**alone.attrs, "long_name": f"{alone.name}: {alone.attrs.get('long_name', '')}"}
             result = result.assign_coords({dim: (dim, alone.values, told)})
             continue
-        fields = {str(each.name): names_of(each) for each in beside} or {"": names_of(result[dim])}
-        names = [
-            ", ".join(f"{name} {word}".strip() for name, word in zip(fields, words, strict=True))
-            for words in zip(*fields.values(), strict=True)
-        ]
-        told = {"long_name": ", ".join(filter(None, fields)) or dim, LABELS: names}
+        fields = {str(each.name): names_of(each) for each in alike.values()}
+        names = told_apart(_in_words(fields) if fields else names_of(result[dim]))
+        told = {"long_name": ", ".join(fields) or dim, LABELS: names}
         result = result.assign_coords({dim: (dim, np.arange(len(names)), told)})
     return result
+
+
+def _in_words(fields: dict[str, list[str]]) -> list[str]:
+    """What fields that move together say at each place; the last words of their names will do where these differ."""
+    last = [name.rpartition(".")[2] for name in fields]
+    short = last if len(set(last)) == len(last) else list(fields)
+    return [
+        ", ".join(f"{name} {word}" for name, word in zip(short, words, strict=True))
+        for words in zip(*fields.values(), strict=True)
+    ]
+
+
+def told_apart(labels: list[str]) -> list[str]:
+    """Labels without the parts that all of them share.
+
+    >>> told_apart(["net(width=4, rate=1)", "net(width=8, rate=1)"])
+    ['net(width=4)', 'net(width=8)']
+    """
+    parts = [label.removesuffix(")").split(", ") for label in labels]
+    shared = set.intersection(*map(set, parts))
+    short = [", ".join(part for part in each if part not in shared) for each in parts]
+    if len(set(short)) < len(labels) or not all(short):
+        return labels
+    return [f"{each})" if each.count("(") > each.count(")") else each for each in short]
 
 
 def chosen(result: xr.Dataset, several: list[str]) -> list[str]:

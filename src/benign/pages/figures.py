@@ -24,6 +24,8 @@ TWO_COLOURS = [[0, "#414487"], [0.5, "#414487"], [0.5, "#f9e784"], [1, "#f9e784"
 DASHES = dict(zip(LINES, ("solid", "dash", "dashdot", "dot"), strict=True))
 LABELS = "labels"
 """attribute of a coordinate that counts things: their names"""
+LONGEST_TITLE = 52
+"""letters of the name of an axis"""
 HALF = 0.5
 """where step 0 stands on a logarithmic axis"""
 WIDE = 1000.0
@@ -192,18 +194,27 @@ def _layout(**more: Any) -> Figure:
 def _axis(coordinate: xr.DataArray) -> Figure:
     """Scale, ticks and name of an axis."""
     axis: Figure = {
-        "title": {"text": plain(axis_name(coordinate))},
+        "title": {"text": plain(_title(coordinate))},
         "automargin": True,
         "showgrid": False,
     }
     if names := coordinate.attrs.get(LABELS):
         places = coordinate.values.tolist()
-        return axis | {"tickvals": places, "ticktext": [plain(_short(name)) for name in names]}
+        ticks = {"tickvals": places, "ticktext": [plain(_short(name)) for name in names]}
+        return axis | ticks | {"range": [-0.5, len(names) - 0.5], "zeroline": False}
     centres = coordinate.values.astype(float)
     if log_spaced(centres):
         ticks = log_ticks(*_ends(cell_edges(centres, True)))
         return axis | {"type": "log", "tickvals": ticks, "ticktext": [f"{t:g}" for t in ticks]}
     return axis
+
+
+def _title(coordinate: xr.DataArray) -> str:
+    """What an axis is, or where that takes too many words its name."""
+    told = axis_name(coordinate)
+    symbol = coordinate.attrs.get("symbol")
+    short = f"{coordinate.name} ({symbol})" if symbol else str(coordinate.name)
+    return told if len(told) <= LONGEST_TITLE else short
 
 
 def log_ticks(low: float, high: float) -> list[float]:

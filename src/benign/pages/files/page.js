@@ -44,11 +44,11 @@
     return Plotly.react(element, traces, { ...layout, ...more }, manner);
   };
   // A legend stands below the axes, and needs a line for each of its names.
-  function roomFor(figure, width) {
+  function roomFor(figure) {
     if (!figure) return 0;
     const names = figure.data.filter((trace) => trace.name && trace.showlegend !== false).length;
     if (!names || figure.layout.showlegend === false) return 0;
-    return names * (width < 420 ? 36 : 20) + 14;
+    return names * 20 + 14;
   }
 
   // Sets of folders side by side.
@@ -72,7 +72,7 @@
       const name = this.quantity.value, first = this.folders[0].told;
       find(".about", this.section).textContent = first.about[name] ?? "";
       await Promise.all(this.folders.filter(({ told }) => !(name in told.figures)).map(({ place }) => whole(place)));
-      const rooms = this.folders.map(({ told, element }) => roomFor(told.figures[name]?.[this.at], element.clientWidth));
+      const rooms = this.folders.map(({ told }) => roomFor(told.figures[name]?.[this.at]));
       await Promise.all(this.folders.map((folder) => folder.show(name, this.at, Math.max(...rooms))));
     }
   }
@@ -222,7 +222,7 @@
     // Drawn when all frames stand: each takes its width from the others.
     const show = (part, figure) => {
       const element = find(".curve", part) ?? part.appendChild(make("div", "", "curve"));
-      const room = roomFor(figure, 0);
+      const room = roomFor(figure);
       element.style.height = `${230 + room}px`;
       parts.push(() => draw(element, filled(figure, numbers, told.curves, cell), { margin: { ...figure.layout.margin, b: 8 + room } }));
       return parts.at(-1);
