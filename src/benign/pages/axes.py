@@ -37,13 +37,15 @@ def numbered(result: xr.Dataset) -> xr.Dataset:
         beside = [each for each in beside if each.name != dim]
         if not beside and _counts(result[dim]):
             continue
-        alike = {tuple(each.values.tolist()): each for each in beside}
+        alike = {
+            tuple(each.values.tolist()): each for each in reversed(beside)
+        }  # the first one counts
         alone = next(iter(alike.values())) if len(alike) == 1 else None
         if alone is not None and _counts(alone) and alone.to_index().is_monotonic_increasing:
             told = {**alone.attrs, "long_name": f"{alone.name}: {alone.attrs.get('long_name', '')}"}
             result = result.assign_coords({dim: (dim, alone.values, told)})
             continue
-        fields = {str(each.name): names_of(each) for each in alike.values()}
+        fields = {str(each.name): told_apart(names_of(each)) for each in reversed(alike.values())}
         names = told_apart(_in_words(fields) if fields else names_of(result[dim]))
         told = {"long_name": ", ".join(fields) or dim, LABELS: names}
         result = result.assign_coords({dim: (dim, np.arange(len(names)), told)})
@@ -69,7 +71,7 @@ def told_apart(labels: list[str]) -> list[str]:
     parts = [label.removesuffix(")").split(", ") for label in labels]
     shared = set.intersection(*map(set, parts))
     short = [", ".join(part for part in each if part not in shared) for each in parts]
-    if len(set(short)) < len(labels) or not all(short):
+    if len(set(short)) < len(set(labels)) or not all(short):
         return labels
     return [f"{each})" if each.count("(") > each.count(")") else each for each in short]
 
