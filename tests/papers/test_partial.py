@@ -9,8 +9,18 @@ import xarray as xr
 
 from benign.experiment import Experiment
 from benign.papers.recipes import recipe, recipes
+from benign.plot import style
 from benign.sweep.dataset import assemble
 from benign.training.descent import Status
+
+
+@pytest.fixture(autouse=True)
+def svg_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One format tells what is drawn; tests/papers/test_recipes.py writes all."""
+    render = style._render
+    monkeypatch.setattr(
+        style, "_render", lambda of, kind: render(of, kind) if kind == "svg" else b""
+    )
 
 
 @cache
