@@ -60,7 +60,7 @@ bench: .venv/.installed-bench ## time the engine against a plain loop, vmap and 
 	$(BIN)/python -m benchmarks.peers.report
 
 clean: ## remove .venv, caches and builds; results in runs/ stay
-	rm -rf .venv dist site .hypothesis .pytest_cache .ruff_cache
+	rm -rf .venv dist site screenshots .hypothesis .pytest_cache .ruff_cache
 	find src tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # What a killed pip leaves behind (a .dist-info it had not finished, a folder renamed to ~...) would

@@ -51,6 +51,8 @@ def test_a_cell_tells_its_mean_its_interval_and_how_its_runs_ended():
 
 def test_means_leave_out_what_has_no_value():
     values = accuracy(seeds=4)
+    values[3, 8] = [0.9, 1.0, 1.0, 1.0]
+    assert means(values, "samples", "snr", within=(0.0, 1.0)).text((3, 8)) == "0.975 [0.895, 1.00]"
     values[0, 0, 1:] = np.nan
     values[0, 1] = np.nan
     values[0, 2, 0] = np.inf
@@ -127,7 +129,7 @@ def test_axes_are_logarithmic_as_coordinates_are_spaced():
 
 def test_lines_have_bands_within_what_is_possible():
     values = accuracy().isel(samples=3, drop=True)
-    low, high, points = figures.lines(values, "snr", "accuracy", limits=(0.0, 1.0))["data"]
+    low, high, points = figures.lines(values, "snr", "accuracy")["data"]
     assert high["fill"] == "tonexty"
     assert max(high["y"]) <= 1.0
     assert all(a <= b <= c for a, b, c in zip(low["y"], points["y"], high["y"], strict=True))

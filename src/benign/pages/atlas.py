@@ -15,6 +15,8 @@ from benign.pages.cells import endings, rounded
 from benign.pages.figures import LABELS
 from benign.pages.over import Figure
 from benign.papers.recipes import Recipe
+from benign.plot.chosen import plain as said
+from benign.plot.chosen import possible
 from benign.plot.maps import Panel
 from benign.theory.boundary import Boundary, boundary
 
@@ -112,23 +114,24 @@ class Atlas:
             panel = self._panels[int(name.removeprefix("paper "))]
             return figures.heat_map(panel, self._ended(*self._homes(panel)[::-1], at=at))
         values = self._slice(self.result[name], at)
-        limits = possible(name)
         if self.x is None:
             raise ValueError("the experiment has one cell: there are no axes to draw over")
         if self.y is None:
             ended = self._ended(self.x, at=at)
-            return figures.lines(values, self.x, said(name), ended, limits)
-        if limits is None:
-            means = self.result[name].mean("seed").values
-            limits = figures.finite_range(means) if self.sliders else None
+            return figures.lines(values, self.x, said(name), ended)
+        bounds = possible(said(name))
+        limits = bounds if np.isfinite(bounds).all() else None
         edge = self._edge(name, values) if name in FITTED else None
         panel = Panel(values, self.x, self.y, said(name), limits=limits, boundary=edge)
-        return figures.heat_map(panel, self._ended(self.y, self.x, at=at))
+        span = figures.finite_range(self.result[name].mean("seed").values)  # of all sliders
+        return figures.heat_map(panel, self._ended(self.y, self.x, at=at), span)
 
     @property
     def seen(self) -> str:
         """What the figures show, in a sentence."""
-        if self.x is None or not self.quantities:
+        if not self.quantities:
+            return "Nothing has been measured yet."
+        if self.x is None:
             return "There is one setting; below is how it trained."
         x, y = (plain_name(self.result[dim]) if dim else "" for dim in (self.x, self.y))
         title = self.quantities[0].title
@@ -259,16 +262,6 @@ class Atlas:
 def plain_name(coordinate: xr.DataArray) -> str:
     """The name of an axis in a sentence."""
     return str(coordinate.attrs.get("long_name", coordinate.name))
-
-
-def said(name: str) -> str:
-    """The name of a variable as people say it."""
-    return name.removesuffix("_curve").replace("_", " ")
-
-
-def possible(name: str) -> tuple[float, float] | None:
-    """Where the values of a variable must lie; None where nothing is known."""
-    return (0.0, 1.0) if "accuracy" in name else None
 
 
 def _explained(panel: Panel | None, fitted: bool) -> list[str]:

@@ -27,6 +27,7 @@ ENDED = {
 """what a status means, in words"""
 
 CONFIDENCE = 0.95
+Limits = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +51,8 @@ class Means:
         )
 
 
-def means(values: xr.DataArray, *dims: str) -> Means:
-    """The means over seeds of a variable with these axes, and their intervals."""
+def means(values: xr.DataArray, *dims: str, within: Limits = (-math.inf, math.inf)) -> Means:
+    """The means over seeds of a variable with these axes, and their intervals, which end where values cannot lie."""
     if "seed" not in values.dims:
         values = values.drop_vars("seed", errors="ignore").expand_dims("seed")
     runs = values.transpose(*dims, "seed").values.astype(float)
@@ -65,7 +66,10 @@ def means(values: xr.DataArray, *dims: str) -> Means:
         here = seeds == count
         error = np.sqrt(squares[here] / (count - 1) / count)
         half[here] = t_quantile(CONFIDENCE, count - 1) * error
-    return Means(*map(np.asarray, (mean, mean - half, mean + half, seeds)))
+    low, high = (
+        np.where(seeds > 1, np.clip(mean + end, *within), mean + end) for end in (-half, half)
+    )
+    return Means(mean, low, high, np.asarray(seeds))
 
 
 def endings(status: xr.DataArray, *dims: str) -> np.ndarray:

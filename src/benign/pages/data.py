@@ -16,6 +16,7 @@ from benign.pages.folder import Folder
 from benign.pages.over import Figure
 from benign.pages.packed import BUDGET, PackedCurves, as_bytes, packed_curves
 from benign.pages.theorem import Theorem
+from benign.plot.chosen import possible
 
 MOST_HOVERS = 150_000
 """texts of cells on a page; above, only the main quantities are drawn"""
@@ -115,7 +116,7 @@ def _numbers(atlas: Atlas) -> list[tuple[str, list[str]]]:
     return [
         (each.title, [found.text(cell) for cell in cells])
         for each in chief
-        for found in [means(atlas.result[each.name], *atlas.dims)]
+        for found in [means(atlas.result[each.name], *atlas.dims, within=possible(each.title))]
     ]
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from benign.pages.cells import Means, means, plain, rounded
-from benign.pages.over import Figure, Limits, over
+from benign.pages.cells import Limits, Means, means, plain, rounded
+from benign.pages.over import Figure, over
 from benign.plot.axis import axis_name, cell_edges, log_spaced
+from benign.plot.chosen import possible
 from benign.plot.lines import COLOURS, LINES
 from benign.plot.maps import Panel
 
@@ -29,16 +30,17 @@ WIDE = 1000.0
 """ratio of the largest to the smallest positive value above which colours are logarithmic"""
 
 
-def heat_map(panel: Panel, ended: np.ndarray | None = None) -> Figure:
+def heat_map(panel: Panel, ended: np.ndarray | None = None, span: Limits | None = None) -> Figure:
     """A map of means over seeds with all that lies over it; `ended` tells how the runs of each cell [y, x] ended.
 
-    The first trace is the map: a click on it has the place `[row, column]` of the cell as its point number.
+    Colours reach over the limits of the panel, or a `span` that several maps share. The first trace is the map: a
+    click on it has the place `[row, column]` of the cell as its point number.
     """
     values = panel.values.sortby([panel.y, panel.x])
-    found = means(values, panel.y, panel.x)
+    found = means(values, panel.y, panel.x, within=possible(panel.label))
     axes = [_axis(values[dim]) for dim in (panel.x, panel.y)]
     edges = [_edges(values[dim]) for dim in (panel.x, panel.y)]
-    colours = _colours(panel, found.mean)
+    colours = _colours(panel, found.mean, span)
     cells: Figure = {
         "type": "heatmap",
         "x": rounded(edges[0]),
@@ -67,11 +69,11 @@ def lines(
     along: str,
     label: str,
     ended: np.ndarray | None = None,
-    limits: Limits | None = None,
 ) -> Figure:
     """Means over seeds along one axis, with 95 % intervals; the last trace holds the points."""
     values = values.sortby(along)
-    found = means(values, along)
+    bounds = possible(label)
+    found = means(values, along, within=bounds)
     x, colour = values[along].values.tolist(), COLOURS[0]
     points: Figure = {
         "type": "scatter",
@@ -87,8 +89,6 @@ def lines(
     data = [points]
     if (found.seeds > 1).any():
         low, high = (np.where(found.seeds > 1, end, found.mean) for end in (found.low, found.high))
-        if limits is not None:
-            low, high = np.clip(low, *limits), np.clip(high, *limits)
         if LABELS in values[along].attrs:
             points["error_y"] = {
                 "type": "data",
@@ -98,8 +98,8 @@ def lines(
         else:
             data = [*_band(x, rounded(low), rounded(high), colour), points]
     y: Figure = {"title": {"text": plain(label)}, "automargin": True}
-    if limits is not None:
-        y["range"] = [limits[0], limits[1] + 0.02 * (limits[1] - limits[0])]
+    if np.isfinite(bounds).all():
+        y["range"] = [bounds[0], bounds[1] + 0.02 * (bounds[1] - bounds[0])]
     return {
         "data": data,
         "layout": _layout(
@@ -232,7 +232,7 @@ def _range(edges: np.ndarray, axis: Figure) -> Figure:
     return {"range": [float(end) for end in ends], "constrain": "domain"}
 
 
-def _colours(panel: Panel, mean: np.ndarray) -> Figure:
+def _colours(panel: Panel, mean: np.ndarray, span: Limits | None) -> Figure:
     """What is drawn of a map, its colours, and the bar that explains them."""
     bar: Figure = {
         "title": {"text": plain(panel.label), "side": "right"},
@@ -249,7 +249,7 @@ def _colours(panel: Panel, mean: np.ndarray) -> Figure:
             "colorscale": TWO_COLOURS,
             "colorbar": bar,
         }
-    low, high = panel.limits or finite_range(mean)
+    low, high = panel.limits or span or finite_range(mean)
     if panel.limits is None and 0 < low * WIDE < high:
         ends = math.floor(math.log10(low)), math.ceil(math.log10(high))
         step = max(1, (ends[1] - ends[0]) // 6)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benign.pages.cells import plain, rounded
+from benign.pages.cells import Limits, plain, rounded
 from benign.plot.maps import Panel
 from benign.plot.overlays import (
     crossings_name,
@@ -22,7 +22,6 @@ from benign.theory.law import Law
 
 Figure = dict[str, Any]
 """what plotly takes for a figure, or for a part of one; made of what JSON knows"""
-Limits = tuple[float, float]
 
 
 def over(panel: Panel, limits: tuple[Limits, Limits]) -> list[Figure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -68,7 +69,7 @@ def plain(variable: str) -> str:
 
 def possible(name: str) -> tuple[float, float]:
     """Where values of a variable can lie: an interval of their mean may reach beyond."""
-    if name.endswith("accuracy") or name.startswith("attention on"):
+    if re.search(r"\b(accuracy|error)\b", name) or name.startswith("attention on"):
         return 0.0, 1.0
     return (0.0 if name.endswith("loss") else -np.inf), np.inf
 
