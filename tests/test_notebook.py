@@ -38,7 +38,7 @@ def test_it_runs_and_shows_what_it_speaks_of(tmp_path, record_property):
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     printed = "".join(output.text for output in outputs if output.output_type == "stream")
     shown = [output.data for output in outputs if output.output_type != "stream"]
-    assert any("image/png" in data for data in shown), "the phase diagram"
+    assert sum("image/png" in data for data in shown) == 2, "regimes, and maps with boundaries"
     assert "exponent -4 is inside" in printed
     assert "exponent -2 is outside" in printed
     assert "\ninside\n" in printed, "of the theorem's conditions"
