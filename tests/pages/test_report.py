@@ -117,7 +117,10 @@ def test_the_page_says_what_was_run_what_holds_and_how_to_run_it_again(written: 
     minute = written[written.index("In one minute") : written.index("</section>")]
     assert "24 training runs in 2 folders: 24 converged." in minute
     assert "shows test loss over number of training points N and signal-to-noise ratio" in minute
-    assert re.search(r"8 claims of the paper\s+were judged", minute)
+    assert "4 of the 61 claims of the paper were judged, under every reading:" in minute
+    assert "Jiang, Huang, Zhang, Suzuki, Nie: Unveil Benign Overfitting" in written
+    assert "does that include the fixed output vector w_O?" in written
+    assert "<b>divided</b>: yes" in written
     assert "<code>benign run jiang/fig1 --scale smoke</code>" in minute
     assert "<code>benign run jiang/fig1 --scale smoke --reading w_O=divided</code>" in written
 

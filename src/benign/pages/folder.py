@@ -20,7 +20,7 @@ from benign.experiment import Experiment
 from benign.opening import open_experiment, open_result
 from benign.pages.atlas import Atlas
 from benign.pages.cells import ENDED
-from benign.papers.recipes import Recipe, recipes
+from benign.papers.recipes import Recipe, recipes, rooms
 from benign.plot.caption import describe
 from benign.sweep.dataset import counts_of
 from benign.sweep.results import RETRIED
@@ -67,6 +67,14 @@ class Folder:
         known = self.made.get("reading") or {}
         asked = self.recipe.questions if self.recipe else ()
         return {each.name: known.get(each.name, each.default) for each in asked}
+
+    @property
+    def paper(self) -> str:
+        """The paper in a line."""
+        if self.recipe is None:
+            return ""
+        told = rooms()[self.recipe.name.partition("/")[0]].__doc__ or ""
+        return told.partition("\n")[0]
 
     @property
     def scale(self) -> str:

@@ -124,6 +124,7 @@ def page(found: Sequence[Folder], verdict_files: Sequence[Path] = ()) -> str:
         shown=shown,
         groups=groups,
         ran=_ran(found),
+        notices=[(folder.label, notice) for folder in found for notice in folder.notices],
         claims=rows,
         judged=judged,
         counts=dict(Counter(row.verdict for row in sorted(judged, key=lambda row: row.order))),
@@ -142,7 +143,9 @@ def _section(group: Group, shown: Sequence[Shown]) -> dict[str, Any]:
     return {
         "title": group.title,
         "name": group.name,
+        "paper": first.paper,
         "shows": first.recipe.shows if first.recipe else "",
+        "questions": _questions(group),
         "setting": first.setting,
         "seen": first.atlas.seen,
         "drawable": first.atlas.x is not None and bool(drawn),
@@ -150,6 +153,22 @@ def _section(group: Group, shown: Sequence[Shown]) -> dict[str, Any]:
         "sliders": list(first.atlas.sliders.items()),
         "folders": [each for each in shown if each.folder in group.folders],
     }
+
+
+def _questions(group: Group) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """What the paper leaves open; each answer that was given, what it means and, where there are several, by whom."""
+    recipe = group.folders[0].recipe
+    found = []
+    for question in recipe.questions if recipe else ():
+        given: dict[str, list[str]] = {}
+        for folder in group.folders:
+            given.setdefault(folder.reading[question.name], []).append(folder.label)
+        answers = [
+            (answer, question.answers.get(answer, ""), "; ".join(who) if len(given) > 1 else "")
+            for answer, who in given.items()
+        ]
+        found.append((f"{question.name}: {question.asks}", answers))
+    return found
 
 
 def _title(titles: Sequence[str]) -> str:

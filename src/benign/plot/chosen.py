@@ -71,7 +71,7 @@ def possible(name: str) -> tuple[float, float]:
     """Where values of a variable can lie: an interval of their mean may reach beyond."""
     if re.search(r"\b(accuracy|error)\b", name) or name.startswith("attention on"):
         return 0.0, 1.0
-    return (0.0 if name.endswith("loss") else -np.inf), np.inf
+    return (0.0 if name.endswith(("loss", "norm", "steps")) else -np.inf), np.inf
 
 
 def caption_of(result: xr.Dataset) -> str:
