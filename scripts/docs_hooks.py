@@ -1,4 +1,4 @@
-"""The site also shows what lies outside docs/: the gallery, CONTRIBUTING.md and CHANGELOG.md.
+"""The site also shows what lies outside docs/: the gallery, the notebook, CONTRIBUTING.md and CHANGELOG.md.
 
 Links stay as they work in the repository; here they are turned to where the site has the files.
 """
@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 OUTSIDE = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "examples/*.ipynb",
     "gallery/*.*",
     "gallery/pages/*.md",
     "gallery/badges/*.svg",
@@ -33,5 +34,5 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, **_: object) -> str:
     """From docs/ out of it (`../gallery/`), and from outside into docs/ (`docs/`)."""
-    markdown = re.sub(r"\]\(\.\./(?=gallery/|CONTRIBUTING|CHANGELOG)", "](", markdown)
+    markdown = re.sub(r"\]\(\.\./(?=gallery/|examples/|CONTRIBUTING|CHANGELOG)", "](", markdown)
     return escaped(re.sub(r"\]\(((?:\.\./)*)docs/", r"](\1", markdown))

@@ -38,6 +38,12 @@ AFTERWARDS = {
     assert result.test_accuracy.min() > 0.7, "a quadratic network tells shells apart"
     assert result.largest_margin.min() > 0 and result.attrs["runs_failed"] == 0
 """,
+    "around": """
+from pathlib import Path
+
+assert len(runs) == 6 < len(steps) and runs.status.isin(["converged", "step_cap"]).all()
+assert len(list(Path("logs").rglob("events.*"))) == 6
+""",
     "coordinates": """
 assert abs(ambient.train_loss - projected.train_loss).max() < 1e-10
 """,

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from benign.training.probes import snapshot as snapshot
     from benign.training.probes import tally as tally
     from benign.training.setup import Evaluation as Evaluation
+    from benign.verify import judge as judge
 
 __version__ = "0.1.0"
 
@@ -117,6 +118,7 @@ _HOME = {
     "constant": "theory.constant",
     "falsify": "theory.falsify",
     "inside_theorem": "papers.inside",
+    "judge": "verify",
     "linspace": "axes",
     "load": "outside",
     "locate_boundary": "theory.locate",

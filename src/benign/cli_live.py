@@ -5,12 +5,17 @@ from typing import Annotated
 
 import typer
 
+from benign import completion
 from benign.options import examples, whole
 
 
 def serve(
     folder: Annotated[
-        Path, typer.Argument(help="A folder of results, or one with several below it.")
+        Path,
+        typer.Argument(
+            help="A folder of results, or one with several below it.",
+            autocompletion=completion.folders,
+        ),
     ] = Path("runs"),
     port: Annotated[
         int | None,

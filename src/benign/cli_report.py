@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from benign import completion
 from benign.console import say, shown
 from benign.options import examples
 
@@ -12,7 +13,11 @@ from benign.options import examples
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of results, or with several below them."),
+        typer.Argument(
+            metavar="RUN...",
+            help="Folders of results, or with several below them.",
+            autocompletion=completion.folders,
+        ),
     ],
     output: Annotated[
         Path | None,

@@ -24,6 +24,9 @@ class Judged:
     verdict: Verdict
     runs_seconds: float
 
+    def __str__(self) -> str:
+        return verdict_text(self)
+
 
 def report(judged: Sequence[Judged], scale: str) -> dict[str, Any]:
     """All verdicts, ready for JSON."""

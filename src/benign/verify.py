@@ -11,11 +11,12 @@ import xarray as xr
 
 from benign.claims.claim import Claim, Evidence
 from benign.claims.study import Reading, Study
-from benign.claims.verdict import cannot_run, judge
+from benign.claims.verdict import cannot_run
+from benign.claims.verdict import judge as verdict_on
 from benign.console import say, shown
-from benign.experiment import Experiment
+from benign.experiment import Experiment, Folder
 from benign.opening import open_experiment, open_result
-from benign.papers.claims import study_of
+from benign.papers.claims import matching, study_of
 from benign.perform import processes
 from benign.progress import watching
 from benign.sweep.results import RunsFailed
@@ -62,7 +63,7 @@ class Verifier:
                 tuple(experiment for experiment, _, _ in runs),
                 tuple(word for study in known for word in self._changes.get(study.name, ())),
             )
-            yield Judged(judge(claim, evidence), sum(seconds for _, _, seconds in runs))
+            yield Judged(verdict_on(claim, evidence), sum(seconds for _, _, seconds in runs))
 
     def _run(self, study: Study, reading: Reading) -> tuple[Experiment, xr.Dataset, float]:
         own = {
@@ -117,6 +118,35 @@ def readings_of(
             if whole not in found:
                 found.append(whole)
     return found or [{}]
+
+
+def judge(
+    *patterns: str,
+    folder: Folder = "runs",
+    scale: str = "quick",
+    readings: str = "default",
+    device: str = "cpu",
+    workers: int = 1,
+) -> list[Judged]:
+    """The verdicts on claims: a paper, an id or a glob each, as for `benign verify`.
+
+    What their studies need is run in the folder first, as far as it is not there. Printing a verdict tells it in words.
+
+    >>> import tempfile
+    >>> import benign as bo
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [judged] = bo.judge("jiang/D1.loss_derivative", folder=folder, scale="smoke")
+    >>> judged.verdict.word
+    'confirmed'
+    >>> judged.verdict.claim.source
+    'Lemma D.1'
+    """
+
+    def runner(experiment: Experiment, place: Path, title: str) -> xr.Dataset:
+        return experiment.run(place, device, workers)
+
+    verifier = Verifier(scale, Path(folder), runner)
+    return [each for claim in matching(patterns) for each in verifier.judge(claim, readings)]
 
 
 def verify(

@@ -35,9 +35,13 @@ def test_a_killed_training_goes_on_to_the_same_weights(tmp_path, monkeypatch):
     (tmp_path / "digits.yaml").write_text(SPECIFICATION)
     assert main(words(tmp_path, "whole")) == 0
     command = python("-m", "benign", *words(tmp_path, "killed"))
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     monkeypatch.setenv(*OFTEN)
-    killed = subprocess.Popen(command, env={**ENVIRONMENT, OFTEN[0]: OFTEN[1]}, **quiet)
+    killed = subprocess.Popen(
+        command,
+        env={**ENVIRONMENT, OFTEN[0]: OFTEN[1]},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     kept = tmp_path / "killed" / "checkpoints"
     deadline = time.monotonic() + 60
     while not list(kept.glob("*/*.safetensors")) and time.monotonic() < deadline:

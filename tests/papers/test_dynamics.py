@@ -59,7 +59,7 @@ def test_the_signal_wins_in_figure_3_and_the_strong_noise_in_figure_4(tmp_path):
             assert (first > second) is (winner == 0)
         rows = np.reshape([result[name].item() for name in dynamics.SCORES.values()], (2, 2))
         assert (rows.argmax(1) == winner).all()
-        _, svg = recipe.draw(result, tmp_path, "a caption")
+        _, svg, _ = recipe.draw(result, tmp_path, "a caption")
         drawn = svg.read_text(encoding="utf-8")
         assert all(
             name in drawn for name in (*dynamics.SCORES, *dynamics.ATTENTION, "T by formula")

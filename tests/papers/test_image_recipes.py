@@ -137,7 +137,8 @@ def test_literal_answers_are_the_printed_training():
 
 def test_pictures_are_drawn_where_their_set_is_here(tmp_path, monkeypatch):
     result = assemble(ON_IMAGES["jiang/fig2"].experiment("smoke"), [])
-    assert len(draw_samples(result, tmp_path / "samples", "a caption")) == 2
+    drawn = draw_samples(result, tmp_path / "samples", "a caption")
+    assert [path.suffix for path in drawn] == [".pdf", ".svg", ".png"]
     monkeypatch.setenv("BENIGN_DATA", str(tmp_path))
     absent = assemble(ON_IMAGES["jiang/fig2"].experiment("quick"), [])
     assert draw_samples(absent, tmp_path / "none", "a caption") == []

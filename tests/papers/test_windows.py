@@ -110,7 +110,7 @@ def test_runs_that_do_not_fit_every_attacked_point_are_not_counted():
 
 def test_the_printed_law_has_the_printed_power_and_a_constant_of_these_runs(tmp_path):
     result = as_predicted("wang/fig1")
-    _, svg = FIG1.draw(result, tmp_path, "a caption")
+    _, svg, _ = FIG1.draw(result, tmp_path, "a caption")
     drawn = svg.read_text(encoding="utf-8")
     for kind, power in (("clean", "⁻⁴"), ("robust", "⁻²")):
         found = windows.edges(result)[kind].constant_for(-windows.EXPONENTS[kind]).value

@@ -89,8 +89,19 @@ def test_a_run_that_has_ended_stays_where_it_was(trained: xr.Dataset):
 def test_an_axis_gives_panels_and_one_seed_no_bands(trained: xr.Dataset):
     figure = bo.plot.attention(trained.sel(seed=0))
     assert [ax.get_title("left") for ax in figure.axes] == ["(a) SNR = 0.5", "(b) SNR = 2"]
+    ends = [np.asarray(ax.lines[0].get_xdata())[-1] for ax in figure.axes]
+    assert ends[0] == ends[1], "panels have the same steps, whenever their runs ended"
     assert not any(bands(ax) for ax in figure.axes)
     assert not any("Bands" in text.get_text() for text in figure.texts)
+
+
+def test_noise_tokens_are_counted_for_every_number_of_tokens(tmp_path):
+    result = tiny("data.samples=4", "data.snr=2.0", "data.tokens=[2, 5]").run(tmp_path / "run")
+    for ax, tokens in zip(bo.plot.attention(result).axes, (2, 5), strict=True):
+        signal, noise, uniform = (np.asarray(line.get_ydata()) for line in ax.lines)
+        np.testing.assert_allclose(signal + (tokens - 1) * noise, 1)
+        assert uniform[0] == 1 / tokens
+        assert ax.get_title("left").endswith(f"M = {tokens}")
 
 
 def test_attention_that_was_not_measured_says_where_it_is(trained: xr.Dataset):

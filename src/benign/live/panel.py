@@ -36,14 +36,14 @@ class Panel:
         self._shown: Any = None
         with ui.element("section").classes("card") as self.maps:
             self.inputs = ui.element("div").classes("inputs")
-            self.map = _plot("map")
-            self.map.on("plotly_click", self._click, js_handler=PLACE)
+            self.place = ui.element("div")
             self.about = told("", "soft")
         with ui.element("section").classes("card") as self.training:
             with ui.element("h2"):
                 self.of_cell = told("")
             self.selects = ui.element("div").classes("inputs")
             self.curves = ui.element("div").classes("curves")
+        self.map: ui.plotly | None = None
         self.plots: dict[str, ui.plotly] = {}
         self.maps.set_visibility(False)
         self.training.set_visibility(False)
@@ -59,8 +59,8 @@ class Panel:
         names = [each.name for each in atlas.quantities]
         if self.quantity not in names:
             self.quantity = names[0] if names else ""
-        self.places = {dim: self.places.get(dim, 0) for dim in atlas.sliders}
-        self.cell = {dim: place for dim, place in self.cell.items() if dim in axes}
+        self.places = dict.fromkeys(atlas.sliders, 0) | _still(self.places, atlas.sliders)
+        self.cell = _still(self.cell, axes)
         if self.coordinate not in alone:
             self.coordinate = alone[0] if alone else ""
         self._make_inputs(atlas)
@@ -76,12 +76,12 @@ class Panel:
         self._shown = wanted
         map_figure, about, curves = await asyncio.to_thread(_figures, *wanted)
         if map_figure:
-            _update(self.map, map_figure)
+            self._show_map(map_figure)
             self.about.text = about
+        self.training.set_visibility(bool(atlas.curve_groups))
         self._show_curves(curves)
         where = ", ".join(f"{dim} {self.axes[dim][place]}" for dim, place in self.cell.items())
         self.of_cell.text = f"Training{' at ' * bool(where)}{where}"
-        self.training.set_visibility(bool(atlas.curve_groups))
 
     def _make_inputs(self, atlas: Atlas) -> None:
         self.inputs.clear()
@@ -146,13 +146,32 @@ class Panel:
             setattr(self, name, value)
         await self.chosen()
 
+    def _show_map(self, figure: Figure) -> None:
+        """Made when there is something to show: a hidden plot has no width to fill."""
+        if self.map:
+            self.map.update_figure(_plain(figure))
+            return
+        with self.place:
+            self.map = ui.plotly(_plain(figure)).classes("map")
+        self.map.on("plotly_click", self._click, js_handler=PLACE)
+
     def _show_curves(self, curves: dict[str, Figure]) -> None:
-        if curves.keys() != self.plots.keys():
-            self.curves.clear()
-            with self.curves:
-                self.plots = {title: _titled(title) for title in curves}
-        for title, figure in curves.items():
-            _update(self.plots[title], figure)
+        if curves.keys() == self.plots.keys():
+            for title, figure in curves.items():
+                self.plots[title].update_figure(_plain(figure))
+            return
+        self.curves.clear()
+        self.plots = {}
+        with self.curves:
+            for title, figure in curves.items():
+                with ui.element("div"):
+                    told(title)
+                    self.plots[title] = ui.plotly(_plain(figure)).classes("curve")
+
+
+def _still(places: dict[str, int], axes: dict[str, list[str]]) -> dict[str, int]:
+    """The places that there are: an experiment may be another under the same name."""
+    return {dim: place for dim, place in places.items() if place < len(axes.get(dim, ()))}
 
 
 def _figures(
@@ -183,18 +202,9 @@ def _unfilled(atlas: Atlas) -> str:
     return "Empty cells have not run yet; they fill by themselves." if missing else ""
 
 
-def _plot(classes: str) -> ui.plotly:
-    return ui.plotly({"data": [], "layout": {}, "config": CONFIG}).classes(classes)
-
-
-def _titled(title: str) -> ui.plotly:
-    with ui.element("div"):
-        told(title)
-        return _plot("curve")
-
-
-def _update(plot: ui.plotly, figure: Figure) -> None:
-    plot.update_figure({**figure, "config": CONFIG})
+def _plain(figure: Figure) -> Figure:
+    """Without plotly's buttons."""
+    return {**figure, "config": CONFIG}
 
 
 def _title(quantity: Quantity) -> str:

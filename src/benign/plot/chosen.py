@@ -12,13 +12,13 @@ from benign.experiment import experiment_of
 from benign.plot.caption import describe, endings
 
 
-def variable_of(result: xr.Dataset, name: str, axes: int | None = None) -> xr.DataArray:
+def variable_of(result: xr.Dataset, name: str, axes: int) -> xr.DataArray:
     """A variable with its seeds and its axes of several values; ValueError unless these are so many."""
     if name not in result:
         raise ValueError(f"no variable {name!r}; this result has {', '.join(map(str, result))}")
     values = result[name]
     several = axes_of(values)
-    if axes is not None and len(several) != axes:
+    if len(several) != axes:
         raise ValueError(
             f"`{name}` has {len(several)} axes with several values ({', '.join(several) or 'none'}), "
             f"{axes} can be drawn: select one value of the others, or average over them"

@@ -47,6 +47,8 @@ MANY_CELLS = 2500
 """above which the cells of a map are one picture inside a vector file"""
 SEAM = 0.6
 """points"""
+LEVELS = 128
+"""colours of a map: each is a shape in the colour bar of a vector file"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +153,10 @@ def heat_map(
     data = by_seed(values, x, y, seed_dim)
     grid = data.mean(seed_dim)
     shown = np.ma.masked_invalid(grid.values)
-    colours, norm = matplotlib.colormaps[COLOUR_MAP], Normalize(*(limits or _range(shown)))
+    colours, norm = (
+        matplotlib.colormaps[COLOUR_MAP].resampled(LEVELS),
+        Normalize(*(limits or _range(shown))),
+    )
     if cut is not None:
         shown, colours, norm = shown >= cut, _TWO_COLOURS, Normalize(0, 1)
     mesh = draw_cells(ax, grid.copy(data=np.ma.filled(shown.astype(float), np.nan)), colours, norm)

@@ -18,6 +18,8 @@ from benign.theory.intervals import mean_interval
 
 BANDS = "Bands: 95 % intervals of the mean over seeds."
 MOST_PANELS = 8
+FEW_POINTS = 20
+"""that are marked on their line"""
 ATTENTION = {
     "attention_on_signal": "signal token",
     "attention_on_signal_attacked": "signal token, attacked",
@@ -118,57 +120,59 @@ def attention(
     >>> [ax.get_title("left") for ax in figure.axes]
     ['(a) SNR = 0.5', '(b) SNR = 4']
     """
-    panels = list(_attention_panels(result))
+    panels = list(_panels(_by_token(result)))
     seeds = [BANDS] if result.sizes.get("seed", 1) > 1 else []
     told = [caption_of(result), *seeds, "A run that has ended stays at its last value."]
     title = "Attention along training" if title is None else title
     caption = " ".join(filter(None, told)) if caption is None else caption
     count, size = len(panels), (3.55, 2.6)
     with drawn_for(width), sheet(count, min(count, 4), size, title, caption) as (figure, axes):
-        for number, (ax, (name, runs)) in enumerate(zip(axes, panels, strict=True)):
-            _draw_attention(ax, runs)
+        for number, (ax, (name, parts)) in enumerate(zip(axes, panels, strict=True)):
+            _draw_attention(ax, parts)
             ax.set_title(letter(number, count, name))
         axes[0].legend()
     return figure
 
 
-def _attention_panels(result: xr.Dataset) -> Iterator[tuple[str, xr.Dataset]]:
-    """The name and the runs of each panel."""
+def _by_token(result: xr.Dataset) -> xr.Dataset:
+    """Attention on each kind of token along the steps, and `uniform` attention."""
     if "attention_on_signal_curve" not in result:
         raise ValueError(
             "no variable 'attention_on_signal_curve': it is measured where `network` is `Attention` and `data` is "
             "`SignalNoise`, and `result` must be that of an experiment with its dimension `step`"
         )
-    axes = axes_of(result["attention_on_signal"])
+    if axes_of(result["attention_on_signal"]):
+        variable_of(result, "attention_on_signal", 1)  # refuses more than one
+    tokens = xr.DataArray(result.coords.get("tokens", specification(result)["data"]["tokens"]))
+    known = {name: held(result, name) for name in ATTENTION if f"{name}_curve" in result}
+    apart = [values for name, values in known.items() if not name.endswith("attacked")]
+    rest = (1 - sum(apart)) / (tokens - len(apart)).where(tokens > len(apart))
+    parts = {ATTENTION[name]: values for name, values in known.items()}
+    parts["noise token" if len(apart) == 1 else "other noise token"] = rest
+    return xr.Dataset({**parts, "uniform": 1 / tokens})
+
+
+def _panels(parts: xr.Dataset) -> Iterator[tuple[str, xr.Dataset]]:
+    """The name of each panel, and what is in it."""
+    axes = [axis for axis in axes_of(parts["signal token"]) if axis != "step"]
     if not axes:
-        yield "", result
+        yield "", parts
         return
-    [axis] = axes_of(variable_of(result, "attention_on_signal", 1))
-    if result.sizes[axis] > MOST_PANELS:
+    [axis] = axes
+    if parts.sizes[axis] > MOST_PANELS:
         raise ValueError(
-            f"{result.sizes[axis]} values of {axis!r} are too many panels: select {MOST_PANELS} at most, "
+            f"{parts.sizes[axis]} values of {axis!r} are too many panels: select {MOST_PANELS} at most, "
             f"result.sel({axis}=[...])"
         )
-    for place in result[axis]:
-        yield _named(place), result.sel({axis: place})
+    for place in parts[axis]:
+        yield _named(place), parts.sel({axis: place})
 
 
-def _draw_attention(ax: Axes, runs: xr.Dataset) -> None:
-    tokens = int(runs.coords.get("tokens", specification(runs)["data"]["tokens"]))
-    drawn = {name: held(runs, name) for name in ATTENTION if f"{name}_curve" in runs}
-    parts = {ATTENTION[name]: values for name, values in drawn.items()}
-    apart = [name for name in drawn if not name.endswith("attacked")]
-    if tokens > len(apart):
-        rest = xr.ones_like(drawn[apart[0]])
-        for name in apart:
-            rest = rest - drawn[name]
-        parts["noise token" if len(apart) == 1 else "other noise token"] = rest / (
-            tokens - len(apart)
-        )
-    for number, (name, values) in enumerate(parts.items()):
-        seeds = variable_of(values.to_dataset(name=name), name, 1)
-        draw_mean(ax, number, name, seeds, (0.0, 1.0))
-    ax.axhline(1 / tokens, color=GREY, linewidth=0.8, linestyle=":", label="uniform, 1/M")
+def _draw_attention(ax: Axes, parts: xr.Dataset) -> None:
+    for number, name in enumerate(map(str, parts.drop_vars("uniform"))):
+        draw_mean(ax, number, name, variable_of(parts, name, 1), (0.0, 1.0))
+    uniform = parts["uniform"].item()
+    ax.axhline(uniform, color=GREY, linewidth=0.8, linestyle=":", label="uniform, 1/M")
     ax.set_ylim(-0.02, 1.02)
     ax.set_ylabel("attention")
 
@@ -182,7 +186,8 @@ def draw_mean(
     rows = values.transpose(along, "seed").values
     mean, low, high = np.array([_estimate(row[~np.isnan(row)]) for row in rows]).T
     colour, line = look(number)
-    ax.plot(values[along], mean, color=colour, linestyle=line, marker=".", label=label)
+    marker = "." if mean.size <= FEW_POINTS else "none"
+    ax.plot(values[along], mean, color=colour, linestyle=line, marker=marker, label=label)
     if values.sizes["seed"] > 1:
         low, high = (np.clip(end, *within) for end in (low, high))
         ax.fill_between(values[along], low, high, color=colour, alpha=0.2, linewidth=0)

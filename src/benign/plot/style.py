@@ -106,7 +106,7 @@ def _laid_out(figure: Figure) -> Iterator[None]:
     try:
         figure.dpi = DPI
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)  # with "none" every format would be gone through twice
         yield
     finally:
         figure.set_layout_engine(layout)
