@@ -1,6 +1,7 @@
 """Any `nn.Module` as a network: against the module called directly, plain autograd and a plain training loop."""
 
 import re
+import runpy
 import subprocess
 import sys
 import warnings
@@ -665,20 +666,31 @@ def test_an_experiment_runs_is_opened_and_replayed(tmp_path: Path):
     close(one.last.loss, doubles(float(there.train_loss)))
 
 
+def here(script: Path) -> None:
+    with forgetting():
+        runpy.run_path(str(script), run_name="__main__")
+
+
+def in_a_process(script: Path) -> None:
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
 @pytest.mark.parametrize(
-    "where",
-    ['"runs/mine"', pytest.param('"runs/mine", workers=2', marks=pytest.mark.slow)],
+    ("run", "where"),
+    [
+        (here, '"runs/mine"'),
+        pytest.param(in_a_process, '"runs/mine", workers=2', marks=pytest.mark.slow),
+    ],
     ids=["one process", "several"],
 )
-def test_the_page_runs_as_it_stands(where: str, tmp_path: Path):
+def test_the_page_runs_as_it_stands(run: Any, where: str, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 2
     script = "\n\n".join(blocks).replace('"runs/perceptron"', where)
     (tmp_path / "mine.py").write_text(script, encoding="utf-8")
-    ran = subprocess.run(
-        [sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
+    run(tmp_path / "mine.py")
     with forgetting():
         bo.load(tmp_path / "mine.py")  # registers the class, which the folder names
         result = bo.open_result(tmp_path / "runs" / "mine")

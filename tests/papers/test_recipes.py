@@ -10,6 +10,13 @@ from benign.papers.recipes import Recipe, recipe, recipes
 RECIPES = recipes()
 
 
+SAME_CODE = {
+    *("zhang/fig4", "zhang/fig5", "zhang/fig6", "zhang/fig8"),  # as zhang/fig1cd and zhang/fig7
+    *("li/table1_cifar", "li/table1_svhn"),  # as li/table1_mnist
+}
+"""recipes that differ from another in numbers and images only"""
+
+
 @pytest.fixture(params=RECIPES, ids=str)
 def chosen(request: pytest.FixtureRequest) -> Recipe:
     return RECIPES[request.param]
@@ -42,7 +49,12 @@ def test_every_reading_is_another_experiment(chosen: Recipe):
     assert len(chosen.readings("product")) == count
 
 
-def test_from_specification_to_picture(chosen: Recipe, tmp_path):
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n in SAME_CODE else n for n in RECIPES],
+)
+def test_from_specification_to_picture(name: str, tmp_path):
+    chosen = RECIPES[name]
     experiment, reading = chosen.experiment("smoke"), chosen.reading()
     result = experiment.run(tmp_path / "run")
     assert result.attrs["runs_missing"] == result.attrs["runs_failed"] == 0

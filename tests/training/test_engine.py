@@ -1,6 +1,7 @@
 """Runs trained together are runs trained alone, however they are batched and however others end."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pytest
@@ -44,6 +45,12 @@ def different_runs(attacked: bool) -> list[Setup]:
     ]
 
 
+@cache
+def in_one_batch(attacked: bool) -> Arrays:
+    """What they give together."""
+    return train_runs(different_runs(attacked), run_ids(5))
+
+
 def alone(cells: Sequence[Setup], ids: Sequence[RunId]) -> Arrays:
     """Every run in a batch of its own."""
     results = [train_runs([cell], [id]) for cell, id in zip(cells, ids, strict=True)]
@@ -62,19 +69,17 @@ def assert_same(actual: Arrays, expected: Arrays, runs: slice | list[int] = slic
 
 @ATTACKED
 def test_a_batch_is_each_run_alone(attacked):
-    cells, ids = different_runs(attacked), run_ids(5)
-    together = train_runs(cells, ids)
+    together = in_one_batch(attacked)
     assert len(set(together["steps"].tolist())) >= 4, "the runs should end at different steps"
     assert set(together["status"].tolist()) == {Status.CONVERGED, Status.STEP_CAP}
-    assert_same(together, alone(cells, ids))
+    assert_same(together, alone(different_runs(attacked), run_ids(5)))
 
 
 @ATTACKED
 def test_the_same_batch_twice_is_bitwise_equal(attacked):
-    cells, ids = different_runs(attacked), run_ids(5)
-    first, second = train_runs(cells, ids), train_runs(cells, ids)
-    for name, values in first.items():
-        np.testing.assert_array_equal(values, second[name], err_msg=name)
+    again = train_runs(different_runs(attacked), run_ids(5))
+    for name, values in in_one_batch(attacked).items():
+        np.testing.assert_array_equal(values, again[name], err_msg=name)
 
 
 @ATTACKED
@@ -87,7 +92,7 @@ def test_a_diverging_run_is_recorded_and_the_others_finish(attacked):
     assert result["steps"][1] >= 1
     for name in MEANINGS.keys() & result.keys():
         assert np.isnan(result[name][1]), name
-    assert_same(result, train_runs(cells, ids), [0, 2, 3, 4])
+    assert_same(result, in_one_batch(attacked), [0, 2, 3, 4])
 
 
 def test_every_run_diverging_is_an_outcome():
@@ -111,7 +116,7 @@ def give_memory_for(runs: int, cell: Setup, monkeypatch: pytest.MonkeyPatch) -> 
 @ATTACKED
 def test_batches_of_any_size_give_the_same(attacked, size, monkeypatch):
     cells, ids = different_runs(attacked), run_ids(5)
-    together = train_runs(cells, ids)
+    together = in_one_batch(attacked)
     give_memory_for(size, cells[0], monkeypatch)
     sizes = []
     original = Batch.start
@@ -167,14 +172,14 @@ def scarce(limit: int, error: type[Exception], where: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("limit", [1, 2])
 def test_out_of_memory_halves_the_batch(limit, where, error, monkeypatch):
     cells, ids = different_runs(attacked=False), run_ids(5)
-    together = train_runs(cells, ids)
+    together = in_one_batch(False)
     scarce(limit, error, where, monkeypatch)
     assert_same(train_runs(cells, ids), together)
 
 
 def test_a_run_that_does_not_fit_alone_is_recorded_and_the_others_finish(monkeypatch):
     cells, ids = different_runs(attacked=True), run_ids(5)
-    together = train_runs(cells, ids)
+    together = in_one_batch(True)
     begin = Batch.start
 
     def start(setup, streams):

@@ -17,11 +17,11 @@ from tests.reference import normal_cdf, small_data, small_pgd, small_setup, star
 POINTS = 20_000
 
 
-def linear_batch(radius: float = 0.4, **fields: Any) -> Batch:
+def linear_batch(radius: float = 0.4, points: int = POINTS, **fields: Any) -> Batch:
     """A linear classifier at a known angle to the signal, on a Gaussian mixture."""
     data = Mixture(**({"samples": 4, "dim": 6, "signal": 1.5, "flip": 0.2} | fields))
     attack = small_pgd(radius, steps=12, step=0.5)
-    batch = start([small_setup(data, Linear(), attack, test_samples=POINTS)])
+    batch = start([small_setup(data, Linear(), attack, test_samples=points)])
     direction = torch.tensor([2.0, 1.0, 0.5, 0.0, 0.0, 0.0], dtype=torch.float64)
     batch.params["u"].copy_(direction)
     return batch
@@ -46,11 +46,11 @@ def test_noisy_errors_of_a_linear_classifier_are_the_closed_form():
 @pytest.mark.parametrize("half_space", ["orthogonal", "signal"])
 def test_flips_that_depend_on_the_point_count_at_that_point(half_space):
     """Against labels flipped by hand, from the definition of the half space."""
-    batch = linear_batch(flip_mode="half_space", half_space=half_space)
+    batch = linear_batch(points=2_000, flip_mode="half_space", half_space=half_space)
     values = measure(batch, batch.setup.attack)
     cut = -math.sqrt(2) * torch.erfinv(torch.tensor(2 * 0.2 - 1, dtype=torch.float64))
     errors, points = 0, 0
-    for block in range(POINTS // 250):
+    for block in range(2_000 // 250):
         test = batch.setup.data.sample(batch.streams, f"test/{block}", 250, torch.float64)
         x, y = test.x[0, :, 0], test.y[0]
         depth = x[:, 0] - 1.5 * y if half_space == "signal" else x[:, 1]
