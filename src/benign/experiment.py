@@ -311,6 +311,8 @@ def check_code(store: Store, found: list[RunAt | None]) -> None:
 def result_of(experiment: Experiment, store: Store) -> xr.Dataset:
     """The result of an experiment, with a warning where runs failed or lack variables."""
     result = assemble(experiment, sound_records(store))
+    if recipe := store.about.recipe:
+        result.attrs["recipe"] = recipe
     failed = sum(result.attrs[f"runs_{status.name.lower()}"] for status in RETRIED)
     if failed:
         warnings.warn(

@@ -105,7 +105,12 @@ def next_steps(folder: Path, standing: Standing) -> list[str]:
         told.append(f"{resume} computes what is missing{where}")
     if counts.done == counts.runs:
         told.append(f"all is done: `benign show {folder}`, `benign export {folder} FILE.nc`")
-    return told or ["wait: every run that is left is being computed"]
+    told = told or ["wait: every run that is left is being computed"]
+    if counts.done:
+        told.append(
+            f"`benign report {folder}` makes a page of what is there, to look at or to send"
+        )
+    return told
 
 
 def progress_text(counts: Counts) -> str:

@@ -88,7 +88,13 @@ def test_the_fit_lies_in_its_band_and_the_printed_law_where_it_says():
     assert min(band["y"]) < min(filter(None, fit["y"])) < max(filter(None, fit["y"])) < max(band["y"])  # fmt: skip
     points = named(figure, "crosses 0.75 (4 of 4 rows)")
     np.testing.assert_allclose(np.array(points["x"]) * np.array(points["y"]) ** 2, 4, rtol=0.2)
-    assert len(points["error_y"]["array"]) == 4
+    ranges = figure["data"][figure["data"].index(points) - 1]
+    np.testing.assert_allclose(ranges["x"][::3], ROWS)
+    for start, end in ((0, "min"), (1, "max")):
+        np.testing.assert_allclose(
+            ranges["y"][start::3], getattr(edge.critical_per_seed, end)("seed"), rtol=1e-4
+        )
+    assert ranges["y"][2::3] == [None] * 4  # each row for itself
 
 
 def test_what_misses_the_map_says_so():

@@ -299,3 +299,14 @@ def test_what_lies_in_a_folder_of_results_belongs_to_it(three: Path, tmp_path: P
     found = [folder.path.name for folder in folders([tmp_path, tmp_path / "outer"])]
     assert found == ["other", "outer"]
     assert open_result(tmp_path / "outer").attrs["runs_missing"] == 0
+
+
+def test_a_few_verdicts_are_told_claim_by_claim_where_a_reader_looks_first(default: Folder):
+    written = page([default])
+    minute = written[written.index("In one minute") : written.index("</section>")]
+    linked = re.findall(
+        r'class="verdict (\w+)"[^>]*>([^<]+)</span> <a href="#(jiang/[^"]+)">', minute
+    )
+    assert len(linked) == 4
+    for _, verdict, claim in linked:
+        assert f'<tr id="{claim}" data-paper="jiang" data-verdict="{verdict}">' in written

@@ -1,5 +1,6 @@
 """Maps of a result: regimes as cells of their colours, and what is drawn on top."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import to_rgba
 
 import benign as bo
+from benign.plot.chosen import caption_of
 from benign.plot.result_maps import REGIME_COLOURS
+from benign.targets import Choices, plans
 from benign.theory.regimes import Regime
 from benign.training.descent import Status
 from tests.plot.crossing import crossing
@@ -87,3 +90,17 @@ def test_an_axis_that_is_not_there_is_named(result: xr.Dataset):
             draw(result, y="sampels")
     with pytest.raises(ValueError, match=r"has 1 axes with several values \(snr\), 2 can be drawn"):
         bo.plot.regimes(result.sel(samples=4))
+
+
+def test_a_caption_tells_the_recipe_its_scale_its_reading_and_what_was_changed(tmp_path: Path):
+    (plan,) = plans("jiang/fig1", Choices("smoke", ["w_O=divided"], None, ["training.rate=0.2"]))
+    plan.experiment.prepare(tmp_path, made=plan.made)
+    told = caption_of(bo.open_result(tmp_path))
+    assert told.startswith("jiang/fig1 at smoke scale; reading: ")
+    assert "w_O=divided" in told
+    assert "; changed: training.rate=0.2. d = " in told
+
+
+def test_a_caption_tells_no_recipe_where_there_is_none(tmp_path: Path):
+    bo.recipe("jiang/fig1").experiment("smoke").prepare(tmp_path)
+    assert caption_of(bo.open_result(tmp_path)).startswith("d = ")

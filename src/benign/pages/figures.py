@@ -150,7 +150,7 @@ def training(
     yaxis = {
         "title": {"text": plain(label)},
         "automargin": True,
-        **({"type": "log"} if log else {}),
+        **({"type": "log", "tickformat": "~g"} if log else {}),  # 0.05, not a bare 5
     }
     layout = _layout(xaxis=xaxis, yaxis=yaxis, hovermode="x unified", showlegend=len(names) > 1)
     return {"data": data, "layout": layout}

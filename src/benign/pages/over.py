@@ -111,28 +111,22 @@ def _crossings(panel: Panel) -> list[Figure]:
         return []
     known = edge.critical.dropna(edge.law.row)
     per_seed = edge.critical_per_seed.sel({edge.law.row: known[edge.law.row]})
-    columns, rows = known.values, known[edge.law.row].values.astype(float)
-    along_x = edge.law.column == panel.x
-    x, y = (columns, rows) if along_x else (rows, columns)
-    bars = {
-        "type": "data",
-        "array": rounded(per_seed.max("seed").values - columns),
-        "arrayminus": rounded(columns - per_seed.min("seed").values),
-        "color": BLACK,
-        "thickness": 1.2,
-        "width": 3,
-    }
+    rows, order = known[edge.law.row].values.astype(float), 1 if edge.law.column == panel.x else -1
+    # As lines and not as error bars: the mean may cross outside the range of its seeds.
+    ends = np.stack([per_seed.min("seed"), per_seed.max("seed"), np.full(rows.size, np.nan)], -1)
+    range_x, range_y = (ends.ravel(), np.repeat(rows, 3))[::order]
+    x, y = (known.values, rows)[::order]
+    at = {"type": "scatter", "hoverinfo": "skip"}
+    bars = at | {"mode": "lines", "x": rounded(range_x), "y": rounded(range_y), "showlegend": False}
+    dots = at | {"mode": "markers", "x": rounded(x), "y": rounded(y)}
+    rim = {"color": BLACK, "width": 1.2}
     return [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "x": rounded(x),
-            "y": rounded(y),
-            "error_x" if along_x else "error_y": bars,
-            "marker": {"size": 8, "color": "white", "line": {"color": BLACK, "width": 1.2}},
+        bars | {"line": {"color": BLACK, "width": 2}},
+        dots
+        | {
+            "marker": {"size": 8, "color": "white", "line": rim},
             "name": plain(crossings_name(edge)),
-            "hoverinfo": "skip",
-        }
+        },
     ]
 
 

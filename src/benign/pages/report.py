@@ -127,7 +127,7 @@ def page(found: Sequence[Folder], verdict_files: Sequence[Path] = ()) -> str:
         notices=[(folder.label, notice) for folder in found for notice in folder.notices],
         claims=rows,
         judged=judged,
-        counts=dict(Counter(row.verdict for row in sorted(judged, key=lambda row: row.order))),
+        told=_by_verdict(judged),
         words=list(dict.fromkeys(row.verdict for row in rows)),
         tones={row.verdict: row.tone for row in rows},
         papers=list(dict.fromkeys(row.paper for row in rows)),
@@ -175,6 +175,14 @@ def _title(titles: Sequence[str]) -> str:
     """The names of what was run, the first three."""
     first, others = titles[:3], titles[3:]
     return "; ".join(first) + (f" and {len(others)} more" if others else "")
+
+
+def _by_verdict(judged: Sequence[claims.Row]) -> dict[str, list[claims.Row]]:
+    """The claims under each verdict; what holds comes first."""
+    found: dict[str, list[claims.Row]] = {}
+    for row in sorted(judged, key=lambda row: row.order):
+        found.setdefault(row.verdict, []).append(row)
+    return found
 
 
 def _ran(found: Sequence[Folder]) -> str:

@@ -80,6 +80,8 @@ def caption_of(result: xr.Dataset) -> str:
     told = [f"Here {', '.join(chosen)}."] if chosen else []
     if "experiment" in result.attrs:
         told.insert(0, describe(experiment_of(result)))
+    if "recipe" in result.attrs:
+        told.insert(0, f"{result.attrs['recipe']}.")
     if "status" in result:
         told.append(endings(result))
     return " ".join(filter(None, told))

@@ -66,6 +66,23 @@ class About:
     numerics: int | None = None
     """those of the version that ran here last; None where that is not known"""
 
+    @property
+    def recipe(self) -> str:
+        """The recipe behind it in a line, with scale, reading and changes; empty where there is none."""
+        made = self.made
+        if not made.get("scale"):
+            return ""
+        answers = ", ".join(
+            f"{question}={answer}" for question, answer in (made.get("reading") or {}).items()
+        )
+        changes = ", ".join(made.get("changes") or ())
+        told = f"{made['target']} at {made['scale']} scale"
+        return (
+            told
+            + (f"; reading: {answers}" if answers else "")
+            + (f"; changed: {changes}" if changes else "")
+        )
+
 
 class Store:
     """The results of one experiment on disk. `damaged` collects the records found unreadable."""

@@ -2,7 +2,8 @@
 
 A run fits when every training point is right at its end, attacked as in training (Wang Theorem 3.1; a loss below
 log 2 / N implies it). A run that fits is benign when fresh points are right as well, or their loss is small (Jiang
-Theorem 4.1, Zhang Theorem 1), and harmful when they are not (Jiang Theorem 4.2).
+Theorem 4.1, Zhang Theorem 1), and harmful when they are not (Jiang Theorem 4.2). Training labels may be flipped, and a
+fit must get these as they are; fresh labels never are, so that 0.95 means an error of 0.05 above the noise (Wang).
 """
 
 from __future__ import annotations

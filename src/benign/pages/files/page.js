@@ -208,7 +208,7 @@
     const where = told.dims.map((dim, k) => `${dim} ${told.places[k][index[k]]}`).join(", ") || "the only cell";
     const which = find(".which", section);
     which.className = "which";
-    which.textContent = `${find(".maps", section)?.children.length > 1 ? `${told.label}: ` : ""}${where}\n${told.ended[cell]}`;
+    which.textContent = `${all("figure", section).length > 1 ? `${told.label}: ` : ""}${where}\n${told.ended[cell]}`;
     section.dataset.cell = cell;
     const box = find(".curves", section), parts = [];
     for (const old of all(".curve", box)) { Plotly.purge(old); drawn.delete(old); }
