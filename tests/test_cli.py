@@ -147,6 +147,7 @@ def test_running_a_file_prints_results_on_stdout_and_progress_on_stderr(tmp_path
     lines = done.stdout.splitlines()
     assert lines[0] == "tiny.yaml"
     assert "means over 2 seeds" in lines
+    assert f"page: `benign report {Path('runs') / 'tiny'}` makes one to look at" in lines
     assert lines[-2].startswith("runs: ")
     assert lines[-2].endswith("at the step cap")
     assert lines[-1] == f"data: {Path('runs') / 'tiny'}"

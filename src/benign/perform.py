@@ -77,6 +77,7 @@ def perform(
     counts = counts_of(result["status"])
     failed = any(counts[status] for status in RETRIED)
     failed |= not _draw(*_with_all_seeds(plan, result), verbose)
+    say(f"page: `benign report {shown(plan.folder)}` makes one to look at")
     say(f"runs: {statuses(counts)}")
     if doubts := flagged(result):
         say(f"doubtful: {doubts}; `benign audit {shown(plan.folder)}` tells more")

@@ -66,10 +66,7 @@ class Verifier:
             yield Judged(verdict_on(claim, evidence), sum(seconds for _, _, seconds in runs))
 
     def _run(self, study: Study, reading: Reading) -> tuple[Experiment, xr.Dataset, float]:
-        own = {
-            q.name: reading[q.name] if reading[q.name] in q.answers else q.default
-            for q in study.questions
-        }
+        own = answered(study, reading)
         label = study.label(own)
         if (study.name, label) not in self._results:
             began = time.perf_counter()
@@ -98,6 +95,14 @@ def changes_of(study: Study, made: Mapping[str, Any], result: xr.Dataset) -> tup
     if missing := result.attrs["runs_missing"]:
         told.append(f"{missing} of {result.attrs['runs']} runs are missing")
     return tuple(f"{study.name}: {word}" for word in told)
+
+
+def answered(study: Study, reading: Reading) -> Reading:
+    """A reading of several studies for one of them: its own questions, by default where it knows no such answer."""
+    return {
+        q.name: reading[q.name] if reading[q.name] in q.answers else q.default
+        for q in study.questions
+    }
 
 
 def cannot(claim: Claim) -> str:

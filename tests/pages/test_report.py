@@ -26,7 +26,7 @@ from benign.pages.report import library, page, report
 from benign.pages.theorem import factor, theorems
 from benign.papers.claims import claims as all_claims
 from benign.papers.recipes import recipe
-from benign.sweep.store import Store
+from benign.sweep.store import About, Store
 from benign.targets import Choices, plans
 from tests.pages.made_up import fill
 from tests.tiny import tiny
@@ -310,3 +310,25 @@ def test_a_few_verdicts_are_told_claim_by_claim_where_a_reader_looks_first(defau
     assert len(linked) == 4
     for _, verdict, claim in linked:
         assert f'<tr id="{claim}" data-paper="jiang" data-verdict="{verdict}">' in written
+
+
+def planned(folder: Path, target: str, *answers: str) -> Folder:
+    """A folder in which nothing has been computed yet."""
+    (plan,) = plans(target, Choices("smoke", answers))
+    Store.open(folder, create=True).set_about(About([plan.experiment.as_dict()], plan.made))
+    return Folder.open(folder)
+
+
+def test_a_claim_about_several_figures_takes_them_under_one_reading(tmp_path: Path):
+    mnist = planned(tmp_path / "fig4", "zhang/fig4")  # which knows no images=reduced
+    cifar = planned(tmp_path / "fig5", "zhang/fig5", "images=reduced")
+    tiny_images = planned(tmp_path / "fig6", "zhang/fig6", "images=reduced", "radius=weaker")
+    other = planned(tmp_path / "other", "zhang/fig6", "images=reduced", "optimiser=sgd")
+
+    def judged(*found: Folder) -> bool:
+        (row,) = [row for row in claims.rows(found) if row.id == "zhang/fig4-6.monotone"]
+        return row.verdict != claims.NOT_JUDGED
+
+    assert judged(mnist, cifar, tiny_images)
+    assert not judged(mnist, cifar, other)
+    assert not judged(mnist, cifar)

@@ -77,6 +77,7 @@ def test_a_finished_sweep_is_done_along_every_axis(finished, run):
     assert (code, err) == (0, "")
     assert "8 of 8 done" in out
     assert "benign export" in out
+    assert f"`benign report {finished}`" in " ".join(out.split())
 
 
 def test_what_is_missing_is_told_where_it_is(folder, run):

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from benign.claims.claim import Claim, Evidence
-from benign.claims.study import Reading, Study
+from benign.claims.study import Study
 from benign.claims.verdict import judge
 from benign.pages.folder import Folder
 from benign.papers.claims import claims, study_of
 from benign.theory.intervals import interval_text, number
-from benign.verify import changes_of
+from benign.verify import answered, changes_of
 
 NOT_JUDGED = "not judged"
 MEANINGS = {
@@ -84,39 +84,40 @@ def verdict_files(folders: Iterable[Folder]) -> list[Path]:
 
 def _judged(claim: Claim, folders: Sequence[Folder]) -> Iterator[Row]:
     """The claim judged on the folders that are its studies, for every reading there is."""
-    studies = [study_of(need) for need in claim.needs]
-    if not studies:
+    studies = [study for need in claim.needs if (study := study_of(need))]
+    if not studies or len(studies) < len(claim.needs):
         return
-    of_first = [folder for folder in folders if folder.recipe is studies[0]]
-    for first in of_first:
+    for first in (folder for folder in folders if folder.recipe is studies[0]):
         chosen = [first, *(_beside(first, study, folders) for study in studies[1:])]
         runs = [folder for folder in chosen if folder is not None]
         if len(runs) == len(studies):
-            reading = {q: a for folder in runs for q, a in folder.reading.items()}
-            changes = [
-                word
-                for folder, study in zip(runs, studies, strict=True)
-                if study
-                for word in changes_of(study, folder.made, folder.result)
-            ]
             evidence = Evidence(
                 first.scale or "quick",
-                reading,
+                {q: a for folder in runs for q, a in folder.reading.items()},
                 tuple(folder.result for folder in runs),
                 tuple(folder.experiment for folder in runs),
-                tuple(changes),
+                tuple(
+                    word
+                    for folder, study in zip(runs, studies, strict=True)
+                    for word in changes_of(study, folder.made, folder.result)
+                ),
             )
             yield _row(judge(claim, evidence).as_dict() | {"here": True})
 
 
-def _beside(first: Folder, study: Study | None, folders: Sequence[Folder]) -> Folder | None:
-    """The folder of another study at the same scale, with the same answers to the same questions."""
-
-    def fits(other: Reading) -> bool:
-        return all(first.reading.get(q, a) == a for q, a in other.items())
-
+def _beside(first: Folder, study: Study, folders: Sequence[Folder]) -> Folder | None:
+    """The folder of another study at the same scale under the same reading, as far as each study knows its answers."""
     alike = (each for each in folders if each.recipe is study and each.scale == first.scale)
-    return next((each for each in alike if fits(each.reading)), None)
+    return next((other for other in alike if _agree(first, other)), None)
+
+
+def _agree(*both: Folder) -> bool:
+    """Whether one reading, asked of both, gives the answers of each: as `benign verify` asks it."""
+    one, other = (folder.reading for folder in both)
+    return any(
+        all(folder.recipe and answered(folder.recipe, asked) == folder.reading for folder in both)
+        for asked in (one | other, other | one)
+    )
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
