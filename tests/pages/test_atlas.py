@@ -12,6 +12,7 @@ from benign.opening import open_experiment, open_result
 from benign.pages.atlas import CHIEF, PAPER, Atlas
 from benign.pages.axes import told_apart
 from benign.pages.packed import as_bytes, packed_curves, thinned
+from benign.pages.settled import settled
 from benign.papers.recipes import recipe, recipes
 from tests.pages.made_up import fill
 from tests.tiny import tiny
@@ -40,7 +41,7 @@ def test_a_slider_moves_the_map_and_a_click_finds_the_run(atlas: Atlas, three: P
     """The axes of the experiment descend; those of figures ascend."""
     result = open_result(three)
     for place, radius in enumerate([0.1, 0.3]):
-        drawn = atlas.figure("robust_accuracy", radius=place)["data"][0]
+        drawn = atlas.figure("robust_accuracy", {"radius": place})["data"][0]
         for row, snr in enumerate([0.5, 2.0, 8.0]):
             for column, samples in enumerate([2, 4]):
                 where = {"samples": samples, "snr": snr, "radius": radius}
@@ -63,7 +64,7 @@ def test_cells_of_a_specification_are_found_on_figures(atlas: Atlas, three: Path
 
 def test_curves_are_sorted_by_what_they_are_about(atlas: Atlas):
     titles = [group.title for group in atlas.curve_groups]
-    assert titles == ["Loss", "Accuracy and error", "Attention", "Coordinates of the theory"]
+    assert titles == ["Loss", "Accuracy", "Attention", "Coordinates of the theory"]
     assert atlas.curve_groups[0].names == ("train_loss_curve", "train_clean_loss_curve")
     assert [group.alone for group in atlas.curve_groups] == [False, False, False, True]
 
@@ -77,8 +78,38 @@ def test_a_recipe_brings_the_maps_of_its_paper(jiang: Path):
     loss = result.test_loss.mean("seed").transpose("snr", "samples").values
     np.testing.assert_allclose(np.array(figure["data"][0]["z"]), loss, rtol=1e-4)
     assert any("N · SNR² = 1000" in trace.get("name", "") for trace in figure["data"])
-    assert "the law that the paper prints" in atlas.about("paper 0")
-    assert "law" not in atlas.about("train_loss")
+    assert "the law that the paper prints" in figure["about"]
+    assert "law" not in atlas.figure("train_loss")["about"]
+
+
+def test_what_was_never_reached_has_no_number(jiang: Path):
+    result = open_result(jiang / "jiang/fig1/smoke/default")
+    result["stage_1_end"][:] = -1
+    result["stage_1_end"][0, 0, 0] = 7
+    atlas = Atlas(result, recipe("jiang/fig1"))
+    figure = atlas.figure("stage_1_end")
+    numbers = {value for row in figure["data"][0]["z"] for value in row}
+    assert numbers == {None, 7.0}
+    assert "no value if never" in figure["about"]
+
+
+def test_a_curve_ends_with_the_number_of_the_result(three: Path):
+    """Of two seeds one ends early: it stays where it ended, and the mean does not jump."""
+    result = open_result(three)
+    steps = result["step"].values
+    early, late = int(steps[1]), int(steps[3])
+    curve = result["train_loss_curve"]
+    curve[:] = np.where(steps <= late, 1.0, np.nan)
+    curve[..., 0, :] = np.where(steps <= early, 1.0, np.nan)
+    curve[..., 1, 3] = 0.2
+    result["steps"][..., 0], result["steps"][..., 1] = early, late
+    result["train_loss"][..., 0], result["train_loss"][..., 1] = 0.4, 0.2
+    found = settled(result, "train_loss_curve")
+    mean = found.mean("seed")[0, 0, 0].values
+    np.testing.assert_allclose(mean[:4], [1.0, 1.0, 0.7, 0.3])
+    assert np.isnan(mean[4:]).all()
+    thin = settled(result, "train_loss_curve", [0, len(steps) - 1])
+    np.testing.assert_allclose(thin.mean("seed")[0, 0, 0].values, [1.0, 0.3])
 
 
 MAPS = sorted(name for name, each in recipes().items() if each.panels)
@@ -132,7 +163,7 @@ def test_fields_that_move_together_are_one_axis_with_their_names(tmp_path: Path)
     ticks = atlas.figure("test_accuracy")["layout"]["yaxis"]["ticktext"]
     assert atlas.y == "pair"
     assert sorted(ticks[1].split(", ")) == ["noise_std 0.2", "snr 2"]
-    assert "dashed" not in atlas.about("test_accuracy")  # there is no law of labels
+    assert "dashed" not in atlas.figure("test_accuracy")["about"]  # there is no law of labels
 
 
 def test_components_are_told_apart_by_what_differs(tmp_path: Path):
@@ -143,7 +174,7 @@ def test_components_are_told_apart_by_what_differs(tmp_path: Path):
     atlas = Atlas(open_result(tmp_path))
     axis = atlas.figure("test_accuracy")["layout"]
     names = {*axis["xaxis"].get("ticktext", ()), *axis["yaxis"].get("ticktext", ())}
-    assert names == {"attention(hidden=4)", "attention(hidden=8)"}
+    assert names == {"2", "4", "attention(hidden=4)", "attention(hidden=8)"}
     assert told_apart(["pgd(a)", "none"]) == ["pgd(a)", "none"]
     assert told_apart(["f(a, b)", "f(a)"]) == ["f(a, b)", "f(a)"]
 

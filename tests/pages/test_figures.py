@@ -86,7 +86,7 @@ def test_the_fit_lies_in_its_band_and_the_printed_law_where_it_says():
     assert (low < edge.fit.curve(ROWS)).all()
     assert (edge.fit.curve(ROWS) < high).all()
     assert min(band["y"]) < min(filter(None, fit["y"])) < max(filter(None, fit["y"])) < max(band["y"])  # fmt: skip
-    points = named(figure, "crosses 0.75 (4 of 4 rows)")
+    points = named(figure, "crosses 0.75 at 4 of 4 values of samples")
     np.testing.assert_allclose(np.array(points["x"]) * np.array(points["y"]) ** 2, 4, rtol=0.2)
     ranges = figure["data"][figure["data"].index(points) - 1]
     np.testing.assert_allclose(ranges["x"][::3], ROWS)
@@ -130,7 +130,16 @@ def test_colours_are_logarithmic_where_values_differ_by_orders():
 def test_axes_are_logarithmic_as_coordinates_are_spaced():
     layout = figures.heat_map(panel())["layout"]
     assert layout["xaxis"]["type"] == layout["yaxis"]["type"] == "log"
+    assert layout["yaxis"]["ticktext"] == [f"{each:.3g}" for each in COLUMNS]  # all that were run
+    many = accuracy().interp(snr=np.geomspace(0.1, 10, 20))
+    layout = figures.heat_map(Panel(many, "samples", "snr", "accuracy"))["layout"]
     assert layout["yaxis"]["ticktext"] == ["0.1", "0.2", "0.5", "1", "2", "5", "10"]
+
+
+def test_a_very_wide_axis_has_a_few_ticks():
+    ticks = figures.log_ticks(1e-1, 1e38)
+    assert len(ticks) <= 10
+    assert np.allclose(np.diff(np.log10(ticks)), np.log10(ticks[1] / ticks[0]))
 
 
 def test_lines_have_bands_within_what_is_possible():

@@ -183,7 +183,7 @@ def test_a_boundary_shows_points_their_range_and_the_fit():
     )
     ax = figure.axes[0]
     points = line(ax, "crosses 0.5")
-    assert points.get_label() == "crosses 0.5 (5 of 5 rows); bars: range over seeds"
+    assert points.get_label() == "crosses 0.5 at 5 of 5 values of N; bars: range over seeds"
     np.testing.assert_allclose(points.get_xdata(), found.critical)
     np.testing.assert_allclose(points.get_ydata(), values.samples)
     (bars,) = pieces(ax, LineCollection)
@@ -202,7 +202,7 @@ def test_a_boundary_that_is_nowhere_found_draws_no_points(tmp_path):
     found = boundary(values, 2.0)
     panel = Panel(values, "samples", "snr", "accuracy", boundary=found)
     figure = phase_figure([panel], title="t", caption="c")
-    assert line(figure.axes[0], "crosses 2 (0 of 5 rows)").get_xdata().size == 0
+    assert line(figure.axes[0], "crosses 2 at 0 of 5 values of N").get_xdata().size == 0
     save(figure, tmp_path / "nowhere")
 
 
@@ -222,7 +222,7 @@ def test_the_files_carry_the_words(tmp_path):
         "robust accuracy",
         "paper: N · SNR² = 100",
         f"fit: N · SNRᵖ = {number(fit.constant)}, p = {number(fit.exponent)} [",
-        "crosses 0.5 (5 of 5 rows); bars: range over seeds",
+        "crosses 0.5 at 5 of 5 values of N; bars: range over seeds",
         "no value",
         "3 seeds; PGD; reading: as printed",
         "(a)",

@@ -34,6 +34,11 @@ class Measured:
     def noting(self, text: str) -> "Measured":
         return replace(self, note="; ".join(filter(None, [self.note, text])))
 
+    def within(self, low: float, high: float) -> "Measured":
+        """With an interval that ends where no such number can lie."""
+        value, start, end = self.estimate
+        return replace(self, estimate=Estimate(value, max(start, low), min(end, high)))
+
 
 def exact(of: str, value: float, note: str = "") -> Measured:
     """A number without error of sampling: an identity, arithmetic, the largest of what was looked at."""

@@ -28,7 +28,7 @@ class Rule(ABC):
     def reason(self, found: Estimate) -> str:
         """Why neither can be said of an interval."""
         told = interval_text((found.low, found.high))
-        return f"{told} reaches across the bounds of {self}: more seeds, or a larger scale"
+        return f"{told} lies partly inside and partly outside of what is asked ({self}): more seeds, or a larger scale"
 
 
 @dataclass(frozen=True)

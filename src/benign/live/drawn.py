@@ -41,7 +41,8 @@ def drawn(reader: Reader) -> Drawn:
     if not history:
         raise StoreError(f"{reader.folder} holds no experiment yet")
     result = assemble(history[-1], sound_records(reader))
-    atlas = Atlas(result, recipes().get(reader.about.made.get("target", "")))
+    made = reader.about.made
+    atlas = Atlas(result, recipes().get(made.get("target", "")), made.get("changes") or ())
     wanted = set(keys_of(history[-1]))
     held = runs_in(sound_records(reader))
     doubts = flagged(result)

@@ -186,8 +186,8 @@ def _figures(
     map_figure, about = None, ""
     if atlas.x:
         fallback = "robust_accuracy" if "robust_accuracy" in atlas.result else "test_accuracy"
-        map_figure = inked(atlas.figure(quantity or fallback, **places), *colours)
-        about = f"{atlas.about(quantity) if quantity else ''} {_unfilled(atlas)}".strip()
+        map_figure = inked(atlas.figure(quantity or fallback, places), *colours)
+        about = f"{map_figure['about'] if quantity else ''} {_unfilled(atlas)}".strip()
     curves = {}
     if {dim for dim in (atlas.x, atlas.y) if dim} <= cell.keys():
         for group in atlas.curve_groups:

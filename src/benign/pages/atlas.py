@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 import xarray as xr
 
-from benign.pages import figures
+from benign.pages import explained, figures
 from benign.pages.axes import ascending, axes_of, chosen, home, numbered, ranks
-from benign.pages.cells import endings, rounded
+from benign.pages.cells import Limits, endings, rounded
 from benign.pages.figures import LABELS
 from benign.pages.over import Figure
+from benign.pages.settled import settled
 from benign.papers.recipes import Recipe
 from benign.plot.chosen import plain as said
-from benign.plot.chosen import possible
+from benign.plot.chosen import possible, reached
 from benign.plot.maps import Panel
 from benign.theory.boundary import Boundary, boundary
 
@@ -40,7 +42,6 @@ FITTED = ("test_accuracy", "robust_accuracy")
 
 PAPER, CHIEF, REST = "As the paper draws it", "Main quantities", "Everything else measured"
 THEORY = "Coordinates of the theory"
-PARTLY = "with the paper's exponent, and a constant fitted here"
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,14 @@ class Atlas:
     has one cell and no figure. `sliders` are the other axes with several values, by name, with a label for each.
     """
 
-    def __init__(self, result: xr.Dataset, recipe: Recipe | None = None) -> None:
+    def __init__(
+        self, result: xr.Dataset, recipe: Recipe | None = None, changes: Sequence[str] = ()
+    ) -> None:
+        """`changes` are those of the recipe's experiment, `field=value`: names of its own may then not fit."""
         self._raw = ascending(result)
-        self.result = numbered(self._raw)
+        names = recipe.names if recipe and not changes else {}
+        steps = {name: reached(values) for name, values in self._raw.data_vars.items()}
+        self.result = numbered(self._raw.assign(steps), names)
         self._ranks = {dim: ranks(result[dim]) for dim in axes_of(result)}
         self.note = ""
         """why the maps of the paper cannot be drawn; empty where they can or there are none"""
@@ -96,35 +102,43 @@ class Atlas:
             Quantity(f"paper {number}", _title(panel), PAPER, _meaning(panel.values))
             for number, panel in enumerate(self._panels)
         ]
+        drawn = {each.title for each in found}
         own = {*axes_of(self.result), "seed"}
         names = [
             str(name)
             for name, values in self.result.data_vars.items()
             if set(values.dims) == own and name not in NO_QUANTITY and values.notnull().any()
         ]
+        names = [name for name in names if said(name) not in drawn]
         names.sort(key=lambda name: MAIN.index(name) if name in MAIN else len(MAIN))
         return found + [
             Quantity(name, said(name), CHIEF if name in MAIN else REST, _meaning(self.result[name]))
             for name in names
         ]
 
-    def figure(self, name: str, **at: int) -> Figure:
-        """The figure of a quantity, at places of the sliders (0 where none is given)."""
-        if name.startswith("paper "):
-            panel = self._panels[int(name.removeprefix("paper "))]
-            return figures.heat_map(panel, self._ended(*self._homes(panel)[::-1], at=at))
-        values = self._slice(self.result[name], at)
+    def figure(
+        self, name: str, at: Mapping[str, int] = MappingProxyType({}), span: Limits | None = None
+    ) -> Figure:
+        """The figure of a quantity, at places of the sliders (0 where none is given), and what one sees, as `about`.
+
+        Colours without limits of their own reach over `span`, or what the quantity has at all places of sliders.
+        """
         if self.x is None:
             raise ValueError("the experiment has one cell: there are no axes to draw over")
+        title, meaning = self._told[name]
         if self.y is None:
-            ended = self._ended(self.x, at=at)
-            return figures.lines(values, self.x, said(name), ended)
-        bounds = possible(said(name))
-        limits = bounds if np.isfinite(bounds).all() else None
-        edge = self._edge(name, values) if name in FITTED else None
-        panel = Panel(values, self.x, self.y, said(name), limits=limits, boundary=edge)
-        span = figures.finite_range(self.result[name].mean("seed").values)  # of all sliders
-        return figures.heat_map(panel, self._ended(self.y, self.x, at=at), span)
+            values, ended = self._slice(self.result[name], at), self._ended(self.x, at=at)
+            about = explained.of_lines(title, meaning, values.sizes["seed"])
+            return figures.lines(values, self.x, said(name), ended) | {"about": about}
+        panel = self._panel(name, at)
+        y, x = self._homes(panel)[::-1] if name in self._of_name else (self.y, self.x)
+        drawn = figures.heat_map(panel, self._ended(y, x, at=at), span or self.span(name))
+        return drawn | {"about": explained.of_map(panel, title, meaning)}
+
+    def span(self, name: str) -> Limits:
+        """The lowest and the highest mean of a quantity, wherever sliders stand."""
+        values = self._of_name[name].values if name in self._of_name else self.result[name]
+        return figures.finite_range(values.mean("seed").values)
 
     @property
     def seen(self) -> str:
@@ -141,10 +155,6 @@ class Atlas:
             f"The heat map below shows {title} over {x} and {y}: every cell is one setting, its colour what was "
             "measured there."
         )
-
-    def about(self, name: str) -> str:
-        """What one sees in the figure of a quantity, for somebody who has never seen it."""
-        return "" if self.x is None else self._about(name)
 
     @cached_property
     def curve_groups(self) -> list[CurveGroup]:
@@ -165,11 +175,12 @@ class Atlas:
 
     def curves(self, group: CurveGroup, **cell: int) -> Figure:
         """The curves of one cell: means over seeds between the lowest and the highest of them."""
-        here = self.result[list(group.names)].isel({dim: cell.get(dim, 0) for dim in self.dims})
+        here = self.result.isel({dim: cell.get(dim, 0) for dim in self.dims})
+        curves = {name: settled(here, name) for name in group.names}
 
         def numbers(name: str, kind: str) -> list:
             reduce = {"mean": "mean", "low": "min", "high": "max"}[kind]
-            return rounded(getattr(here[name], reduce)("seed").values)
+            return rounded(getattr(curves[name], reduce)("seed").values)
 
         return self.curve_figure(group, numbers)
 
@@ -220,6 +231,29 @@ class Atlas:
             self.note = f"The maps of {recipe.name} cannot be drawn: {error}"
             return []
 
+    @cached_property
+    def _of_name(self) -> dict[str, Panel]:
+        """The maps of the paper by the names of their quantities."""
+        return {f"paper {number}": panel for number, panel in enumerate(self._panels)}
+
+    @cached_property
+    def _told(self) -> dict[str, tuple[str, str]]:
+        """Title and meaning of what can be drawn, measured or not."""
+        known = {name: (said(str(name)), _meaning(self.result[name])) for name in self.result}
+        return {str(name): told for name, told in known.items()} | {
+            each.name: (each.title, each.meaning) for each in self.quantities
+        }
+
+    def _panel(self, name: str, at: Mapping[str, int]) -> Panel:
+        if name in self._of_name:
+            return self._of_name[name]
+        assert self.x is not None
+        assert self.y is not None
+        values, bounds = self._slice(self.result[name], at), possible(said(name))
+        limits = bounds if np.isfinite(bounds).all() else None
+        edge = self._edge(name, values) if name in FITTED else None
+        return Panel(values, self.x, self.y, said(name), limits=limits, boundary=edge)
+
     def _homes(self, panel: Panel) -> list[str]:
         """The axes of the experiment that a panel draws, which may have given them other names."""
         return [home(self._raw, panel.values[dim]) for dim in (panel.x, panel.y)]
@@ -233,35 +267,12 @@ class Atlas:
 
     def _edge(self, name: str, values: xr.DataArray) -> Boundary | None:
         """The boundary of an accuracy, where both axes hold numbers that a law can be about."""
+        if any(LABELS in self.result[dim].attrs for dim in (self.x, self.y)):
+            return None
         try:
-            if not self._has_laws:
-                return None
             return boundary(values.rename(said(name)), LEVEL)
         except ValueError:
             return None
-
-    @property
-    def _has_laws(self) -> bool:
-        """Whether both axes of maps hold numbers."""
-        return not any(LABELS in self.result[dim].attrs for dim in (self.x, self.y))
-
-    def _about(self, name: str) -> str:
-        seeds = self.result.sizes["seed"]
-        of = f"mean over {seeds} seeds" if seeds > 1 else "one run"
-        title = next(each.title for each in self.quantities if each.name == name)
-        if self.y is None:
-            bands = "; the band is its 95 % interval" if seeds > 1 else ""
-            return (
-                f"Each point is one setting of the experiment: {title} ({of}{bands}). "
-                "Choose one to see how it trained."
-            )
-        panel = self._panels[int(name[6:])] if name.startswith("paper ") else None
-        told = [
-            f"Each cell is one setting of the experiment. Its colour is {title} ({of}): dark is low, bright is high.",
-            *_explained(panel, name in FITTED and self._has_laws),
-            "Choose a cell to see how it trained.",
-        ]
-        return " ".join(told)
 
 
 def plain_name(coordinate: xr.DataArray) -> str:
@@ -269,29 +280,10 @@ def plain_name(coordinate: xr.DataArray) -> str:
     return str(coordinate.attrs.get("long_name", coordinate.name))
 
 
-def _explained(panel: Panel | None, fitted: bool) -> list[str]:
-    """What lies over a map."""
-    told = []
-    if panel is not None and panel.printed is not None:
-        prints = "that the paper prints" if panel.printed_by == "paper" else PARTLY
-        told.append(f"The orange line is the law {prints}.")
-    edge = panel.boundary if panel else None
-    if edge is not None or (panel is None and fitted):
-        level = edge.level if edge else LEVEL
-        told.append(
-            f"White dots mark where the map crosses {level:g}; the dashed line is the power law fitted to "
-            "them, the pale band its 95 % interval (as far as the runs determine one)."
-        )
-    if panel is not None and panel.predicted is not None and edge is not None:
-        told.append("The dotted blue line is what theory predicts without training anything.")
-    if panel is not None and panel.moved is not None:
-        told.append("Crosses mark cells that change when the step size is divided by four.")
-    return told
-
-
 _CURVES: tuple[tuple[str, Callable[[str], bool], bool], ...] = (
     ("Loss", lambda name: name.endswith("_loss"), True),
-    ("Accuracy and error", lambda name: "accuracy" in name or name.endswith("error"), False),
+    ("Accuracy", lambda name: "accuracy" in name, False),
+    ("Error", lambda name: name.endswith("error"), False),
     ("Attention", lambda name: name.startswith("attention_on"), False),
 )
 """kinds of curves, what belongs to each, and whether it is drawn on a logarithmic axis"""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 import numpy as np
 import xarray as xr
 
@@ -29,10 +32,16 @@ def ranks(coordinate: xr.DataArray) -> np.ndarray:
     return order
 
 
-def numbered(result: xr.Dataset) -> xr.Dataset:
+def numbered(
+    result: xr.Dataset, names: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> xr.Dataset:
     """With numbers on every axis: fields that move together get the numbers of the only field that tells them apart,
-    or are counted, as labels are; the attribute `labels` then names them."""
+    or are counted, as labels are; the attribute `labels` then names them, in the words of `names` where it has any."""
     for dim in axes_of(result):
+        if len(names.get(dim, ())) == result.sizes[dim]:
+            told = {"long_name": dim, LABELS: list(names[dim])}
+            result = result.assign_coords({dim: (dim, np.arange(result.sizes[dim]), told)})
+            continue
         beside = [each for each in result.coords.values() if each.dims == (dim,)]
         beside = [each for each in beside if each.name != dim]
         if not beside and _counts(result[dim]):
@@ -46,9 +55,9 @@ def numbered(result: xr.Dataset) -> xr.Dataset:
             result = result.assign_coords({dim: (dim, alone.values, told)})
             continue
         fields = {str(each.name): told_apart(names_of(each)) for each in reversed(alike.values())}
-        names = told_apart(_in_words(fields) if fields else names_of(result[dim]))
-        told = {"long_name": ", ".join(fields) or dim, LABELS: names}
-        result = result.assign_coords({dim: (dim, np.arange(len(names)), told)})
+        words = told_apart(_in_words(fields) if fields else names_of(result[dim]))
+        told = {"long_name": ", ".join(fields) or dim, LABELS: words}
+        result = result.assign_coords({dim: (dim, np.arange(len(words)), told)})
     return result
 
 

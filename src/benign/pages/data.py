@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from benign.pages.atlas import CHIEF, REST, Atlas, CurveGroup, Quantity, said
-from benign.pages.cells import means
+from benign.pages.cells import Limits, means
 from benign.pages.figures import names_of
 from benign.pages.folder import Folder
 from benign.pages.over import Figure
@@ -39,6 +40,17 @@ class Group:
             return first.label
         return f"{first.recipe.name}, {first.scale} scale" if first.scale else first.recipe.name
 
+    @cached_property
+    def spans(self) -> dict[str, Limits]:
+        """The range of every quantity over the folders: one colour means one number in all of them."""
+        found: dict[str, Limits] = {}
+        for atlas in (folder.atlas for folder in self.folders if folder.atlas.x):
+            for name in (each.name for each in atlas.quantities):
+                low, high = atlas.span(name)
+                known = found.get(name, (low, high))
+                found[name] = min(low, known[0]), max(high, known[1])
+        return found
+
 
 def grouped(folders: Sequence[Folder]) -> list[Group]:
     """Folders of one recipe, scale and shape of figures together, in the order in which they came."""
@@ -62,8 +74,10 @@ class ForScript:
     curves: bytes
 
 
-def for_script(folder: Folder, theorems: Sequence[Theorem], share: int) -> ForScript:
-    """The data of a folder that is one of `share` on the page."""
+def for_script(
+    folder: Folder, theorems: Sequence[Theorem], share: int, spans: Mapping[str, Limits]
+) -> ForScript:
+    """The data of a folder that is one of `share` on the page; colours of quantities reach over `spans`."""
     atlas = folder.atlas
     drawn = [each.name for each in quantities(atlas, share)] if atlas.x else []
     groups = atlas.curve_groups
@@ -73,11 +87,10 @@ def for_script(folder: Folder, theorems: Sequence[Theorem], share: int) -> ForSc
         "label": folder.label,
         "x": atlas.x,
         "y": atlas.y,
-        "figures": {name: _figures(atlas, name) for name in drawn[:1]},
-        "about": {name: atlas.about(name) for name in drawn},
+        "figures": {name: _figures(atlas, name, spans) for name in drawn[:1]},
     }
     later = {
-        "figures": {name: _figures(atlas, name) for name in drawn[1:]},
+        "figures": {name: _figures(atlas, name, spans) for name in drawn[1:]},
         "dims": atlas.dims,
         "sizes": [atlas.result.sizes[dim] for dim in atlas.dims],
         "places": [names_of(atlas.result[dim]) for dim in atlas.dims],
@@ -100,11 +113,13 @@ def quantities(atlas: Atlas, share: int = 1) -> list[Quantity]:
     return [each for each in all_of_them if each.group != REST]
 
 
-def _figures(atlas: Atlas, name: str) -> dict[str, Figure]:
+def _figures(atlas: Atlas, name: str, spans: Mapping[str, Limits]) -> dict[str, Figure]:
     """The figure at every setting of the sliders, by their places: `0`, `1,2`."""
     sizes = [range(len(labels)) for labels in atlas.sliders.values()]
     return {
-        ",".join(map(str, at)): atlas.figure(name, **dict(zip(atlas.sliders, at, strict=True)))
+        ",".join(map(str, at)): atlas.figure(
+            name, dict(zip(atlas.sliders, at, strict=True)), spans.get(name)
+        )
         for at in itertools.product(*sizes)
     }
 

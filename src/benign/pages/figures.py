@@ -26,6 +26,8 @@ LABELS = "labels"
 """attribute of a coordinate that counts things: their names"""
 LONGEST_TITLE = 52
 """letters of the name of an axis"""
+MOST_TICKS = 12
+"""values of an axis that are all told"""
 HALF = 0.5
 """where step 0 stands on a logarithmic axis"""
 WIDE = 1000.0
@@ -184,6 +186,9 @@ def _layout(**more: Any) -> Figure:
             "y": 0,
             "yref": "container",
             "yanchor": "bottom",
+            # A line consists of several traces: hiding one of them would only confuse.
+            "itemclick": False,
+            "itemdoubleclick": False,
         },
         "hoverlabel": {"align": "left", "namelength": -1},
         "dragmode": False,
@@ -203,10 +208,13 @@ def _axis(coordinate: xr.DataArray) -> Figure:
         ticks = {"tickvals": places, "ticktext": [plain(_short(name)) for name in names]}
         return axis | ticks | {"range": [-0.5, len(names) - 0.5], "zeroline": False}
     centres = coordinate.values.astype(float)
+    own = {"tickvals": centres.tolist(), "ticktext": [f"{each:.3g}" for each in centres]}
     if log_spaced(centres):
+        if centres.size <= MOST_TICKS:
+            return axis | {"type": "log", **own}
         ticks = log_ticks(*_ends(cell_edges(centres, True)))
         return axis | {"type": "log", "tickvals": ticks, "ticktext": [f"{t:g}" for t in ticks]}
-    return axis
+    return axis | own if centres.size <= MOST_TICKS else axis
 
 
 def _title(coordinate: xr.DataArray) -> str:
@@ -225,7 +233,8 @@ def log_ticks(low: float, high: float) -> list[float]:
     """
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     heads = (1, 2, 5) if len(decades) < 6 else (1,)
-    ticks = [float(f"{head}e{power}") for power in decades for head in heads]
+    every = math.ceil(len(decades) / 10)
+    ticks = [float(f"{head}e{power}") for power in decades[::every] for head in heads]
     return [tick for tick in ticks if low <= tick <= high]
 
 
@@ -266,6 +275,7 @@ def _colours(panel: Panel, mean: np.ndarray, span: Limits | None) -> Figure:
         step = max(1, (ends[1] - ends[0]) // 6)
         ticks = list(range(ends[0], ends[1] + 1, step))
         bar |= {"tickvals": ticks, "ticktext": [f"{10.0**k:g}" for k in ticks]}
+        bar["title"]["text"] += " (log scale)"
         mean, (low, high) = np.log10(mean), (math.log10(low), math.log10(high))
     return {"z": rounded(mean), "zmin": low, "zmax": high, "colorscale": "Viridis", "colorbar": bar}
 

@@ -59,7 +59,7 @@ class Folder:
 
     @cached_property
     def atlas(self) -> Atlas:
-        return Atlas(self.result, self.recipe)
+        return Atlas(self.result, self.recipe, self.made.get("changes") or ())
 
     @property
     def reading(self) -> Reading:

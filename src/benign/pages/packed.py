@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from benign.pages.settled import settled
+
 MOST_POINTS, FEWEST_POINTS = 60, 15
 """steps that are kept of a curve"""
 BUDGET = 1_500_000
@@ -46,7 +48,7 @@ def packed_curves(
     points = thinned(result.sizes["step"], steps)
     numbers = np.empty((cells, len(kept), len(kinds), len(points)), np.float32)
     for place, name in enumerate(kept):
-        runs = result[name].isel(step=points).transpose(*dims, "seed", "step").values
+        runs = settled(result, name, points).transpose(*dims, "seed", "step").values
         runs = runs.reshape(cells, result.sizes["seed"], len(points))
         numbers[:, place] = _over_seeds(runs, len(kinds))
     return PackedCurves(kept, kinds, points, numbers)
@@ -62,7 +64,7 @@ def thinned(count: int, most: int) -> list[int]:
 
 
 def _over_seeds(runs: np.ndarray, kinds: int) -> np.ndarray:
-    """Mean, smallest and largest of the seeds that are still training, [cells, kinds, points]."""
+    """Mean, smallest and largest of the seeds that have a number, [cells, kinds, points]."""
     known = np.isfinite(runs)
     count = known.sum(1)
     total = np.where(known, runs, 0.0).sum(1)

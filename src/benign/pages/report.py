@@ -67,6 +67,8 @@ class Shown:
     folder: Folder
     share: int
     """how many folders the page shows"""
+    group: Group
+    """those that stand side by side with it"""
 
     @cached_property
     def _theorems(self) -> tuple[list[Theorem], str]:
@@ -94,7 +96,7 @@ class Shown:
 
     @cached_property
     def data(self) -> ForScript:
-        return for_script(self.folder, self.theorems, self.share)
+        return for_script(self.folder, self.theorems, self.share, self.group.spans)
 
     @property
     def later(self) -> str:
@@ -107,8 +109,13 @@ class Shown:
 
 def page(found: Sequence[Folder], verdict_files: Sequence[Path] = ()) -> str:
     """The page as text."""
-    shown = [Shown(number, folder, len(found)) for number, folder in enumerate(found)]
-    groups = [_section(group, shown) for group in grouped(found)]
+    side_by_side = grouped(found)
+    beside = {folder.path: group for group in side_by_side for folder in group.folders}
+    shown = [
+        Shown(number, folder, len(found), beside[folder.path])
+        for number, folder in enumerate(found)
+    ]
+    groups = [_section(group, shown) for group in side_by_side]
     rows = claims.rows(found, verdict_files)
     judged = [row for row in rows if row.verdict != claims.NOT_JUDGED]
     (drawing, packed), script = library(), _file("page.js")

@@ -2,8 +2,8 @@
 
 import importlib
 import pkgutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
@@ -34,6 +34,8 @@ class Recipe(Study):
     """what the result says, in a few lines computed from it"""
     panels: Callable[[xr.Dataset], list[Panel]] | None = None
     """the maps that it draws, for pages that draw them in another way; None for figures without maps"""
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """of an axis that counts networks or attacks: a short name for each of its places"""
     conditions: Callable[[Setup], Conditions | None] | None = None
     """of the theorem behind the figure, at one cell; None at cells it says nothing about"""
 

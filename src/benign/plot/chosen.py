@@ -11,12 +11,15 @@ import xarray as xr
 from benign.experiment import experiment_of
 from benign.plot.caption import describe, endings
 
+NEVER = "-1 if never"
+"""how the meaning of a variable tells it"""
+
 
 def variable_of(result: xr.Dataset, name: str, axes: int) -> xr.DataArray:
     """A variable with its seeds and its axes of several values; ValueError unless these are so many."""
     if name not in result:
         raise ValueError(f"no variable {name!r}; this result has {', '.join(map(str, result))}")
-    values = result[name]
+    values = reached(result[name])
     several = axes_of(values)
     if len(several) != axes:
         raise ValueError(
@@ -28,6 +31,15 @@ def variable_of(result: xr.Dataset, name: str, axes: int) -> xr.DataArray:
     if "seed" in values.dims:
         return values
     return values.drop_vars("seed", errors="ignore").expand_dims("seed")
+
+
+def reached(values: xr.DataArray) -> xr.DataArray:
+    """First steps at which something was so, without a number where it never was: a mean must not count -1."""
+    told = str(values.attrs.get("long_name", ""))
+    if NEVER not in told:
+        return values
+    attrs = values.attrs | {"long_name": told.replace(NEVER, "no value if never")}
+    return values.where(values >= 0).assign_attrs(attrs)
 
 
 def held(result: xr.Dataset, name: str, end: str | None = None) -> xr.DataArray:

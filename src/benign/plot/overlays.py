@@ -51,7 +51,8 @@ def crossings_name(boundary: Boundary) -> str:
     """The critical points of a boundary in a legend."""
     known = boundary.critical.notnull().values
     several = boundary.critical_per_seed.shape[1] > 1
-    name = f"crosses {boundary.level:g} ({known.sum()} of {known.size} rows)"
+    of = symbol(boundary.critical, boundary.law.row)
+    name = f"crosses {boundary.level:g} at {known.sum()} of {known.size} values of {of}"
     return name + ("; bars: range over seeds" if several else "")
 
 

@@ -61,7 +61,7 @@ def _monotone(losses: xr.DataArray) -> dict[str, Measured]:
         if len(kept) < 2:
             raise Undecided(f"only {len(kept)} lines along {name} vary by more than the noise")
         taus = [_tau(map_[name].values, line) for line in kept]
-        told = mean(f"tau-b of test loss with {name}", taus)
+        told = mean(f"tau-b of test loss with {name}", taus).within(-1, 1)
         found[f"along {name}"] = replace(told, basis=f"{len(kept)} lines of the map")
     return found
 
