@@ -78,7 +78,7 @@ def test_clicking_a_cell_shows_how_it_trained(own: Visit):
     group = own.page.locator(".group")
     assert shown(group) == "samples 4, snr 0.5, radius 0.1\n2 seeds: converged"
     titles = group.locator(".curves h4").all_inner_texts()
-    assert titles[:4] == ["Loss", "Accuracy and error", "Attention", "Coordinates of the theory"]
+    assert titles[:4] == ["Loss", "Accuracy", "Attention", "Coordinates of the theory"]
     assert group.locator(".curve .scatterlayer .js-line").count() >= 7
     assert "robust accuracy" in group.locator(".main").inner_text()
     group.locator(".curves select").select_option("value noise max")
@@ -101,10 +101,13 @@ def test_the_keyboard_reaches_every_cell(own: Visit):
     page.keyboard.press("ArrowDown")
     assert said.inner_text().startswith("samples 4, snr 2\n")
     assert shown(group).startswith("samples 4, snr 0.5")  # not before Enter
+    expect(group.locator(".map .shapelayer path")).to_have_count(
+        2
+    )  # where one is, and what is shown
     page.keyboard.press("Enter")
     page.wait_for_selector("[data-shown='8']")
     assert shown(group).startswith("samples 4, snr 2, radius 0.1")
-    assert group.locator(".map .shapelayer path").count() == 1
+    expect(group.locator(".map .shapelayer path")).to_have_count(1)
 
 
 def test_a_slider_moves_the_map(own: Visit, three: Path):
@@ -128,12 +131,32 @@ def test_a_slider_moves_the_map(own: Visit, three: Path):
     assert group.locator("output").first.inner_text() == "0.1"
 
 
-def test_the_same_numbers_are_in_a_table(own: Visit):
+def test_the_same_numbers_are_in_a_table(own: Visit, three: Path):
     details = own.page.locator(".numbers").first
     details.locator("summary").click()
-    expect(details.locator("tr")).to_have_count(3)
-    assert details.locator("td").count() == 6
-    assert "samples 2, snr 8" in details.locator("td").first.inner_text()
+    expect(details.locator("tr")).to_have_count(4)
+    table = [row.split("\t") for row in details.locator("tr").all_inner_texts()]
+    assert table[0] == ["snr \\ samples", "2", "4"]
+    assert [row[0] for row in table[1:]] == ["8", "2", "0.5"]  # as on the map
+    numbers = open_result(three).robust_accuracy.sel(samples=2, snr=8, radius=0.1)
+    assert float(table[1][1].split()[0]) == pytest.approx(numbers.mean().item(), abs=1e-2)
+    details.locator("summary").click()
+
+
+def test_no_figure_reaches_out_of_its_frame(own: Visit):
+    """Whatever was shown before it: names of axes and legends are of different heights."""
+    group = own.page.locator(".group")
+    menu = group.locator(".quantity")
+    before = menu.input_value()
+    for name in menu.locator("option").evaluate_all("all => all.map((each) => each.value)"):
+        menu.select_option(name)
+        group.locator(f".map[data-drawn='{name}']").wait_for()
+        lowest = group.locator(".map").evaluate(
+            "map => Math.max(...[...map.querySelectorAll('.xtitle, .legend')]"
+            ".map((each) => each.getBoundingClientRect().bottom)) - map.getBoundingClientRect().bottom"
+        )
+        assert lowest <= 1, name
+    menu.select_option(before)
 
 
 def test_a_button_changes_light_and_dark(own: Visit):
@@ -169,6 +192,9 @@ def test_a_finger_chooses_a_cell_of_either_reading(paper: Visit):
     page = paper.page
     page.touchscreen.tap(*point_at(page, 0.5, 0.1, which=1))
     expect(page.locator(".which")).to_contain_text("reading w_O=divided: samples 8")
+    expect(page.locator(".map .shapelayer path")).to_have_count(2)  # the same cell of both
+    page.locator(".jump:visible").click()
+    expect(page.locator(".detail")).to_be_in_viewport()
     assert paper.sideways() == 0
 
 
@@ -189,7 +215,21 @@ def test_claims_are_filtered(paper: Visit):
     everything = rows.count()
     form.locator("[name=paper]").select_option("jiang")
     assert rows.count() == everything
+    form.locator("[name=text]").fill("nothing is called so")
+    assert page.locator(".nothing").is_visible()
+    page.locator(".nothing .all").click()
+    assert rows.count() == everything
+    form.locator("[name=text]").fill("SNR² = 1000")
+    squares = rows.count()
+    form.locator("[name=text]").fill("SNR^2 = 1000")
+    assert rows.count() == squares > 0
+    form.locator("[name=text]").fill("")
     form.locator("[name=verdict]").select_option("judged")
+    assert form.locator(".count").inner_text() == "4 of 61 claims (8 verdicts)"
+    form.locator("[name=reading]").select_option("w_O=divided")
+    assert rows.count() == 4
+    assert all("w_O=divided" in each for each in rows.all_inner_texts())
+    form.locator("[name=reading]").select_option("")
     page.locator("#claims").scroll_into_view_if_needed()
     paper.keep("report-phone-claims")
     assert paper.sideways() == 0
@@ -241,6 +281,20 @@ def test_one_axis_and_one_cell_have_their_pages(browser: Browser, tmp_path: Path
     assert shown(second).startswith("the only cell")
     assert "test accuracy" in second.locator(".main").inner_text()
     visit.keep("report-line", whole=True)
+    assert visit.complaints == []
+    visit.close()
+
+
+def test_what_has_no_order_has_a_menu_in_place_of_a_slider(browser: Browser, tmp_path: Path):
+    init = "init: {kind: torch_default}"
+    networks = f"[{{kind: attention, hidden: 4, {init}}}, {{kind: attention, hidden: 8, {init}}}]"
+    folder = fill(tmp_path, tiny(f"network={networks}"))
+    visit = opened(browser, report(folder))
+    menu = visit.page.locator(".place")
+    names = ["attention(hidden=4)", "attention(hidden=8)"]
+    assert menu.locator("option").all_inner_texts() == names
+    menu.select_option("1")
+    expect(visit.page.locator(".which")).to_contain_text("attention(hidden=8)")
     assert visit.complaints == []
     visit.close()
 

@@ -127,6 +127,16 @@ def test_colours_are_logarithmic_where_values_differ_by_orders():
     assert "1e+08" in cells["colorbar"]["ticktext"]
 
 
+def test_a_cell_without_a_value_tells_whether_it_will_ever_have_one():
+    values = accuracy()
+    values[1, 5], values[2, 6] = np.nan, np.nan
+    ended = np.full((9, 4), "3 seeds: converged", dtype=object)
+    ended[5, 1], ended[6, 2] = "3 seeds: diverged", "3 seeds: not run yet"
+    drawn = figures.heat_map(Panel(values, "samples", "snr", "accuracy"), ended)
+    crosses = named(drawn, "diverged or failed")
+    assert (crosses["x"], crosses["y"]) == ([4.0], [pytest.approx(COLUMNS[5], rel=1e-4)])
+
+
 def test_axes_are_logarithmic_as_coordinates_are_spaced():
     layout = figures.heat_map(panel())["layout"]
     assert layout["xaxis"]["type"] == layout["yaxis"]["type"] == "log"

@@ -7,12 +7,14 @@ import json
 import re
 import shlex
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import benign as bo
 from benign.claims.claim import Evidence
@@ -28,6 +30,7 @@ from benign.papers.claims import claims as all_claims
 from benign.papers.recipes import recipe
 from benign.sweep.store import About, Store
 from benign.targets import Choices, plans
+from benign.training.descent import Status
 from tests.pages.made_up import fill
 from tests.tiny import tiny
 
@@ -117,7 +120,7 @@ def test_the_page_says_what_was_run_what_holds_and_how_to_run_it_again(written: 
     minute = written[written.index("In one minute") : written.index("</section>")]
     assert "24 training runs in 2 folders: 24 converged." in minute
     assert "shows test loss over number of training points N and signal-to-noise ratio" in minute
-    assert "4 of the 61 claims of the paper were judged, under every reading:" in minute
+    assert "4 of the 61 claims of the paper were judged, under each reading:" in minute
     assert "Jiang, Huang, Zhang, Suzuki, Nie: Unveil Benign Overfitting" in written
     assert "does that include the fixed output vector w_O?" in written
     assert "<b>divided</b>: yes" in written
@@ -332,3 +335,56 @@ def test_a_claim_about_several_figures_takes_them_under_one_reading(tmp_path: Pa
     assert judged(mnist, cifar, tiny_images)
     assert not judged(mnist, cifar, other)
     assert not judged(mnist, cifar)
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [(".", "must be a file, got the folder .*report.html"), ("page.pdf", "must end in .html")],
+)
+def test_what_cannot_be_a_page_is_refused_first(
+    three: Path, tmp_path: Path, output: str, told: str
+):
+    with pytest.raises(ValueError, match=told):
+        report(three, output=tmp_path / output)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_folder_of_results_is_told_with_what_was_meant(
+    three: Path, jiang: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "my.yaml").write_text("seeds: 2")
+    with pytest.raises(ValueError, match=r"my\.yaml is a file: name a folder of results"):
+        report(tmp_path / "my.yaml")
+    with pytest.raises(ValueError, match=f"lies inside the results {re.escape(str(three))}"):
+        report(three / "records")
+    (tmp_path / "runs").symlink_to(jiang)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="did you mean runs/jiang/fig1"):
+        report("jiang/fig1")
+
+
+def test_a_recipe_without_maps_shows_the_pictures_it_drew(tmp_path: Path):
+    chosen = recipe("zhang/fig3")
+    made = {"target": "zhang/fig3", "scale": "smoke", "reading": chosen.reading(), "changes": []}
+    fill(tmp_path, chosen.experiment("smoke"), made)
+    assert "<img" not in page(folders([tmp_path]))
+    (tmp_path / "fig3.png").write_bytes(b"a picture")
+    written = page(folders([tmp_path]))
+    assert 'src="data:image/png;base64,YSBwaWN0dXJl"' in written
+
+
+def test_a_comparison_of_networks_has_names_that_people_read(tmp_path: Path):
+    chosen = recipe("compare/architectures")
+    made = {"target": chosen.name, "scale": "smoke", "reading": chosen.reading(), "changes": []}
+    (folder,) = folders([fill(tmp_path / "as it is", chosen.experiment("smoke"), made)])
+    assert folder.atlas.sliders["model"][:2] == ["attention, clean", "linear mode, clean"]
+    made["changes"] = ["training.rate=[1, 2, 3, 4, 5, 6, 7, 8]"]
+    (folder,) = folders([fill(tmp_path / "changed", chosen.experiment("smoke"), made)])
+    assert folder.atlas.sliders["model"][0].startswith("network attention(")
+    assert "No claim rests on compare/architectures alone" in page([folder])
+
+
+def test_runs_that_did_not_converge_are_told_beside_a_verdict(tmp_path: Path, default: Folder):
+    result = default.result.assign(status=xr.full_like(default.result["status"], Status.STEP_CAP))
+    (row, *_) = claims.rows([replace(default, result=result)])
+    assert row.caution == "12 of 12 runs stopped at the step cap"

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from benign.pages import explained, figures
-from benign.pages.axes import ascending, axes_of, chosen, home, numbered, ranks
+from benign.pages.axes import ascending, axes_of, chosen, home, named_by, numbered, ranks
 from benign.pages.cells import Limits, endings, rounded
 from benign.pages.figures import LABELS
 from benign.pages.over import Figure
@@ -79,9 +79,9 @@ class Atlas:
     def __init__(
         self, result: xr.Dataset, recipe: Recipe | None = None, changes: Sequence[str] = ()
     ) -> None:
-        """`changes` are those of the recipe's experiment, `field=value`: names of its own may then not fit."""
+        """`changes` are those of the recipe's experiment, `field=value`, whose names it cannot know."""
         self._raw = ascending(result)
-        names = recipe.names if recipe and not changes else {}
+        names = named_by(recipe, self._raw, changes)
         steps = {name: reached(values) for name, values in self._raw.data_vars.items()}
         self.result = numbered(self._raw.assign(steps), names)
         self._ranks = {dim: ranks(result[dim]) for dim in axes_of(result)}

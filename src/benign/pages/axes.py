@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from benign.pages.figures import LABELS, names_of
+from benign.papers.recipes import Recipe
 
 
 def ascending(result: xr.Dataset) -> xr.Dataset:
@@ -59,6 +60,19 @@ def numbered(
         told = {"long_name": ", ".join(fields) or dim, LABELS: words}
         result = result.assign_coords({dim: (dim, np.arange(len(words)), told)})
     return result
+
+
+def named_by(
+    recipe: Recipe | None, result: xr.Dataset, changes: Sequence[str]
+) -> dict[str, Sequence[str]]:
+    """The names that a recipe has for places of its axes, but for axes of which a change replaced a field."""
+    replaced = {change.partition("=")[0].rpartition(".")[2] for change in changes}
+    fields = {
+        dim: {str(name) for name, each in result.coords.items() if each.dims == (dim,)}
+        for dim in axes_of(result)
+    }
+    known = recipe.names.items() if recipe else ()
+    return {dim: names for dim, names in known if not fields.get(dim, set()) & replaced}
 
 
 def _in_words(fields: dict[str, list[str]]) -> list[str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import xarray as xr
 
 from benign.claims.claim import Claim, Evidence
 from benign.claims.study import Study
@@ -14,6 +16,7 @@ from benign.claims.verdict import judge
 from benign.pages.folder import Folder
 from benign.papers.claims import claims, study_of
 from benign.theory.intervals import interval_text, number
+from benign.training.descent import Status
 from benign.verify import answered, changes_of
 
 NOT_JUDGED = "not judged"
@@ -47,19 +50,29 @@ class Row:
     reason: str = ""
     how: str = ""
     """on which runs it was judged, or how to have it judged"""
+    caution: str = ""
+    """what speaks against trusting the runs"""
+    reading: Mapping[str, str] = field(default_factory=dict)
+    under: str = ""
+    """the answers that set it apart from other verdicts on the same claim"""
 
     @property
     def order(self) -> int:
         """What holds comes first."""
-        return ("good", "open", "bad").index(self.tone)
+        return ("good", "open", "bad", "none").index(self.tone)
 
     @property
     def tone(self) -> str:
         """Good, bad or neither: for colours."""
         first = self.verdict.split()[0]
-        return {"confirmed": "good", "holds": "good", "refuted": "bad", "fails": "bad"}.get(
-            first, "open"
-        )
+        tones = {
+            "confirmed": "good",
+            "holds": "good",
+            "refuted": "bad",
+            "fails": "bad",
+            "not": "none",
+        }
+        return tones.get(first, "open")
 
 
 def rows(folders: Sequence[Folder], files: Iterable[Path] = ()) -> list[Row]:
@@ -71,8 +84,20 @@ def rows(folders: Sequence[Folder], files: Iterable[Path] = ()) -> list[Row]:
     for claim in known:
         here = list(_judged(claim, folders))
         here += [_row(each) for each in told if each["id"] == claim.id] if not here else []
-        found += here or [_unjudged(claim)]
+        found += _set_apart(here) or [_unjudged(claim)]
     return sorted(found, key=lambda row: row.verdict == NOT_JUDGED)
+
+
+def _set_apart(alike: list[Row]) -> list[Row]:
+    """Verdicts on one claim, each with the answers in which it differs from the others."""
+    asked = dict.fromkeys(question for row in alike for question in row.reading)
+    differing = [q for q in asked if len({row.reading.get(q) for row in alike}) > 1]
+    return [
+        replace(
+            row, under=", ".join(f"{q}={row.reading[q]}" for q in differing if q in row.reading)
+        )
+        for row in alike
+    ]
 
 
 def verdict_files(folders: Iterable[Folder]) -> list[Path]:
@@ -102,7 +127,16 @@ def _judged(claim: Claim, folders: Sequence[Folder]) -> Iterator[Row]:
                     for word in changes_of(study, folder.made, folder.result)
                 ),
             )
-            yield _row(judge(claim, evidence).as_dict() | {"here": True})
+            row = _row(judge(claim, evidence).as_dict() | {"here": True})
+            yield replace(row, caution=_caution(evidence.results))
+
+
+def _caution(results: Sequence[xr.Dataset]) -> str:
+    """How many of the runs stopped at the step cap; empty where none did."""
+    statuses = [result["status"] for result in results]
+    capped = sum(int((each == Status.STEP_CAP).sum()) for each in statuses)
+    of = sum(each.size for each in statuses)
+    return f"{capped} of {of} runs stopped at the step cap" if capped else ""
 
 
 def _beside(first: Folder, study: Study, folders: Sequence[Folder]) -> Folder | None:
@@ -149,6 +183,7 @@ def _row(told: Mapping[str, Any]) -> Row:
         conditions=told["setting"],
         reason=told["reason"],
         how="; ".join(filter(None, [*told_of, *told.get("changes", ())])),
+        reading=told["reading"],
     )
 
 

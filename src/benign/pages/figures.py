@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from benign.pages.cells import Limits, Means, means, plain, rounded
+from benign.pages.cells import ENDED, Limits, Means, means, plain, rounded
 from benign.pages.over import Figure, over
 from benign.plot.axis import axis_name, cell_edges, log_spaced
 from benign.plot.chosen import possible
 from benign.plot.lines import COLOURS, LINES
 from benign.plot.maps import Panel
+from benign.plot.style import VERMILLION
+from benign.sweep.results import RETRIED
+from benign.training.descent import Status
 
 TWO_COLOURS = [[0, "#414487"], [0.5, "#414487"], [0.5, "#f9e784"], [1, "#f9e784"]]
 DASHES = dict(zip(LINES, ("solid", "dash", "dashdot", "dot"), strict=True))
@@ -26,6 +29,7 @@ LABELS = "labels"
 """attribute of a coordinate that counts things: their names"""
 LONGEST_TITLE = 52
 """letters of the name of an axis"""
+BAD_ENDS = tuple(ENDED[each] for each in (Status.DIVERGED, *RETRIED))
 MOST_TICKS = 12
 """values of an axis that are all told"""
 HALF = 0.5
@@ -61,11 +65,36 @@ def heat_map(panel: Panel, ended: np.ndarray | None = None, span: Limits | None 
         "xaxis": axes[0] | _range(edges[0], axes[0]),
         "yaxis": axes[1] | _range(edges[1], axes[1]),
     }
-    drawn = over(panel, limits)
+    drawn = [*_bad_ends(values, [panel.x, panel.y], found, ended), *over(panel, limits)]
     layout = _layout(**places, hovermode="closest", showlegend=bool(drawn))
+    layout["plot_bgcolor"] = "rgba(128,128,128,0.15)"  # of cells that have not run
     # On a ground of its own: what is drawn over a map is black or white.
     layout["legend"] |= {"bgcolor": "#cfcfd6", "font": {"color": "#1c1c22"}}
     return {"data": [cells, *drawn], "layout": layout}
+
+
+def _bad_ends(
+    values: xr.DataArray, axes: Sequence[str], found: Means, ended: np.ndarray | None
+) -> list[Figure]:
+    """A cross in every cell that has no value because its runs diverged or failed: it will not fill by itself."""
+    if ended is None:
+        return []
+    bad = np.vectorize(lambda told: any(word in told for word in BAD_ENDS), otypes=[bool])(ended)
+    rows, columns = np.nonzero(bad & np.isnan(found.mean))
+    if not rows.size:
+        return []
+    x, y = axes
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "x": rounded(values[x].values[columns]),
+            "y": rounded(values[y].values[rows]),
+            "marker": {"symbol": "x", "size": 9, "color": VERMILLION},
+            "name": "no value: runs diverged or failed",
+            "hoverinfo": "skip",
+        }
+    ]
 
 
 def lines(

@@ -135,7 +135,10 @@ class Folder:
                 "they may not have converged."
             )
         if doubts := flagged(self.result):
-            told.append(f"The audit doubts attacks: {doubts}. `benign audit` tells more.")
+            told.append(
+                f"Robust accuracy is doubtful where attacks may have been misled: {doubts}. "
+                f"`benign audit {shown(self.path)}` tells more."
+            )
         if self.atlas.note:
             told.append(self.atlas.note)
         return told + [each for each in self.warnings if "runs failed" not in each]
@@ -181,7 +184,15 @@ class Folder:
             ("computed on", str(attrs.get("devices") or "nothing yet")),
             ("made by", f"benign {self.made.get('benign', 'unknown')}"),
             ("numerics", str(attrs["numerics"])),
-            ("step size", str(attrs.get("rate_audit", "not audited (`benign audit` does it)"))),
+            (
+                "step size",
+                str(
+                    attrs.get(
+                        "rate_audit",
+                        "no smaller one was tried (`benign audit` of the recipe does it)",
+                    )
+                ),
+            ),
         ]
 
 
@@ -194,6 +205,17 @@ def _with(recipe: Recipe) -> list[str]:
     return ["--with", shown(file.parent if file.name == "__init__.py" else file)]
 
 
+def _check(path: Path) -> None:
+    """Refuse what is no folder of results, with what was probably meant."""
+    if path.is_file():
+        raise ValueError(f"{path} is a file: name a folder of results, which `benign run` makes")
+    if not path.exists() and (meant := Path("runs") / path).is_dir():
+        raise ValueError(f"{path} does not exist: did you mean {meant}?")
+    inside = next((each for each in path.parents if (each / "experiment.json").is_file()), None)
+    if inside is not None and not (path / "experiment.json").is_file():
+        raise ValueError(f"{path} lies inside the results {inside}: name that folder")
+
+
 def folders(paths: Iterable[Path]) -> list[Folder]:
     """The folders of results among these and below them, each once."""
     found = {place.resolve(): place for path in paths for place in _stores(path)}
@@ -202,6 +224,7 @@ def folders(paths: Iterable[Path]) -> list[Folder]:
 
 def _stores(path: Path) -> Iterator[Path]:
     """The stores in a folder; what lies inside one, as an audit does, belongs to it."""
+    _check(path)
     known: list[Path] = []
     for place in stores_in(path):
         if not any(place.is_relative_to(each) for each in known):

@@ -21,10 +21,14 @@ from benign import __version__
 from benign.experiment import Folder as Place
 from benign.pages import claims
 from benign.pages.data import ForScript, Group, for_script, grouped, quantities
+from benign.pages.figures import LABELS
 from benign.pages.folder import Folder, folders
 from benign.pages.packed import json_bytes, squeezed
 from benign.pages.theorem import Theorem, theorems
 from benign.sweep.records import replacing
+
+LARGEST_PICTURE, MOST_PICTURES = 1_000_000, 3
+"""bytes of a picture that is taken from a folder, and how many of them"""
 
 
 def report(*runs: Place, output: Place | None = None, verdicts: Place | None = None) -> Path:
@@ -48,15 +52,27 @@ def report(*runs: Place, output: Place | None = None, verdicts: Place | None = N
     """
     if not runs:
         raise ValueError("`runs` must name at least one folder of results")
-    found = folders([Path(run) for run in runs])
-    told = [Path(verdicts)] if verdicts else claims.verdict_files(found)
     around = Path(os.path.commonpath([Path(run).resolve() for run in runs]))
     path = Path(output) if output else around / "report.html"
+    if output:
+        _check_output(path)
+    found = folders([Path(run) for run in runs])
+    told = [Path(verdicts)] if verdicts else claims.verdict_files(found)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = page(found, told)
     with replacing(path) as file:
         file.write(text.encode())
     return path
+
+
+def _check_output(path: Path) -> None:
+    """Refuse what cannot be a page, before any work."""
+    if path.is_dir():
+        raise ValueError(
+            f"`output` must be a file, got the folder {path}: add a name, {path}/report.html"
+        )
+    if path.suffix not in (".html", ".htm"):
+        raise ValueError(f"`output` must end in .html, got {str(path)!r}: a browser is to open it")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +114,15 @@ class Shown:
     def data(self) -> ForScript:
         return for_script(self.folder, self.theorems, self.share, self.group.spans)
 
+    @cached_property
+    def pictures(self) -> list[tuple[str, str]]:
+        """Names and contents of the pictures that its recipe drew, where there are no maps of it on the page."""
+        if self.folder.recipe is None or self.folder.recipe.panels is not None:
+            return []
+        files = sorted(self.folder.path.glob("*.png"))
+        small = [file for file in files if file.stat().st_size <= LARGEST_PICTURE][:MOST_PICTURES]
+        return [(file.stem, base64.b64encode(file.read_bytes()).decode()) for file in small]
+
     @property
     def later(self) -> str:
         return squeezed(json_bytes(self.data.later))
@@ -115,7 +140,7 @@ def page(found: Sequence[Folder], verdict_files: Sequence[Path] = ()) -> str:
         Shown(number, folder, len(found), beside[folder.path])
         for number, folder in enumerate(found)
     ]
-    groups = [_section(group, shown) for group in side_by_side]
+    groups = [_section(number, group, shown) for number, group in enumerate(side_by_side)]
     rows = claims.rows(found, verdict_files)
     judged = [row for row in rows if row.verdict != claims.NOT_JUDGED]
     (drawing, packed), script = library(), _file("page.js")
@@ -131,7 +156,13 @@ def page(found: Sequence[Folder], verdict_files: Sequence[Path] = ()) -> str:
         shown=shown,
         groups=groups,
         ran=_ran(found),
-        notices=[(folder.label, notice) for folder in found for notice in folder.notices],
+        notices=[
+            (f"{each.group.name}, {each.folder.label}", notice)
+            for each in shown
+            for notice in each.folder.notices
+        ],
+        recipes=[folder.recipe.name for folder in found if folder.recipe],
+        readings=list(dict.fromkeys(row.under for row in judged if row.under)),
         claims=rows,
         judged=judged,
         told=_by_verdict(judged),
@@ -142,7 +173,7 @@ def page(found: Sequence[Folder], verdict_files: Sequence[Path] = ()) -> str:
     )  # fmt: skip
 
 
-def _section(group: Group, shown: Sequence[Shown]) -> dict[str, Any]:
+def _section(number: int, group: Group, shown: Sequence[Shown]) -> dict[str, Any]:
     """What the template tells about folders side by side."""
     first = group.folders[0]
     drawn = quantities(first.atlas, len(shown))
@@ -155,9 +186,13 @@ def _section(group: Group, shown: Sequence[Shown]) -> dict[str, Any]:
         "questions": _questions(group),
         "setting": first.setting,
         "seen": first.atlas.seen,
+        "number": number,
         "drawable": first.atlas.x is not None and bool(drawn),
         "quantities": [(name, list(those)) for name, those in by_group],
-        "sliders": list(first.atlas.sliders.items()),
+        "sliders": [
+            (dim, labels, LABELS not in first.atlas.result[dim].attrs)
+            for dim, labels in first.atlas.sliders.items()
+        ],
         "folders": [each for each in shown if each.folder in group.folders],
     }
 

@@ -30,10 +30,14 @@ class Line:
     least: float
     most: float
     """the smallest and the largest room: at least 1 holds, 0.1 misses by a factor of 10"""
+    untested: bool = False
+    """whether no number can fail it"""
 
     @property
     def far(self) -> str:
         """How far cells are from it, in words."""
+        if self.untested:
+            return "of any size here, since it is asked to be of order 1: not tested"
         if self.holds == self.cells:
             return "every cell"
         if self.name == "setting":
@@ -124,6 +128,7 @@ def _line(name: str, found: Sequence[Conditions]) -> Line:
         holds=sum(row.holds for row in rows),
         least=min(row.ratio for row in rows),
         most=max(row.ratio for row in rows),
+        untested=all(row.untested for row in rows),
     )
 
 

@@ -62,6 +62,11 @@ class Condition:
         return Condition("setting", told, ratio, math.nan, math.nan)
 
     @property
+    def untested(self) -> bool:
+        """Whether no number can fail it: what is of order 1."""
+        return math.isnan(self.bound) and not math.isnan(self.value)
+
+    @property
     def holds(self) -> bool:
         return self.ratio >= 1 - SLACK
 
@@ -79,7 +84,7 @@ class Condition:
 
     def row(self) -> list[str]:
         """The cells of a table."""
-        verdict = "holds" if self.holds else "fails"
+        verdict = "not tested" if self.untested else "holds" if self.holds else "fails"
         sides = ["" if math.isnan(side) else number(side) for side in (self.value, self.bound)]
         room = number(self.ratio) if math.isfinite(self.ratio) else "any"
         told = verdict if self.asked else f"{verdict}, not asked"

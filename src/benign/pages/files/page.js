@@ -57,11 +57,12 @@
       this.section = section;
       this.folders = all("figure[data-folder]", section).map((figure) => new Map_(this, figure));
       this.quantity = find(".quantity", section);
-      this.sliders = all("input[type=range]", section);
+      this.sliders = all("[data-axis]", section); // and menus, where there is no order
       this.quantity?.addEventListener("change", () => this.show());
       for (const slider of this.sliders) slider.addEventListener("input", () => { this.say(slider); this.show(); });
     }
     say(slider) {
+      if (!slider.dataset.labels) return;
       const label = JSON.parse(slider.dataset.labels)[slider.value];
       find("output", slider.closest("label")).textContent = label;
       slider.setAttribute("aria-valuetext", label);
@@ -69,9 +70,10 @@
     get at() { return this.sliders.map((slider) => slider.value).join(","); }
     async show() {
       if (!this.quantity) return;
-      const name = this.quantity.value, first = this.folders[0].told;
-      find(".about", this.section).textContent = first.about[name] ?? "";
+      const name = this.quantity.value;
       await Promise.all(this.folders.filter(({ told }) => !(name in told.figures)).map(({ place }) => whole(place)));
+      const first = this.folders.map(({ told }) => told.figures[name]?.[this.at]).find(Boolean);
+      find(".about", this.section).textContent = first?.about ?? "";
       const rooms = this.folders.map(({ told }) => roomFor(told.figures[name]?.[this.at]));
       await Promise.all(this.folders.map((folder) => folder.show(name, this.at, Math.max(...rooms))));
     }
@@ -85,6 +87,7 @@
       this.told = data.folders[this.place];
       this.element = find(".map", figure);
       this.said = find(".said", figure);
+      this.jump = find(".jump", figure);
       this.numbers = find(".numbers", figure);
       this.cell = [0, 0];
       this.element.addEventListener("keydown", (event) => this.key(event));
@@ -102,8 +105,10 @@
         this.element.replaceChildren(make("p", "Not measured here.", "wait"));
         return;
       }
-      this.element.style.height = `${(this.element.clientWidth < 420 ? 360 : 420) + room}px`;
-      await draw(this.element, this.figure, { margin: { ...this.figure.layout.margin, b: 8 + room }, shapes: this.shapes() });
+      const height = (this.element.clientWidth < 420 ? 360 : 420) + room;
+      this.element.style.height = `${height}px`;
+      await draw(this.element, this.figure, { height, margin: { ...this.figure.layout.margin, b: 8 + room }, shapes: this.shapes() });
+      this.element.dataset.drawn = name;
       if (!this.listens) {
         this.listens = true;
         this.element.on("plotly_click", ({ points }) => {
@@ -112,14 +117,19 @@
         });
       }
       this.table();
-      if (this.chosen) this.choose(...this.chosen);
+      if (this.chosen && this.leads) this.choose(...this.chosen);
     }
+    // The cell whose training is shown in a solid frame, the one where arrow keys are in a dotted one.
     shapes() {
-      if (!this.cursor) return [];
-      const [row, column] = this.cell, { x, y } = this.main, line = { color: "#ff2d95", width: 3 };
-      if (this.flat) return [{ type: "line", xref: "x", yref: "paper", x0: x[column], x1: x[column], y0: 0, y1: 1, line }];
-      return [{ type: "rect", xref: "x", yref: "y", x0: x[column], x1: x[column + 1], y0: y[row], y1: y[row + 1], line }];
+      const same = this.chosen && this.cursor && this.chosen.join() === this.cell.join();
+      return [...(this.chosen ? [this.frame(this.chosen, "solid")] : []), ...(this.cursor && !same ? [this.frame(this.cell, "dot")] : [])];
     }
+    frame([row, column], dash) {
+      const { x, y } = this.main, line = { color: "#ff2d95", width: 3, dash };
+      if (this.flat) return { type: "line", xref: "x", yref: "paper", x0: x[column], x1: x[column], y0: 0, y1: 1, line };
+      return { type: "rect", xref: "x", yref: "y", x0: x[column], x1: x[column + 1], y0: y[row], y1: y[row + 1], line };
+    }
+    get size() { const { text } = this.main; return this.flat ? [1, text.length] : [text.length, text[0].length]; }
     mark(row, column) {
       this.cell = [row, column];
       this.cursor = true;
@@ -130,7 +140,7 @@
     }
     move(down, right) {
       if (!this.figure) return;
-      const { text } = this.main, rows = this.flat ? 1 : text.length, columns = this.flat ? text.length : text[0].length;
+      const [rows, columns] = this.size;
       const inside = (value, count) => Math.min(Math.max(value, 0), count - 1);
       this.mark(inside(this.cell[0] + down, rows), inside(this.cell[1] + right, columns));
     }
@@ -142,31 +152,34 @@
       event.preventDefault();
     }
     choose(row, column) {
-      this.chosen = [row, column];
-      this.mark(row, column);
-      for (const other of this.group.folders) if (other !== this) other.leave();
+      this.take(row, column, true);
+      // The same cell of the others, for the eye: below, one of them is told.
+      for (const other of this.group.folders) if (other !== this) other.take(row, column, false);
       const at = { [this.told.x]: column, [this.told.y]: row };
       for (const slider of this.group.sliders) at[slider.dataset.axis] = Number(slider.value);
       detail(this.group.section, this.place, at);
     }
-    leave() {
-      if (!this.cursor) return;
-      this.cursor = this.chosen = false;
-      Plotly.relayout(this.element, { shapes: [] });
-      this.said.textContent = "";
+    take(row, column, leads) {
+      this.leads = leads;
+      const [rows, columns] = this.figure ? this.size : [0, 0];
+      if (row >= rows || column >= columns) return;
+      this.chosen = [row, column];
+      this.mark(row, column);
+      this.jump.hidden = !leads;
     }
-    table() {
+    async table() {
       if (!this.numbers.open || !this.figure) return;
-      const { text } = this.main, table = make("table"), body = make("tbody");
-      const rows = this.flat ? [text] : [...text].reverse();
-      for (const row of rows) {
-        const line = make("tr");
-        for (const cell of row) {
-          const [where, value] = plainly(cell).split("\n"), box = make("td", value);
-          box.title = where;
-          box.prepend(make("small", where));
-          line.append(box);
-        }
+      const told = await whole(this.place), named = (axis) => told.places[told.dims.indexOf(axis)];
+      const { text } = this.main, columns = named(told.x), rows = this.flat ? [""] : named(told.y);
+      const table = make("table"), body = make("tbody"), head = make("tr");
+      const heading = (word, scope) => Object.assign(make("th", word), { scope });
+      head.append(make("td", this.flat ? told.x : `${told.y} \\ ${told.x}`), ...columns.map((word) => heading(word, "col")));
+      body.append(head);
+      for (let row = rows.length - 1; row >= 0; row--) {
+        const line = make("tr"), cells = this.flat ? text : text[row];
+        line.append(heading(rows[row], "row"));
+        // The second line of what is told of a cell: the quantity and its number.
+        for (const cell of cells) line.append(make("td", plainly(cell).split("\n")[1].replace(/^.*? (?=no value$|[^ ]+( \[.*\])?$)/, "")));
         body.append(line);
       }
       table.append(body);
@@ -250,7 +263,7 @@
       select.addEventListener("change", () => change()());
       change();
     }
-    if (told.curves.kinds > 1 && parts.length) frame("", true).append(make("p", "Lines: means over the seeds that are still training. Bands: from the lowest to the highest of them."));
+    if (told.curves.kinds > 1 && parts.length) frame("", true).append(make("p", "Lines: means over the seeds; a run that has ended stays at its last value. Bands: from the lowest to the highest."));
     if (told.curves.left) frame("", true).append(make("p", `${told.curves.left} further curves are left out of this page: there are too many cells. They are in the folder of the runs.`));
     if (!parts.length && !told.curves.left) frame("", true).append(make("p", "No curve was recorded along training."));
     for (const { title, tables } of told.theorems) if (tables[cell]) conditions(frame("Conditions of the theorem at this cell", true), title, tables[cell]);
@@ -264,7 +277,7 @@
     for (const row of rows) {
       const line = make("tr");
       row.forEach((word, k) => { const box = make("td", word); box.dataset.label = names[k]; line.append(box); });
-      line.lastChild.className = row[5].startsWith("holds") ? "good" : "bad";
+      line.lastChild.className = { holds: "good", fails: "bad" }[row[5].split(",")[0]] ?? "open";
       body.append(line);
     }
     table.append(make("thead"), body);
@@ -272,27 +285,34 @@
     const more = make("details"), summary = make("summary", title);
     const failing = rows.filter((row) => row[5] === "fails").length;
     more.append(summary, table);
-    part.append(make("p", failing ? `${failing} of those asked for fail here: the theorem promises nothing for this cell.` : "All that is asked for holds here."), more);
+    part.append(make("p", failing ? `${failing} of the conditions fail here: the theorem promises nothing for this cell.` : "All conditions hold here."), more);
   }
 
   // Claims.
   const form = find(".filters");
+  const simply = (text) => text.toLowerCase().replaceAll("²", "^2");
   function filter() {
-    const { paper, verdict, text } = form.elements, words = text.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let shown = 0;
-    const rows = all(".claims tbody tr");
-    for (const row of rows) {
-      const content = row.textContent.toLowerCase(), said = row.dataset.verdict;
-      const fits = (!paper.value || row.dataset.paper === paper.value) && words.every((word) => content.includes(word))
+    const { paper, verdict, reading, text } = form.elements, words = simply(text.value).split(/\s+/).filter(Boolean);
+    const rows = all(".claims tbody tr"), shown = rows.filter((row) => {
+      const content = simply(row.textContent), said = row.dataset.verdict;
+      return (!paper.value || row.dataset.paper === paper.value) && words.every((word) => content.includes(word))
+        && (!reading?.value || row.dataset.reading === reading.value)
         && (!verdict.value || said === verdict.value || (verdict.value === "judged" && said !== "not judged"));
-      row.hidden = !fits;
-      shown += fits;
-    }
-    find(".count", form).textContent = `${shown} of ${rows.length} claims`;
+    });
+    for (const row of rows) row.hidden = !shown.includes(row);
+    const claims = (those) => new Set(those.map((row) => find("b", row).textContent)).size;
+    const verdicts = shown.length > claims(shown) ? ` (${shown.length} verdicts)` : "";
+    find(".count", form).textContent = `${claims(shown)} of ${claims(rows)} claims${verdicts}`;
+    find(".nothing").hidden = shown.length > 0;
   }
   if (form) {
     form.addEventListener("input", filter);
     form.addEventListener("submit", (event) => event.preventDefault());
+    find(".nothing .all").addEventListener("click", () => {
+      form.reset();
+      form.elements.verdict.value = "";
+      filter();
+    });
     filter();
   }
 
@@ -323,8 +343,7 @@
   for (const group of groups) {
     const first = group.folders[0];
     if (first?.figure) {
-      const { text } = first.main;
-      first.choose(...(first.flat ? [0, text.length - 1] : [text.length - 1, text[0].length - 1]));
+      first.choose(...first.size.map((count) => Math.floor(count / 2))); // in the middle, where something happens
     } else if (!group.folders.length) {
       const place = find(".detail", group.section).dataset.folder;
       await detail(group.section, place, {});

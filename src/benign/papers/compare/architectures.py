@@ -236,4 +236,5 @@ ARCHITECTURES = Recipe(
     draw=_draw,
     summarise=_summarise,
     questions=(DEGREE,),
+    names={"model": [f"{name}, {training}" for training in TRAININGS for name in NAMES]},
 )

@@ -217,6 +217,7 @@ TABLES = [
             draw=partial(_draw_table_1, case),
             summarise=partial(_summarise_table_1, case),
             questions=(case.images, START),
+            names={"attack": TRAININGS},
         )
         for case in (MNIST, CIFAR, SVHN)
     ),
@@ -228,6 +229,7 @@ TABLES = [
         draw=_draw_table_2,
         summarise=_summarise_table_2,
         questions=(CIFAR.images, START),
+        names={"attack": TRAININGS},
     ),
 ]
 """`li/table2` is the experiment of `li/table1_cifar`: `benign merge` takes the runs of one for the other"""

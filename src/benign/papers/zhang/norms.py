@@ -157,4 +157,5 @@ NORMS = Recipe(
     draw=_draw,
     summarise=_summarise,
     questions=(BUDGETS, OUTPUT),
+    names={"attack": [*NORM_OF, ALL]},
 )

@@ -380,5 +380,6 @@ RADII = Recipe(
     draw=_draw,
     summarise=_summarise,
     questions=(TOKENS, STEPS),
+    names={"network": ["attention", "linear mode"]},
     conditions=_conditions,
 )

@@ -169,4 +169,5 @@ TOKENS = Recipe(
     draw=_draw,
     summarise=_summarise,
     questions=(TRAINING,),
+    names={"network": ["learned attention", "uniform attention"]},
 )
