@@ -124,8 +124,11 @@ def test_the_page_says_what_was_run_what_holds_and_how_to_run_it_again(written: 
     assert "Jiang, Huang, Zhang, Suzuki, Nie: Unveil Benign Overfitting" in written
     assert "does that include the fixed output vector w_O?" in written
     assert "<b>divided</b>: yes" in written
-    assert "<code>benign run jiang/fig1 --scale smoke</code>" in minute
-    assert "<code>benign run jiang/fig1 --scale smoke --reading w_O=divided</code>" in written
+    commands = re.findall(
+        r"<code>(.*?)</code>", re.sub(r'<span class="word">|</span>', "", written)
+    )
+    assert commands.count("benign run jiang/fig1 --scale smoke") == 2  # on top, and with its facts
+    assert "benign run jiang/fig1 --scale smoke --reading w_O=divided" in commands
 
 
 def test_the_command_makes_the_very_same_experiment(tmp_path: Path):

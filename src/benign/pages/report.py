@@ -165,7 +165,8 @@ def page(found: Sequence[Folder], verdict_files: Sequence[Path] = ()) -> str:
         readings=list(dict.fromkeys(row.under for row in judged if row.under)),
         claims=rows,
         judged=judged,
-        told=_by_verdict(judged),
+        by_claim=_by_claim(judged),
+        counts=dict(Counter(row.verdict for row in sorted(judged, key=lambda row: row.order))),
         words=list(dict.fromkeys(row.verdict for row in rows)),
         tones={row.verdict: row.tone for row in rows},
         papers=list(dict.fromkeys(row.paper for row in rows)),
@@ -219,12 +220,12 @@ def _title(titles: Sequence[str]) -> str:
     return "; ".join(first) + (f" and {len(others)} more" if others else "")
 
 
-def _by_verdict(judged: Sequence[claims.Row]) -> dict[str, list[claims.Row]]:
-    """The claims under each verdict; what holds comes first."""
+def _by_claim(judged: Sequence[claims.Row]) -> list[list[claims.Row]]:
+    """The verdicts on each claim, one for each reading; what holds comes first."""
     found: dict[str, list[claims.Row]] = {}
     for row in sorted(judged, key=lambda row: row.order):
-        found.setdefault(row.verdict, []).append(row)
-    return found
+        found.setdefault(row.id, []).append(row)
+    return list(found.values())
 
 
 def _ran(found: Sequence[Folder]) -> str:
@@ -263,6 +264,7 @@ def _environment() -> Environment:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     made.filters["coded"] = _coded
+    made.filters["unbroken"] = _unbroken
     return made
 
 
@@ -273,6 +275,12 @@ def _coded(text: str) -> Markup:
         Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
         for place, part in enumerate(parts)
     )
+
+
+def _unbroken(command: str) -> Markup:
+    """A command that is broken between its words only: a browser would break after the hyphens of an option."""
+    word = Markup('<span class="word">{}</span>')
+    return Markup(" ").join(word.format(each) for each in command.split(" "))
 
 
 def _file(name: str) -> str:

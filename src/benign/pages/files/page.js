@@ -48,7 +48,7 @@
     if (!figure) return 0;
     const names = figure.data.filter((trace) => trace.name && trace.showlegend !== false).length;
     if (!names || figure.layout.showlegend === false) return 0;
-    return names * 20 + 24;
+    return names * 20 + 56;
   }
 
   // Sets of folders side by side.
