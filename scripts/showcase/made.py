@@ -182,16 +182,31 @@ def _copy_picture(plan: Plan, result: xr.Dataset, path: Path) -> None:
     """Draw elsewhere, for the folder may be read-only, and keep few colours."""
     with tempfile.TemporaryDirectory() as place:
         drawn = replace(plan, folder=Path(place)).draw(result)
-        image = _below_each_other([file for file in drawn if file.suffix == ".png"])
-        # Maximum coverage keeps the rare colours of a colour bar: no channel of zhang/fig1 is off by more
-        # than 7 of 255, where median cut is off by 60.
-        few = image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        files = [file for file in drawn if file.suffix == ".png"]
+        parts = [Image.open(file).convert("RGB") for file in files]
+        few = _below_each_other(parts).quantize(palette=_palette(parts), dither=Image.Dither.NONE)
         few.save(path, optimize=True)
 
 
-def _below_each_other(files: list[Path]) -> Image.Image:
+def _palette(parts: list[Image.Image]) -> Image.Image:
+    """Few colours, most of them for the first picture: photographs beside it would take those of its colour bar.
+
+    Maximum coverage keeps rare ones: no channel of zhang/fig1 is off by more than 7 of 255, where median cut is off
+    by 60.
+    """
+    figure, *others = parts
+    photographs = COLOURS // 4 if others else 0
+    kept = figure.quantize(COLOURS - photographs, Image.Quantize.MAXCOVERAGE).getpalette() or []
+    if others:
+        rest = _below_each_other(others).quantize(photographs, Image.Quantize.MAXCOVERAGE)
+        kept = kept[: 3 * (COLOURS - photographs)] + (rest.getpalette() or [])[: 3 * photographs]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette(kept)
+    return palette
+
+
+def _below_each_other(parts: list[Image.Image]) -> Image.Image:
     """The pictures of a recipe as one: figures on images have samples, or a table, beside them."""
-    parts = [Image.open(file).convert("RGB") for file in files]
     whole = Image.new(
         "RGB", (max(each.width for each in parts), sum(p.height for p in parts)), "white"
     )

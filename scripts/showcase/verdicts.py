@@ -9,7 +9,9 @@ from benign.claims.study import SCALES
 from benign.papers.claims import claims, study_of
 from benign.papers.recipes import rooms
 from benign.theory.intervals import interval_text, number
+from benign.verify import cannot
 
+MISSING = "cannot run here"
 Verdicts = dict[str, dict[str, dict[str, Any]]]
 """by id of the claim, then by reading (`default`, or the answers that differ)"""
 
@@ -46,8 +48,17 @@ def merge(gallery: Path, files: list[Path]) -> tuple[int, int]:
                 taken += 1
             else:
                 aside += 1
-    write(gallery, {name: verdicts for name, verdicts in found.items() if name in known})
+    write(
+        gallery, {name: _judged(known[name], each) for name, each in found.items() if name in known}
+    )
     return taken, aside
+
+
+def _judged(claim: Claim, verdicts: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Without those that say that a recipe is missing, once it is there."""
+    if cannot(claim):
+        return verdicts
+    return {name: each for name, each in verdicts.items() if not each["reason"].startswith(MISSING)}
 
 
 def write(gallery: Path, found: Verdicts) -> None:
