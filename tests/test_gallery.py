@@ -5,8 +5,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import xarray as xr
+from PIL import Image
 from showcase import badges, made, pages, verdicts
 
 from benign.claims import at_least, exact
@@ -143,6 +145,28 @@ def test_a_larger_scale_replaces_a_smaller_one_of_the_same_reading(tmp_path: Pat
     shown = pages.texts(tmp_path)
     assert "![confirmed](badges/confirmed.svg) fig1.boundary_1000" in shown[tmp_path / "README.md"]
     assert "| paper | default |" in shown[tmp_path / "pages" / "jiang-fig1.md"]
+
+
+def test_a_verdict_that_missed_a_recipe_goes_when_the_recipe_is_there(tmp_path: Path):
+    missed = {
+        "verdict": "inconclusive",
+        "reason": "cannot run here: there is no recipe jiang/fig1 yet",
+    }
+    verdicts.write(tmp_path, {"jiang/fig1.monotone": {"default": missed}})
+    verdicts.merge(tmp_path, [judged(tmp_path, "quick", "confirmed")])
+    kept = verdicts.read(tmp_path)
+    assert kept["jiang/fig1.boundary_1000"]["default"]["verdict"] == "confirmed"
+    assert kept["jiang/fig1.monotone"] == {}
+
+
+def test_photographs_leave_the_colours_of_a_figure_alone():
+    bar = np.linspace(0, 255, 128).astype(np.uint8)
+    figure = np.stack([bar, 255 - bar, np.full(128, 90, np.uint8)], -1)[None].repeat(8, 0)
+    noise = np.random.default_rng(0).integers(0, 256, (200, 128, 3)).astype(np.uint8)
+    parts = [Image.fromarray(figure), Image.fromarray(noise)]
+    palette = made.few_colours(parts)
+    kept = np.asarray(parts[0].quantize(palette=palette, dither=Image.Dither.NONE).convert("RGB"))
+    assert np.abs(kept.astype(int) - figure).max() <= 4
 
 
 def test_a_folder_of_results_is_taken_in(tmp_path: Path):

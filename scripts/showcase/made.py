@@ -184,11 +184,13 @@ def _copy_picture(plan: Plan, result: xr.Dataset, path: Path) -> None:
         drawn = replace(plan, folder=Path(place)).draw(result)
         files = [file for file in drawn if file.suffix == ".png"]
         parts = [Image.open(file).convert("RGB") for file in files]
-        few = _below_each_other(parts).quantize(palette=_palette(parts), dither=Image.Dither.NONE)
+        few = _below_each_other(parts).quantize(
+            palette=few_colours(parts), dither=Image.Dither.NONE
+        )
         few.save(path, optimize=True)
 
 
-def _palette(parts: list[Image.Image]) -> Image.Image:
+def few_colours(parts: list[Image.Image]) -> Image.Image:
     """Few colours, most of them for the first picture: photographs beside it would take those of its colour bar.
 
     Maximum coverage keeps rare ones: no channel of zhang/fig1 is off by more than 7 of 255, where median cut is off
