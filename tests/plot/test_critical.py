@@ -61,7 +61,7 @@ def test_sets_that_share_a_legend_entry_with_their_law_tell_where_none_is_drawn(
     sets = {"a": [Critical("flat", flat), Critical("steep", steep)]}
     ax: Any = exponents_panels(sets, x="r", y="d*", title="", caption="").axes[0]
     flat_name, steep_name = (text.get_text() for text in ax.get_legend().get_texts())
-    assert flat_name.endswith(", may be 0: not drawn")
+    assert flat_name.endswith("] (not drawn)")
     assert steep_name.endswith("]")
     lines = [each.get_linestyle() for each in ax.get_legend().legend_handles]
     assert lines == ["None", "-"]

@@ -72,7 +72,7 @@ def test_cells_of_one_regime_are_parted_by_thin_lines(result: xr.Dataset):
     snr, samples = (cell_edges(result[name].values, log=True) for name in ("snr", "samples"))
     np.testing.assert_allclose(down[:, 0, 0], snr[1:-1])
     np.testing.assert_allclose(across[:, 0, 1], samples[1:-1])
-    mesh = next(each for each in ax.collections if isinstance(each, QuadMesh))
+    mesh: Any = next(each for each in ax.collections if isinstance(each, QuadMesh))
     assert all(each.get_zorder() > mesh.get_zorder() for each in between)
     assert mesh.get_linewidth()[0] > 0, "edges of the cells' own colours hide seams in vector files"
 
@@ -86,7 +86,7 @@ def test_figures_of_two_rules_can_be_told_apart_without_a_caption(result: xr.Dat
 
 
 def test_a_law_of_ones_own_is_not_called_the_papers(result: xr.Dataset):
-    law = {"printed": "samples * snr**2 = 40", "printed_by": "my guess"}
+    law: Any = {"printed": "samples * snr**2 = 40", "printed_by": "my guess"}
     for draw in (bo.plot.phase, bo.plot.regimes):
         assert "my guess: N · SNR² = 40" in legend(draw(result, **law).axes[0])
 

@@ -17,7 +17,7 @@ from benign.data.model import DataModel
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.network import Network
-from benign.progress import statuses
+from benign.progress import counted, statuses
 from benign.sweep.dataset import SYMBOLS, counts_of
 from benign.training.descent import Status
 from benign.training.methods import GradientDescent, Training
@@ -30,8 +30,8 @@ def describe(experiment: Experiment) -> str:
     """The sizes, training, seeds and attacks of an experiment, in the papers' symbols."""
     sizes = f"{_data(experiment.data)}, {_network(experiment.network)}"
     return (
-        f"{sizes}, {_training(experiment.training)}, {_plural(experiment.seeds, 'seed')}, "
-        f"{_plural(experiment.evaluation.samples, 'test point')} a run. "
+        f"{sizes}, {_training(experiment.training)}, {counted(experiment.seeds, 'seed')}, "
+        f"{counted(experiment.evaluation.samples, 'test point')} a run. "
         f"Training attack: {_attack(experiment.attack)}. {_test_attack(experiment)} {experiment.precision}."
     )
 
@@ -46,7 +46,7 @@ def _training(training: Training | Axis) -> str:
         told.append(f"{SYMBOLS['rate']} = {_told(training.rate)}{_drops(training)}")
     step = "step" if plainly else "epoch"
     until = f"until loss {_told(training.stop_loss)} or {step} {most}"
-    told.append(_plural(most, step) if training.stop_loss == 0 else until)
+    told.append(counted(most, step) if training.stop_loss == 0 else until)
     return ", ".join(told)
 
 
@@ -141,7 +141,3 @@ def _told(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
     return f"{value:.2g}" if isinstance(value, int) and value > 10**6 else str(value)
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}" + ("s" if count != 1 else "")

@@ -135,5 +135,5 @@ def _names(each: Critical, apart: bool) -> Iterator[tuple[str, bool, bool]]:
         yield f"{each.name}: {told}", True, False
         yield NO_LAW, False, False
     else:
-        undrawn = "" if fit.bounded else ", may be 0: not drawn"
+        undrawn = "" if fit.bounded else " (not drawn)"
         yield f"{each.name}: {told}{undrawn}", True, fit.bounded
