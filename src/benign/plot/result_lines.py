@@ -11,7 +11,17 @@ from matplotlib.figure import Figure
 
 from benign.experiment import specification
 from benign.plot.axis import log_ticks, set_axis, step_axis
-from benign.plot.chosen import axes_of, caption_of, held, listed, plain, possible, variable_of
+from benign.plot.chosen import (
+    axes_of,
+    caption_of,
+    held,
+    listed,
+    named,
+    plain,
+    possible,
+    symbol_of,
+    variable_of,
+)
 from benign.plot.legends import legend_below, rows_for
 from benign.plot.lines import GREY, look
 from benign.plot.seeds import bands, means
@@ -99,7 +109,9 @@ def _title(names: Sequence[str], values: xr.DataArray) -> str:
     """`Test accuracy over SNR`."""
     [along] = axes_of(values)
     what = ", ".join(map(plain, names)).capitalize()
-    return f"{what} along training" if along == "step" else f"{what} over {_symbol(values[along])}"
+    return (
+        f"{what} along training" if along == "step" else f"{what} over {symbol_of(values[along])}"
+    )
 
 
 def _lines(
@@ -113,7 +125,7 @@ def _lines(
     if by not in axes_of(values):
         raise ValueError(f"`by` must be one of {', '.join(axes_of(values))}, got {by!r}")
     for place in values[by]:
-        label = _named(place)
+        label = named(place)
         yield f"{plain(name)}, {label}" if several else label, plain(name), values.sel({by: place})
 
 
@@ -190,7 +202,7 @@ def _panels(parts: xr.Dataset) -> Iterator[tuple[str, xr.Dataset]]:
             f"result.sel({axis}=[...])"
         )
     for place in parts[axis]:
-        yield _named(place), parts.sel({axis: place})
+        yield named(place), parts.sel({axis: place})
 
 
 def _draw_attention(ax: Axes, parts: xr.Dataset) -> None:
@@ -235,14 +247,3 @@ def _still_training(drawn: Sequence[xr.DataArray]) -> Iterator[str]:
             ends = f"{training[0]} at first, {training[-1]} at last"
             yield f"At every step the mean of the runs still training: {ends}."
             return  # the runs are the same for every variable
-
-
-def _named(place: xr.DataArray) -> str:
-    """`SNR = 4`: one value of an axis, as the papers write it."""
-    name, value = _symbol(place), place.item()
-    return f"{name} = {value:.3g}" if isinstance(value, float) else f"{name} = {value}"
-
-
-def _symbol(coordinate: xr.DataArray) -> str:
-    """An axis as the papers write it."""
-    return str(coordinate.attrs.get("symbol", str(coordinate.name).replace("_", " ")))
