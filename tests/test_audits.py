@@ -80,7 +80,7 @@ def test_the_attack_audit_of_a_folder(tmp_path, capsys):
 
 def test_flags_are_counted():
     result = xr.Dataset({"audit": ("seed", [0.0, 5.0, 1.0, float("nan")])})
-    assert flagged(result) == "2 runs masked on test points, 1 runs zero gradients"
+    assert flagged(result) == "2 runs masked on test points, 1 run zero gradients"
     assert attack_audit(result)[-1].startswith("masked: the evaluation attack takes more than 0.02")
     assert flagged(xr.Dataset()) == ""
     assert attack_audit(xr.Dataset()) == ["no attack was used, so there is nothing to audit"]

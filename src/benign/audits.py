@@ -10,6 +10,7 @@ import xarray as xr
 from benign.axes import Axis
 from benign.experiment import Experiment
 from benign.opening import open_result
+from benign.progress import counted
 from benign.sweep.watcher import Watcher
 from benign.training.audit import FLAGS, GAP
 from benign.training.descent import Status
@@ -34,7 +35,9 @@ def flagged(result: xr.Dataset) -> str:
     codes = result["audit"].fillna(0).astype(int)
     counts = {name: int(((codes & code) > 0).sum()) for code, name in FLAGS.items()}
     return ", ".join(
-        f"{count} runs {name.replace('_', ' ')}" for name, count in counts.items() if count
+        f"{counted(count, 'run')} {name.replace('_', ' ')}"
+        for name, count in counts.items()
+        if count
     )
 
 

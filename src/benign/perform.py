@@ -16,13 +16,13 @@ from benign.experiment import Experiment
 from benign.machine import cores
 from benign.opening import open_experiment
 from benign.plan.estimate import estimate
-from benign.progress import statuses, watching
+from benign.progress import counted, statuses, watching
 from benign.standing import errors
 from benign.sweep.crew import Manner
 from benign.sweep.dataset import counts_of
 from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
 from benign.targets import Plan
-from benign.track.tracking import check_trackers
+from benign.track.tracking import check_trackers, logged
 
 LONG_WORK = 30.0
 """seconds of work above which several processes are worth their start of about 3 s"""
@@ -83,6 +83,8 @@ def perform(
         say(f"doubtful: {doubts}; `benign audit {shown(plan.folder)}` tells more")
     if any(counts[status] for status in RETRIED):
         say("\n".join([*errors(plan.folder, whole=verbose), "the same command tries them again"]))
+    for count, look in logged(track, plan.folder):
+        say(f"logged: {counted(count, 'run')}, `{look}` shows them")
     say(f"data: {shown(plan.folder)}")
     return failed
 

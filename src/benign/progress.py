@@ -25,6 +25,11 @@ def statuses(counts: Mapping[Status, int]) -> str:
     return ", ".join(f"{counts[s]} {s.words}" for s in missing_last if counts.get(s)) or "none"
 
 
+def counted(number: int, thing: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def duration(seconds: float) -> str:
     """Seconds in the unit a person would choose.
 
@@ -63,7 +68,7 @@ class Watching(Watcher, ABC):
         self.along = 0.0
         self.under_way: dict[str, Unit] = {}
         before = f"; {done_runs} of {runs} are done already" if done_runs else ""
-        self.open(f"{_count(runs - done_runs, 'run')} to do in {_count(units, 'unit')}{before}")
+        self.open(f"{counted(runs - done_runs, 'run')} to do in {counted(units, 'unit')}{before}")
 
     def unit_begins(self, unit: Unit) -> None:
         self.under_way[unit.key] = unit
@@ -181,7 +186,3 @@ def _doing(number: int, training: int) -> str:
     return (
         f"step {number}, {training} training" if training else f"reference networks, step {number}"
     )
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

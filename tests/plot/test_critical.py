@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from benign.papers.wang.exponents import boundaries, predicted
-from benign.plot.critical import Critical, exponents_figure
+from benign.plot.critical import Critical, exponents_figure, exponents_panels
 from benign.theory.boundary import boundary
 
 
@@ -49,6 +49,22 @@ def test_a_set_without_a_boundary_says_so():
     ax: Any = figure.axes[0]
     (text,) = ax.get_legend().get_texts()
     assert nothing.reason in text.get_text()
+
+
+def test_sets_that_share_a_legend_entry_with_their_law_tell_where_none_is_drawn():
+    level = falling(4.0)
+    level[:] = np.sort(level.values[:1], axis=1)[:, ::-1]  # every row crosses at the same dim
+    flat = boundary(level, 0.8, "signal * dim**p")
+    assert flat.fit is not None
+    assert not flat.fit.bounded
+    steep = boundary(falling(4.0), 0.8, "signal * dim**p")
+    sets = {"a": [Critical("flat", flat), Critical("steep", steep)]}
+    ax: Any = exponents_panels(sets, x="r", y="d*", title="", caption="").axes[0]
+    flat_name, steep_name = (text.get_text() for text in ax.get_legend().get_texts())
+    assert flat_name.endswith("] (not drawn)")
+    assert steep_name.endswith("]")
+    lines = [each.get_linestyle() for each in ax.get_legend().legend_handles]
+    assert lines == ["None", "-"]
 
 
 def test_the_boundaries_of_wang_come_from_its_cells():

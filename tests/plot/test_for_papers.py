@@ -45,7 +45,16 @@ KINDS = {
     "exponents": lambda result, width: bo.plot.exponents(
         crossing(), level=0.5, predicted="samples * snr**2", width=width
     ),
+    "flat laws": lambda result, width: flat_laws(width),
 }
+
+
+def flat_laws(width: str) -> Figure:
+    """Panels of laws that are not drawn, which takes the most words."""
+    level = crossing().test_accuracy.isel(samples=[2] * 4).assign_coords(samples=[2, 4, 8, 16])
+    sets = [Critical("a network with a name", bo.boundary(level, 0.5))] * 3
+    with drawn_for(width):
+        return exponents_panels({"one": sets, "two": sets}, x="N", y="SNR", title="", caption="")
 
 
 @pytest.fixture(

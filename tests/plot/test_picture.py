@@ -51,7 +51,7 @@ def test_one_axis_is_a_line_with_the_interval_of_the_mean(result, tmp_path):
     mean = result.test_accuracy.sel(samples=4).mean("seed")
     np.testing.assert_allclose(np.asarray(first.get_ydata()), mean, atol=1e-12)
     assert second.get_label() == "train accuracy"
-    assert "95 % intervals of the mean over seeds" in words(figure, tmp_path)
+    assert "Bands: range over 2 seeds" in words(figure, tmp_path)
 
 
 def test_more_variables_than_colours_are_all_drawn(result):
@@ -93,7 +93,7 @@ def test_the_curve_of_one_run_is_that_run(result, tmp_path):
     np.testing.assert_array_equal(np.asarray(line.get_ydata()), one.train_loss_curve)
     assert not figure.axes[0].collections
     drawn = words(figure, tmp_path)
-    assert "samples = 4, snr = 2.0, seed = 0" in drawn
+    assert "Here N = 4, SNR = 2, seed = 0." in drawn
     assert "Bands" not in drawn
     assert line.get_label() == figure.axes[0].get_ylabel() == "train loss"
     assert figure.axes[0].get_xlabel() == "gradient descent steps"

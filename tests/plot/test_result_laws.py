@@ -25,8 +25,12 @@ def test_the_fit_has_its_slope_its_interval_and_a_band_around_the_points():
     figure = bo.plot.exponents(result, level=0.5)
     found = bo.boundary(result.test_accuracy, 0.5)
     assert found.fit is not None
-    [told] = legend(figure)
-    assert told.startswith(f"test accuracy 0.5: exponent {found.fit.slope:.2f} [")
+    points, told = legend(figure)
+    assert points == "test accuracy 0.5"
+    assert told.startswith(f"fit: exponent {found.fit.slope:.2f} [")
+    ax: Any = figure.axes[0]
+    dot, line = ax.get_legend().legend_handles
+    assert (dot.get_linestyle(), line.get_linestyle(), line.get_marker()) == ("None", "-", "none")
     [band] = [each for each in figure.axes[0].collections if isinstance(each, PolyCollection)]
     edge = np.asarray(band.get_paths()[0].vertices, dtype=float)
     assert edge[:, 0].min() == pytest.approx(2)
@@ -52,7 +56,7 @@ def test_a_prediction_goes_where_it_is_printed_or_through_the_middle():
         middle[:, 0] * middle[:, 1] ** 4,
         bo.boundary(result.test_accuracy, 0.5).constant_for(4).value,
     )
-    assert legend(figure)[1] == "predicted: exponent -0.25"
+    assert legend(figure)[2] == "predicted: exponent -0.25"
     assert any("Dashed: predicted." in text.get_text() for text in figure.texts)
 
 
@@ -67,7 +71,9 @@ def test_every_variable_may_have_a_prediction_of_its_own():
     )
     assert [name.split(":")[0] for name in legend(figure)] == [
         "test accuracy 0.5",
+        "fit",
         "robust accuracy 0.5",
+        "fit",
         "predicted",
     ]
     assert len(dashed(figure)) == 1
@@ -75,6 +81,21 @@ def test_every_variable_may_have_a_prediction_of_its_own():
         str(line.get_marker()) for line in figure.axes[0].lines if line.get_linestyle() == "None"
     }
     assert len(shapes) == 2, "told apart in grey too"
+
+
+def test_a_law_whose_slope_may_be_0_is_told_and_not_drawn_as_on_a_map():
+    result = crossing(np.array([2.0, 4.0, 8.0, 16.0]), np.geomspace(0.1, 10, 40), seeds=2)
+    places = np.array([0.5, 3.0, 0.4, 2.5])[:, None, None]
+    result.test_accuracy[:] = (result.snr.values[None, :, None] > places).astype(float)
+    figure = bo.plot.exponents(result, level=0.5)
+    points, told = legend(figure)
+    assert points.startswith("test accuracy 0.5: exponent ")
+    assert told == "no law is drawn: its slope may be 0"
+    assert told in legend(bo.plot.phase(result, x="samples", y="snr", level=0.5))
+    assert not any("Lines: fitted" in text.get_text() for text in figure.texts)
+    drawn = [line for line in figure.axes[0].lines if len(np.asarray(line.get_xdata())) > 1]
+    assert all(line.get_linestyle() == "None" for line in drawn)
+    assert not [each for each in figure.axes[0].collections if isinstance(each, PolyCollection)]
 
 
 def test_what_never_crosses_says_so():

@@ -1,5 +1,7 @@
 """Lines of a result: bands, a line for each value of a second axis, and attention along training."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -11,13 +13,22 @@ from tests.plot.crossing import crossing
 from tests.tiny import tiny
 
 
+def captions(figure) -> str:
+    """All words below and above the axes, their lines put together."""
+    return " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
+
+
+def titles(figure) -> list[str]:
+    return [text.get_text() for text in figure.texts if text is figure._suptitle]
+
+
 def bands(ax) -> list[np.ndarray]:
     shaded = [each for each in ax.collections if isinstance(each, PolyCollection)]
     return [np.asarray(each.get_paths()[0].vertices, dtype=float) for each in shaded]
 
 
 def test_a_second_axis_gives_a_line_with_its_band_for_each_value():
-    result = crossing()
+    result = crossing(seeds=4)
     figure = bo.plot.curves(result, by="samples")
     ax = figure.axes[0]
     assert [line.get_label() for line in ax.lines] == ["N = 2", "N = 4", "N = 8", "N = 16"]
@@ -26,7 +37,7 @@ def test_a_second_axis_gives_a_line_with_its_band_for_each_value():
         ax.lines, bands(ax), result.test_accuracy.groupby("samples", squeeze=False), strict=True
     ):
         np.testing.assert_allclose(np.asarray(line.get_ydata()), row.mean("seed").squeeze())
-        ends = np.array([mean_interval(seeds)[1:] for seeds in row.values.reshape(-1, 3)])
+        ends = np.array([mean_interval(seeds)[1:] for seeds in row.values.reshape(-1, 4)])
         assert band[:, 1].min() == pytest.approx(ends.clip(0, 1).min())
         assert band[:, 1].max() == pytest.approx(ends.clip(0, 1).max())
 
@@ -45,6 +56,80 @@ def test_one_seed_that_is_left_has_no_band():
     result.test_accuracy[10:, 1] = np.nan
     [band] = bands(bo.plot.curves(result).axes[0])
     assert band[:, 0].max() == pytest.approx(float(result.snr[9]))
+
+
+def test_an_interval_ends_where_fewer_than_four_seeds_are_left(tmp_path):
+    result = crossing(seeds=5).isel(samples=0)
+    told = "Bands: 95 % intervals of the mean over seeds"
+    assert f"{told}." in captions(bo.plot.curves(result))
+    result.test_accuracy[10:, 3:] = np.nan
+    figure = bo.plot.curves(result)
+    [band] = bands(figure.axes[0])
+    assert band[:, 0].max() == pytest.approx(float(result.snr[9]))
+    assert f"{told}, where at least 4 have a value." in captions(figure)
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+@pytest.mark.parametrize("log", [False, True])
+def test_the_band_of_few_seeds_is_their_range(seeds: int, log: bool):
+    """An interval of two is 12.7 times as wide as they lie apart: it would cover everything."""
+    result = crossing(seeds=seeds).isel(samples=0)
+    figure = bo.plot.curves(result, log=log)
+    [band] = bands(figure.axes[0])
+    accuracy = result.test_accuracy
+    ends = {*accuracy.min("seed").values, *accuracy.max("seed").values}
+    assert {float(f"{end:.9g}") for end in band[:, 1]} == {float(f"{end:.9g}") for end in ends}
+    assert f"Bands: range over {seeds} seeds." in captions(figure)
+
+
+def test_on_a_logarithmic_axis_mean_and_interval_are_those_of_logarithms():
+    """The arithmetic interval of these seeds reaches below 0: its band would fall to the bottom."""
+    result = crossing(seeds=4).isel(samples=0, drop=True)
+    result.test_accuracy[:] = [0.001, 0.01, 0.1, 1.0]
+    assert mean_interval(result.test_accuracy[0])[1] < 0
+    figure = bo.plot.curves(result, log=True)
+    middle, low, high = np.exp(mean_interval(np.log([0.001, 0.01, 0.1, 1.0])))
+    line = np.asarray(figure.axes[0].lines[0].get_ydata())
+    np.testing.assert_allclose(line, 10**-1.5)
+    assert middle == pytest.approx(10**-1.5)
+    [band] = bands(figure.axes[0])
+    assert band[:, 1].min() == pytest.approx(low)
+    assert band[:, 1].max() == pytest.approx(min(high, 1.0)), "no accuracy is above 1"
+    assert "Lines: geometric means. Bands: 95 % intervals of the mean over seeds." in captions(figure)  # fmt: skip
+
+
+def test_what_has_no_logarithm_is_left_out_and_told():
+    result = crossing(seeds=2).isel(samples=0)
+    result.test_accuracy[3, 1] = 0.0
+    figure = bo.plot.curves(result, log=True)
+    missing = np.isnan(np.asarray(figure.axes[0].lines[0].get_ydata()))
+    assert np.nonzero(missing)[0].tolist() == [3]
+    assert "No line where a seed is 0 or less: it has no logarithm." in captions(figure)
+    assert "logarithm" not in captions(bo.plot.curves(result))
+    result.test_accuracy[:] = 0.0
+    with pytest.raises(ValueError, match="`log` must be False: no value of test_accuracy is above"):
+        bo.plot.curves(result, log=True)
+
+
+def test_curves_have_a_title_unless_it_is_left_out(trained: xr.Dataset):
+    over = bo.plot.curves(crossing().isel(samples=0), ["test_accuracy", "test_accuracy"])
+    assert titles(over) == ["Test accuracy, test accuracy over SNR"]
+    along = bo.plot.curves(trained, "train_loss_curve", by="snr")
+    assert titles(along) == ["Train loss along training"]
+    assert titles(bo.plot.curves(crossing().isel(samples=0), title="")) == []
+
+
+def test_a_legend_of_curves_is_below_them_and_inside_the_figure():
+    result = crossing(samples=np.arange(2.0, 14.0))
+    for width in (None, "column", "page"):
+        figure = bo.plot.curves(result, by="samples", width=width)
+        figure.draw_without_rendering()
+        ax: Any = figure.axes[0]
+        box = ax.get_legend().get_window_extent()
+        assert box.y1 < ax.xaxis.label.get_window_extent().y0
+        assert box.x1 <= figure.bbox.x1
+        assert ax.get_window_extent().height > 1.5 * figure.dpi, "there is room for the lines"
+    assert bo.plot.curves(crossing().isel(samples=0)).axes[0].get_legend() is None
 
 
 def test_a_logarithmic_axis_has_plain_numbers():
@@ -76,6 +161,7 @@ def test_attention_of_all_tokens_adds_up_to_one(trained: xr.Dataset):
     np.testing.assert_allclose(whole, 1)
     assert lines["uniform, 1/M"].tolist() == [0.25, 0.25]
     assert len(bands(ax)) == 4
+    assert "Bands: range over 2 seeds." in captions(ax.figure)
 
 
 def test_a_run_that_has_ended_stays_where_it_was(trained: xr.Dataset):

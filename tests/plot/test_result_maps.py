@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from matplotlib.collections import QuadMesh
+from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.colors import to_rgba
 
 import benign as bo
+from benign.plot.axis import cell_edges
 from benign.plot.chosen import caption_of
 from benign.plot.result_maps import REGIME_COLOURS
 from benign.targets import Choices, plans
@@ -53,7 +54,7 @@ def test_every_cell_has_the_colour_of_its_regime(result: xr.Dataset):
 def test_the_legend_counts_cells_and_names_what_is_on_them(result: xr.Dataset):
     figure = bo.plot.regimes(result, x="snr", y="samples", printed="samples * snr**2 = 40")
     assert legend(figure.axes[0]) == [
-        "benign: 3 of 11 cells",
+        "benign (test accuracy ≥ 0.95): 3 of 11 cells",
         "harmful: 7",
         "not fitted: 1",
         "seeds differ",
@@ -62,6 +63,32 @@ def test_the_legend_counts_cells_and_names_what_is_on_them(result: xr.Dataset):
     ]
     [dots] = [line for line in figure.axes[0].lines if line.get_label() == "seeds differ"]
     assert np.asarray(dots.get_xydata()).tolist() == [[16.0, 8.0]]
+
+
+def test_cells_of_one_regime_are_parted_by_thin_lines(result: xr.Dataset):
+    ax: Any = bo.plot.regimes(result, x="snr", y="samples").axes[0]
+    between = [each for each in ax.collections if isinstance(each, LineCollection)]
+    down, across = (np.array(each.get_segments()) for each in between)
+    snr, samples = (cell_edges(result[name].values, log=True) for name in ("snr", "samples"))
+    np.testing.assert_allclose(down[:, 0, 0], snr[1:-1])
+    np.testing.assert_allclose(across[:, 0, 1], samples[1:-1])
+    mesh: Any = next(each for each in ax.collections if isinstance(each, QuadMesh))
+    assert all(each.get_zorder() > mesh.get_zorder() for each in between)
+    assert mesh.get_linewidth()[0] > 0, "edges of the cells' own colours hide seams in vector files"
+
+
+def test_figures_of_two_rules_can_be_told_apart_without_a_caption(result: xr.Dataset):
+    result["test_loss"] = 1 - result.test_accuracy
+    figures = bo.plot.regimes(result, caption=""), bo.plot.regimes(result, "test_loss", 0.2, caption="")  # fmt: skip
+    first, second = (legend(figure.axes[0])[0] for figure in figures)
+    assert first.startswith("benign (test accuracy ≥ 0.95): ")
+    assert second.startswith("benign (test loss ≤ 0.2): ")
+
+
+def test_a_law_of_ones_own_is_not_called_the_papers(result: xr.Dataset):
+    law: Any = {"printed": "samples * snr**2 = 40", "printed_by": "my guess"}
+    for draw in (bo.plot.phase, bo.plot.regimes):
+        assert "my guess: N · SNR² = 40" in legend(draw(result, **law).axes[0])
 
 
 def test_titles_and_captions_can_be_left_out_or_written(result: xr.Dataset):

@@ -1,10 +1,12 @@
 """A result as a table of runs, or of runs and steps."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
 import benign as bo
+from benign.sweep.export import export
 from tests.tiny import tiny
 
 
@@ -27,6 +29,18 @@ def test_one_row_a_run(result):
         assert (row["samples"], row["dim"]) == (int(at.samples), int(at.dim))
         assert row["train_loss"] == float(at.train_loss)
         assert row["status"] in {"converged", "step_cap"}
+
+
+def test_steps_are_whole_and_missing_where_a_run_has_not_ended(result, tmp_path):
+    some = result.copy(deep=True)
+    some.steps[0, 0, 0] = np.nan
+    steps = bo.to_dataframe(some).steps
+    assert str(steps.dtype) == "Int64"
+    assert steps.isna().sum() == 1
+    assert steps.dropna().tolist() == some.steps.values.ravel()[1:].tolist()
+    export(some, tmp_path / "runs.csv")
+    written = pd.read_csv(tmp_path / "runs.csv", dtype=str)
+    assert written.steps.dropna().tolist() == [str(int(each)) for each in steps.dropna()]
 
 
 def test_one_row_a_run_and_step_until_the_run_ends(result):

@@ -107,6 +107,24 @@ def test_a_run_computed_again_takes_the_place_of_the_former(folder, tmp_path):
     assert board.known() == {first.key: other.content}
 
 
+def test_names_are_short_and_no_run_takes_the_folder_of_another(tmp_path):
+    board = TensorBoard(str(tmp_path), "mine")
+    runs = [
+        RunLog(letter * 32, {"snr": snr, "seed": 0}, "converged", {"train_loss": {3: snr}})
+        for letter, snr in (("a", 0.25118864315095796), ("b", 0.2511))
+    ]
+    runs.append(
+        RunLog("c" * 32, {"snr": 0.25119, "seed": 0}, "converged", {"train_loss": {3: 1.0}})
+    )
+    assert board.sync(runs) == 3
+    folders = {path.parent.name for path in tmp_path.rglob("events.*")}
+    assert folders == {"snr=0.2512,seed=0", "snr=0.2511,seed=0", "snr=0.2512,seed=0-cccccccc"}
+    again = [RunLog(run.key, run.parameters, "converged", {"test_loss": {1: 1.0}}) for run in runs]
+    assert board.sync(again[::-1]) == 3
+    assert board.known() == {run.key: run.content for run in again}
+    assert {path.parent.name for path in tmp_path.rglob("events.*")} == folders
+
+
 def test_no_name_leads_out_of_the_folder(tmp_path):
     board = TensorBoard(str(tmp_path / "logs"), "../../elsewhere")
     for label in ("../../x", "a" * 300, "", "<b>/\0"):
@@ -207,6 +225,34 @@ def test_runs_that_failed_are_not_logged_and_zipped_axes_tell_their_values(tmp_p
     found = list(logs_of_result(experiment, result))
     assert len(found) == 7
     assert found[-1].parameters == {"samples": 4, "dim": 6, "snr": 2.0, "seed": 1}
+
+
+def test_the_command_line_tells_what_was_logged_and_how_to_look(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny_file(tmp_path, "seeds=1")
+    track = ["--track", "tensorboard=my logs", "--track", "mlflow=sqlite:///m.db"]
+    told = [
+        "logged: 4 runs, `tensorboard --logdir 'my logs'` shows them",
+        "logged: 4 runs, `mlflow ui --backend-store-uri sqlite:///m.db` shows them",
+    ]
+    for _ in range(2):  # the second has nothing to log, and they are there
+        code, out, _ = run("run", "tiny.yaml", *track)
+        assert code == 0
+        assert [line for line in out.splitlines() if line.startswith("logged")] == told
+    assert "logged" not in run("run", "tiny.yaml")[1]
+
+
+def test_a_tracker_that_fails_is_not_said_to_hold_runs(run, tmp_path, monkeypatch):
+    def broken(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.chdir(tmp_path)
+    tiny_file(tmp_path, "seeds=1")
+    monkeypatch.setattr(TensorBoard, "known", broken)
+    code, out, err = run("run", "tiny.yaml", "--track", "tensorboard=logs")
+    assert code == 0
+    assert "logged" not in out
+    assert "Input/output error; results are kept" in err
 
 
 REFUSED = {

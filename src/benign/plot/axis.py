@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import (
+    FixedLocator,
+    Formatter,
     FuncFormatter,
     LogLocator,
     MaxNLocator,
     NullFormatter,
+    NullLocator,
     SymmetricalLogLocator,
 )
+from numpy.typing import ArrayLike
+
+from benign.plot.style import SMALL
 
 RAISED = str.maketrans("0123456789-p", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻ᵖ")
 FEW_STEPS = 20
+FEW_VALUES = 8
+"""up to which every value of an axis has its tick"""
+DIGIT, LINE = 0.64, 1.2
+"""how wide a digit and how high a line is, in sizes of the letters"""
 
 
 def set_axis(ax: Axes, coordinate: xr.DataArray, name: str) -> np.ndarray:
@@ -25,17 +37,80 @@ def set_axis(ax: Axes, coordinate: xr.DataArray, name: str) -> np.ndarray:
     log = log_spaced(centres)
     if log:
         (ax.set_xscale if name == "x" else ax.set_yscale)("log")
-        log_ticks(axis, centres.min(), centres.max())
-    else:
-        axis.set_major_locator(MaxNLocator(6, integer=bool((centres == centres.round()).all())))
+    axis_ticks(axis, centres, log)
     axis.set_label_text(axis_name(coordinate))
     return cell_edges(centres, log)
 
 
-def step_axis(ax: Axes, steps: xr.DataArray, name: str) -> None:
+def axis_ticks(axis: Axis, values: np.ndarray, log: bool) -> None:
+    """Ticks at the values of an axis where they are few, else at round numbers among them."""
+    values = np.unique(values)
+    if values.size <= FEW_VALUES:
+        axis.set_major_locator(FixedLocator(values.tolist()))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(ValueNames())
+    elif log:
+        log_ticks(axis, values[0], values[-1])
+    else:
+        round_ticks(axis, values)
+
+
+def round_ticks(axis: Axis, values: np.ndarray) -> None:
+    """At most seven round numbers, whole ones where all values are."""
+    axis.set_major_locator(MaxNLocator(6, integer=bool((values == values.round()).all())))
+
+
+class ValueNames(Formatter):
+    """The numbers at ticks, but for those that would cover the number before: such ticks have none."""
+
+    axis: Any
+    """which matplotlib sets"""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return written(x)
+
+    def format_ticks(self, values: ArrayLike) -> list[str]:
+        """Asked for as the figure is drawn, when the length of the axis is known."""
+        numbers, names, last = np.asarray(values, dtype=float), [], -np.inf
+        for name, middle in zip(map(written, numbers), self._places(numbers), strict=True):
+            half = SMALL * (LINE if self._upright else DIGIT * len(name) + 0.5) / 2
+            fits = middle - half >= last
+            names.append(name if fits else "")
+            last = middle + half if fits else last
+        return names
+
+    @property
+    def _upright(self) -> bool:
+        return self.axis.axis_name == "y"
+
+    def _places(self, values: np.ndarray) -> np.ndarray:
+        """Points from one end of the axis to each value."""
+        transform, box = self.axis.get_transform(), self.axis.axes.bbox
+        ends = transform.transform(np.sort(self.axis.get_view_interval()))
+        share = (transform.transform(values) - ends[0]) / np.ptp(ends)
+        return share * (box.height if self._upright else box.width) * 72 / self.axis.figure.dpi
+
+
+def written(value: float) -> str:
+    """A number beside a tick, in letters of one size.
+
+    >>> [written(value) for value in (0, 16, 0.2512, 1234.5, 1e6, 2.5e-5)]
+    ['0', '16', '0.251', '1234', '10⁶', '2.5·10⁻⁵']
+    """
+    if value == 0 or 1e-4 <= abs(value) < 1e5:
+        whole = value == round(value) or abs(value) >= 1000
+        return f"{value:.0f}" if whole else f"{value:.3g}"
+    factor, power = f"{value:.1e}".split("e")
+    raised = "10" + str(int(power)).translate(RAISED)
+    factor = factor.removesuffix(".0")
+    return raised if factor == "1" else f"{factor}·{raised}"
+
+
+def step_axis(ax: Axes, steps: xr.DataArray) -> None:
     """The steps of training: from 0 on, logarithmic after the first where there are many."""
     if steps.max() <= FEW_STEPS:
-        set_axis(ax, steps, name)
+        round_ticks(ax.xaxis, steps.values)
+        ax.set_xlabel(axis_name(steps))
         return
     many_steps(ax)
     ax.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=1))
@@ -51,13 +126,7 @@ def many_steps(ax: Axes) -> None:
 
 def level_powers(axis: Axis) -> None:
     """Powers of ten in letters of one size: raised ones would be too small in a paper."""
-
-    def told(value: float, _: object) -> str:
-        if value == 0 or 1e-4 < value < 1e5:
-            return f"{value:g}"
-        return "10" + str(round(np.log10(value))).translate(RAISED)
-
-    axis.set_major_formatter(FuncFormatter(told))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: written(value)))
 
 
 def log_ticks(axis: Axis, low: float, high: float) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import xarray as xr
 
+from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
@@ -16,25 +17,52 @@ from benign.data.model import DataModel
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.network import Network
-from benign.progress import statuses
-from benign.sweep.dataset import counts_of
+from benign.progress import counted, statuses
+from benign.sweep.dataset import SYMBOLS, counts_of
 from benign.training.descent import Status
+from benign.training.methods import GradientDescent, Training
+
+FIXED = ("samples", "snr", "signal")
+"""fields of data that are told where they are one number: as axes they are drawn, or told as chosen"""
 
 
 def describe(experiment: Experiment) -> str:
-    """The sizes, seeds and attacks of an experiment."""
+    """The sizes, training, seeds and attacks of an experiment, in the papers' symbols."""
     sizes = f"{_data(experiment.data)}, {_network(experiment.network)}"
     return (
-        f"{sizes}, {_plural(experiment.seeds, 'seed')}, "
-        f"{_plural(experiment.evaluation.samples, 'test point')} a run. "
+        f"{sizes}, {_training(experiment.training)}, {counted(experiment.seeds, 'seed')}, "
+        f"{counted(experiment.evaluation.samples, 'test point')} a run. "
         f"Training attack: {_attack(experiment.attack)}. {_test_attack(experiment)} {experiment.precision}."
     )
+
+
+def _training(training: Training | Axis) -> str:
+    """The rate, and the loss or the step at which a run ends."""
+    if isinstance(training, Axis):
+        return "several trainings"
+    plainly, most = isinstance(training, GradientDescent), training.most_steps()
+    told = [] if plainly else [type(training).__name__]
+    if not isinstance(training.rate, Axis):
+        told.append(f"{SYMBOLS['rate']} = {_told(training.rate)}{_drops(training)}")
+    step = "step" if plainly else "epoch"
+    until = f"until loss {_told(training.stop_loss)} or {step} {most}"
+    told.append(counted(most, step) if training.stop_loss == 0 else until)
+    return ", ".join(told)
+
+
+def _drops(training: Training) -> str:
+    """How the rate of plain descent falls, if it does before the last step."""
+    if not isinstance(training, GradientDescent) or training.plain():
+        return ""
+    if training.drop_every >= training.max_steps:
+        return ""
+    return f" divided by {_told(training.drop_by)} every {training.drop_every} steps"
 
 
 def _test_attack(experiment: Experiment) -> str:
     """Along training, test points meet the training attack."""
     each = isinstance(experiment.attack, Axis) and experiment.evaluation.attack is None
-    judge = "a thorough one in the balls of each" if each else _attack(experiment.final_attack)
+    judge = "a thorough one in the balls of each" if each else _judge(experiment)
     if experiment.attack is None or experiment.evaluation.at != "snapshots":
         return f"Test attack: {judge}."
     return f"Test attack along training: the training attack; at the end: {judge}."
@@ -60,7 +88,10 @@ def _data(data: DataModel | Axis) -> str:
     """The sizes of a data model, as the papers write them."""
     if isinstance(data, Axis):
         return "several data models"
-    return f"d = {_told(data.dim)}, M = {_told(data.tokens)}"
+    values = {name: getattr(data, name, None) for name in FIXED}
+    fixed = {name: each for name, each in values.items() if isinstance(each, int | float)}
+    sizes = fixed | {"dim": data.dim, "tokens": data.tokens}
+    return ", ".join(f"{SYMBOLS[name]} = {_told(each)}" for name, each in sizes.items())
 
 
 def _network(network: Network | Axis) -> str:
@@ -72,14 +103,26 @@ def _network(network: Network | Axis) -> str:
     return f"d_h = {_told(network.hidden)}"
 
 
+def _judge(experiment: Experiment) -> str:
+    """The attack at the end; a ball that has been told is not told again."""
+    told, before = _attack(experiment.final_attack), experiment.attack
+    if isinstance(before, PGD | APGD) and isinstance(before.ball, Ball):
+        return told.replace(_ball(before.ball), "same ball")
+    return told
+
+
 def _attack(attack: Attack | Axis | None) -> str:
     """An attack in a few words."""
     if isinstance(attack, Axis):
         return "several"
     if isinstance(attack, OneStep):
-        return f"one step of rate {_told(attack.rate)} clipped to {_told(attack.clip)}, loss {attack.loss}"
+        clipped = f" clipped to {_told(attack.clip)}"
+        inside = clipped if attack.ball is None else f", {_ball(attack.ball)}"
+        return f"one step of rate {_told(attack.rate)}{inside}, loss {attack.loss}"
     if isinstance(attack, PGD):
         return f"{attack.steps}-step PGD, {_ball(attack.ball)}, {attack.keep} iterate"
+    if isinstance(attack, APGD):
+        return f"{attack.steps}-step APGD, {_ball(attack.ball)}"
     if isinstance(attack, Strong) and isinstance(attack.ball, Ball):
         return f"the worst of PGD and APGD, {attack.steps} steps, {_ball(attack.ball)}"
     return "none" if attack is None else attack.label()
@@ -93,9 +136,8 @@ def _ball(ball: Ball) -> str:
 def _told(value: Any) -> str:
     """A number, or the range of an axis."""
     if isinstance(value, Axis):
-        return f"{_told(min(value.values))} to {_told(max(value.values))}"
+        low, high = _told(min(value.values)), _told(max(value.values))
+        return low if low == high else f"{low} to {high}"
+    if isinstance(value, float):
+        return f"{value:.3g}"
     return f"{value:.2g}" if isinstance(value, int) and value > 10**6 else str(value)
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}" + ("s" if count != 1 else "")

@@ -79,6 +79,17 @@ def plain(variable: str) -> str:
     return variable.removesuffix("_curve").replace("_", " ")
 
 
+def named(place: xr.DataArray) -> str:
+    """`SNR = 4`: one value of an axis, as the papers write it."""
+    name, value = symbol_of(place), place.item()
+    return f"{name} = {value:.3g}" if isinstance(value, float) else f"{name} = {value}"
+
+
+def symbol_of(coordinate: xr.DataArray) -> str:
+    """An axis as the papers write it, or its name in words."""
+    return str(coordinate.attrs.get("symbol", str(coordinate.name).replace("_", " ")))
+
+
 def possible(name: str) -> tuple[float, float]:
     """Where values of a variable can lie: an interval of their mean may reach beyond."""
     if re.search(r"\b(accuracy|error)\b", name) or name.startswith("attention on"):
@@ -88,7 +99,7 @@ def possible(name: str) -> tuple[float, float]:
 
 def caption_of(result: xr.Dataset) -> str:
     """What a result knows of itself: a trace of one run knows less."""
-    chosen = [f"{name} = {each.item()}" for name, each in result.coords.items() if each.ndim == 0]
+    chosen = [named(each) for each in result.coords.values() if each.ndim == 0]
     told = [f"Here {', '.join(chosen)}."] if chosen else []
     if "experiment" in result.attrs:
         told.insert(0, describe(experiment_of(result)))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benign.plot.axis import log_ticks
+from benign.plot.axis import axis_ticks, log_ticks
+from benign.plot.legends import legend_below
 from benign.plot.lines import COLOURS
-from benign.plot.maps import legend_below
+from benign.plot.overlays import NO_LAW
 from benign.plot.sheet import for_paper, letter, sheet
 from benign.theory.boundary import Boundary
 from benign.theory.intervals import interval_text
@@ -55,7 +56,7 @@ def exponents_panels(
             draw_critical(ax, sets, x, y, apart=1.02)
             ax.set_title(letter(number, len(panels), name))
             ax.tick_params(labelbottom=True, labelleft=True)
-            ax.legend(loc="upper left", bbox_to_anchor=(0, -0.2), borderaxespad=0, borderpad=0)
+            legend_below(ax)
     return figure
 
 
@@ -64,8 +65,9 @@ def draw_critical(
 ) -> None:
     """Critical values with their range over seeds, the law fitted to them and the curve predicted.
 
-    Points of one set are drawn `apart` times to the right of those before, so that equal ones are seen. `bands` are
-    intervals of the fitted laws.
+    Points of one set are drawn `apart` times to the right of those before, so that equal ones are seen. With `bands`
+    fitted laws have their intervals, and names of their own; without, a set and its law share one. A law whose slope
+    may be 0 is not drawn.
     """
     if len(sets) > len(COLOURS):
         raise ValueError(f"at most {len(COLOURS)} laws can be told apart, got {len(sets)}")
@@ -81,9 +83,13 @@ def draw_critical(
         bars = [(found - low)[known], (high - found)[known]]
         point, place = POINTS[number], rows[known] * apart**number
         ax.errorbar(place, found[known], bars, fmt=point, color=colour, markersize=4)
-        ax.plot([], [], point, color=colour, label=f"{each.name}: {_slope(each.boundary)}")
-        if each.boundary.fit is not None:
-            ax.plot(rows, each.boundary.fit.curve(rows), color=colour, linewidth=1)
+        for name, pointed, lined in _names(each, apart=bands):
+            marker, line = point if pointed else "none", "-" if lined else "none"
+            look = {"color": colour, "marker": marker, "linestyle": line, "linewidth": 1}
+            ax.plot([], [], label=name, markersize=4, **look)
+        fit = each.boundary.fit
+        if fit is not None and fit.bounded:
+            ax.plot(rows, fit.curve(rows), color=colour, linewidth=1)
             if bands:
                 _band(ax, each.boundary, rows[known], colour)
         if each.predicted is not None:
@@ -94,10 +100,11 @@ def draw_critical(
             )
     ax.set_xscale("log")
     ax.set_yscale("log")
-    for axis in (ax.xaxis, ax.yaxis):
-        low, high = axis.get_view_interval()
-        if low > 0:  # not so where nothing was drawn
-            log_ticks(axis, low, high)
+    places = [each.boundary.critical[each.boundary.law.row].values for each in sets]
+    axis_ticks(ax.xaxis, np.concatenate(places).astype(float), log=True)
+    low, high = ax.yaxis.get_view_interval()
+    if low > 0:  # not so where nothing was drawn
+        log_ticks(ax.yaxis, low, high)
     ax.set_xlabel(x)
     ax.set_ylabel(y)
 
@@ -114,8 +121,19 @@ def _band(ax: Axes, boundary: Boundary, rows: np.ndarray, colour: str) -> None:
     ax.fill_between(fine, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
-def _slope(boundary: Boundary) -> str:
-    fit = boundary.fit
+def _names(each: Critical, apart: bool) -> Iterator[tuple[str, bool, bool]]:
+    """What the legend says of a set and of its law, in one entry or `apart`: words, with a point, with a line."""
+    fit = each.boundary.fit
     if fit is None:
-        return boundary.reason
-    return f"exponent {fit.slope:.2f} {interval_text(fit.slope_interval)}"
+        yield f"{each.name}: {each.boundary.reason}", True, False
+        return
+    told = f"exponent {fit.slope:.2f} {interval_text(fit.slope_interval)}"
+    if apart and fit.bounded:
+        yield each.name, True, False
+        yield f"fit: {told}", False, True
+    elif apart:
+        yield f"{each.name}: {told}", True, False
+        yield NO_LAW, False, False
+    else:
+        undrawn = "" if fit.bounded else " (not drawn)"
+        yield f"{each.name}: {told}{undrawn}", True, fit.bounded

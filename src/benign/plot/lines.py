@@ -11,7 +11,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benign.plot.axis import level_powers, log_ticks, many_steps
+from benign.plot.axis import axis_ticks, level_powers, many_steps
 from benign.plot.sheet import Width, drawn_for, for_paper, letter, sheet
 from benign.plot.style import SMALL
 
@@ -100,10 +100,11 @@ def draw_curves(ax: Axes, panel: Curves) -> None:
     values = np.concatenate([each.values.ravel() for _, each in panel.curves])
     if not np.isfinite(values).any():  # nor has the x axis a scale then
         ax.text(0.5, 0.5, "no run has a value", transform=ax.transAxes, ha="center", color=GREY)
-    elif panel.along != "step" and panel.along_log:
-        ax.set_xscale("log")
+    elif panel.along != "step":
+        if panel.along_log:
+            ax.set_xscale("log")
         places = np.concatenate([each[panel.along].values for _, each in panel.curves])
-        log_ticks(ax.xaxis, float(places.min()), float(places.max()))
+        axis_ticks(ax.xaxis, places.astype(float), panel.along_log)
     if panel.log and (values > 0).any():
         ax.set_yscale("log")
         if for_paper():

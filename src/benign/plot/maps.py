@@ -14,11 +14,18 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection, QuadMesh
 from matplotlib.colors import Colormap, ListedColormap, Normalize
 from matplotlib.figure import Figure
-from matplotlib.transforms import ScaledTranslation
 
 from benign.plot.axis import set_axis
-from benign.plot.overlays import crossings_name, curve_points, fit_name, fitted_rows, printed_law
-from benign.plot.sheet import Width, drawn_for, letter, sheet, wrapped
+from benign.plot.legends import FEWER_SEEDS, NO_VALUE, legend_below
+from benign.plot.overlays import (
+    NO_LAW,
+    crossings_name,
+    curve_points,
+    fit_name,
+    fitted_rows,
+    printed_law,
+)
+from benign.plot.sheet import Width, drawn_for, letter, sheet
 from benign.plot.style import (
     BLACK,
     BLUE,
@@ -41,12 +48,11 @@ _EXTEND = {
     (False, True): "max",
     (True, True): "both",
 }
-_NO_VALUE, _FEWER_SEEDS = "no value", "some seeds missing"
 
 MANY_CELLS = 2500
 """above which the cells of a map are one picture inside a vector file"""
-SEAM = 0.6
-"""points"""
+SEAM, BETWEEN = 0.6, 0.5
+"""points: edges of cells in their own colour, and lines between cells"""
 LEVELS = 128
 """colours of a map: each is a shape in the colour bar of a vector file"""
 
@@ -161,7 +167,7 @@ def heat_map(
         shown, colours, norm = shown >= cut, _TWO_COLOURS, Normalize(0, 1)
     mesh = draw_cells(ax, grid.copy(data=np.ma.filled(shown.astype(float), np.nan)), colours, norm)
     fewer = data.count(seed_dim) < data.sizes[seed_dim]
-    mark_cells(ax, grid, fewer & (abs(grid) < np.inf), _FEWER_SEEDS)
+    mark_cells(ax, grid, fewer & (abs(grid) < np.inf), FEWER_SEEDS)
     _colour_bar(ax, mesh, shown, label, cut)
     return mesh
 
@@ -180,6 +186,16 @@ def draw_cells(ax: Axes, grid: xr.DataArray, colours: Colormap, norm: Normalize)
     ax.autoscale(False)
     _hatch_missing(ax, grid, x_edges, y_edges)
     return mesh
+
+
+def part_cells(ax: Axes, mesh: QuadMesh) -> None:
+    """Thin light lines between cells, over edges that hide seams: cells of one colour can be counted."""
+    corners = np.asarray(mesh.get_coordinates())
+    if corners[..., 0].size > MANY_CELLS:
+        return
+    line = {"color": "white", "linewidth": BETWEEN, "zorder": mesh.get_zorder() + 0.5}
+    ax.vlines(corners[0, 1:-1, 0], 0, 1, transform=ax.get_xaxis_transform(), **line)
+    ax.hlines(corners[1:-1, 0, 1], 0, 1, transform=ax.get_yaxis_transform(), **line)
 
 
 def printed_curve(
@@ -217,7 +233,7 @@ def fitted_curve(ax: Axes, boundary: Boundary, x: str, y: str) -> None:
     )
     fit = boundary.fit
     if fit is not None and not fit.bounded:
-        ax.plot([], [], linestyle="none", label="no law is drawn: its slope may be 0")
+        ax.plot([], [], linestyle="none", label=NO_LAW)
     elif fit is not None:
         line = {"label": fit_name(boundary, fit), "color": BLACK, "linestyle": "--"}
         curve(ax, law, x, y, fit.curve, between=fitted_rows(boundary), **line)
@@ -243,26 +259,6 @@ def curve(
     if not np.isfinite(points).all(0).any():
         label = f"{label} (outside the map)"
     ax.plot(*points, label=label, zorder=3, path_effects=_RIM, **line)
-
-
-def legend_below(ax: Axes) -> None:
-    """Put the legend under the axis name, a fixed distance below the axes: it covers no cell."""
-    entries = list(zip(*ax.get_legend_handles_labels(), strict=True))
-    if not entries:
-        return
-    entries.sort(key=lambda entry: entry[1] in (_NO_VALUE, _FEWER_SEEDS))
-    handles, names = zip(*entries, strict=True)
-    shift = ScaledTranslation(0, -32 / 72, ax.figure.dpi_scale_trans)
-    ax.legend(
-        handles,
-        [wrapped(name, ax) for name in names],
-        loc="upper left",
-        bbox_to_anchor=(0, 0),
-        bbox_transform=ax.transAxes + shift,
-        borderaxespad=0,
-        borderpad=0,
-        labelspacing=0.35,
-    )
 
 
 def by_seed(values: xr.DataArray, x: str, y: str, seed_dim: str = "seed") -> xr.DataArray:
@@ -296,7 +292,7 @@ def _hatch_missing(ax: Axes, grid: xr.DataArray, x_edges: np.ndarray, y_edges: n
                 edgecolor=DARK_GREY,
                 linewidth=0.0,
                 hatch="//////",
-                label=_NO_VALUE,
+                label=NO_VALUE,
             ),
             autolim=False,
         )

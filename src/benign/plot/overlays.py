@@ -15,6 +15,9 @@ from benign.theory.law import Law, PowerLaw
 
 Limits = tuple[float, float]
 
+NO_LAW = "no law is drawn: its slope may be 0"
+"""said of a fit whose interval has no end: a curve would tell what the points do not"""
+
 
 def curve_points(
     law: Law,

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from benign.plot.axis import axis_name
 from benign.plot.chosen import caption_of, listed, plain, variable_of
 from benign.plot.critical import Critical, draw_critical
-from benign.plot.maps import legend_below
+from benign.plot.legends import legend_below
 from benign.plot.sheet import Width, drawn_for, sheet
 from benign.theory.boundary import Boundary, boundary
 from benign.theory.law import Law
@@ -31,8 +31,9 @@ def exponents(
     """Where variables cross a level, over one axis, with the fitted power laws, their intervals and predicted ones.
 
     `law` is as in `bo.boundary`. `predicted` is a law as a paper prints it, `"samples * snr**2 = 1000"`, or one for
-    each variable; without its constant it is drawn through the middle of the points. `title` and `caption` are made of
-    the result, "" leaves them out; `width` "column" or "page" is for papers.
+    each variable; without its constant it is drawn through the middle of the points. A fitted law whose slope may be 0
+    is told and not drawn. `title` and `caption` are made of the result, "" leaves them out; `width` "column" or "page"
+    is for papers.
 
     >>> import numpy as np
     >>> import xarray as xr
@@ -45,7 +46,7 @@ def exponents(
     ...     xr.Dataset({"test_accuracy": values}), level=0.5, predicted="samples * snr**2"
     ... )
     >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    ['test accuracy 0.5: exponent -0.50 [-0.504, -0.496]', 'predicted: exponent -0.5']
+    ['test accuracy 0.5', 'fit: exponent -0.50 [-0.504, -0.496]', 'predicted: exponent -0.5']
     """
     names = listed(variables)
     if isinstance(predicted, Mapping) and (unknown := set(predicted) - set(names)):
@@ -58,7 +59,7 @@ def exponents(
         title = f"Where {' and '.join(map(plain, names))} {crosses} {level:g}"
     if caption is None:
         caption = f"{caption_of(result)} {_legend(sets)}".strip()
-    size = (4.2, 2.9 + 0.15 * (2 * len(names) + 1))
+    size = (4.2, 2.9 + 0.15 * (3 * len(names) + 1))
     with drawn_for(width), sheet(1, 1, size, title, caption, above=0.0) as (figure, [ax]):
         draw_critical(ax, sets, row, f"critical {column}", bands=True)
         legend_below(ax)
@@ -104,5 +105,8 @@ def _legend(sets: Sequence[Critical]) -> str:
         if seeds
         else "Points: crossings."
     )
+    fits = [each.boundary.fit for each in sets]
+    drawn = any(fit is not None and fit.bounded for fit in fits)
+    lines = f" Lines: fitted laws with {percent} intervals." if drawn else ""
     dashed = " Dashed: predicted." if any(each.predicted for each in sets) else ""
-    return f"{told} Lines: fitted laws with {percent} intervals.{dashed}"
+    return f"{told}{lines}{dashed}"

@@ -1,4 +1,4 @@
-"""Lines of a result along one axis of its experiment or along the steps: means over seeds with their 95 % intervals."""
+"""Lines of a result along one axis of its experiment or along the steps: means over seeds with their bands."""
 
 from __future__ import annotations
 
@@ -11,12 +11,24 @@ from matplotlib.figure import Figure
 
 from benign.experiment import specification
 from benign.plot.axis import log_ticks, set_axis, step_axis
-from benign.plot.chosen import axes_of, caption_of, held, listed, plain, possible, variable_of
+from benign.plot.chosen import (
+    axes_of,
+    caption_of,
+    held,
+    listed,
+    named,
+    plain,
+    possible,
+    symbol_of,
+    variable_of,
+)
+from benign.plot.legends import legend_below, rows_for
 from benign.plot.lines import GREY, look
-from benign.plot.sheet import Width, drawn_for, letter, sheet
-from benign.theory.intervals import mean_interval
+from benign.plot.seeds import bands, means
+from benign.plot.sheet import Width, drawn_for, inches_of, letter, sheet
 
-BANDS = "Bands: 95 % intervals of the mean over seeds."
+WIDE = 4.2
+"""inches of a figure of curves on a screen"""
 MOST_PANELS = 8
 FEW_POINTS = 20
 """that are marked on their line"""
@@ -34,15 +46,16 @@ def curves(
     *,
     by: str | None = None,
     log: bool = False,
-    title: str = "",
+    title: str | None = None,
     caption: str | None = None,
     width: Width | None = None,
 ) -> Figure:
     """Means of variables over seeds along the one axis of an experiment, with 95 % intervals as bands.
 
-    Along the steps it takes curves, `"train_loss_curve"`; of one run (`result.sel(..., seed=0)`, or the trace of
-    a replay) it draws that run. `by` names a second axis: a line for each of its values. `log` is for the y axis. The
-    caption is made of the result, "" leaves it out; `width` "column" or "page" is for papers.
+    Bands of two or three seeds are their range. Along the steps it takes curves, `"train_loss_curve"`; of one run
+    (`result.sel(..., seed=0)`, or the trace of a replay) it draws that run. `by` names a second axis: a line for each
+    of its values. `log` is for the y axis, and gives geometric means. `title` and `caption` are made of the result, ""
+    leaves them out; `width` "column" or "page" is for papers.
 
     >>> import tempfile
     >>> import benign as bo
@@ -61,21 +74,44 @@ def curves(
     """
     names = listed(variables)
     lines = [line for name in names for line in _lines(result, name, by, len(names) > 1)]
-    told = [caption_of(result), *_of_seeds([values for _, _, values in lines])]
+    drawn = [values for _, _, values in lines]
+    if log and not any(bool((values > 0).any()) for values in drawn):
+        raise ValueError(f"`log` must be False: no value of {', '.join(names)} is above 0")
+    told = [caption_of(result), *bands(drawn, log), *_still_training(drawn)]
     caption = " ".join(filter(None, told)) if caption is None else caption
-    with drawn_for(width), sheet(1, 1, (4.2, 3.0), title, caption, above=0.0) as (figure, [ax]):
-        for number, (label, name, values) in enumerate(lines):
-            draw_mean(ax, number, label, values, possible(name))
-        accuracies = all(plain(name).endswith("accuracy") for name in names)
-        if log:
-            ax.set_yscale("log")
-            log_ticks(ax.yaxis, *ax.get_ylim())
-        elif accuracies:
-            ax.set_ylim(0, 1.02)
-        several = "accuracy" if accuracies else ", ".join(map(plain, names))
-        ax.set_ylabel(several if len(names) > 1 else plain(names[0]))
-        ax.legend()
+    title = _title(names, drawn[0]) if title is None else title
+    with drawn_for(width):
+        below = rows_for([label for label, _, _ in lines], inches_of(WIDE))
+        size = WIDE, 2.9 + 0.15 * below
+        with sheet(1, 1, size, title, caption, above=0.1) as (figure, [ax]):
+            _draw_lines(ax, names, lines, log)
     return figure
+
+
+def _draw_lines(
+    ax: Axes, names: Sequence[str], lines: Sequence[tuple[str, str, xr.DataArray]], log: bool
+) -> None:
+    for number, (label, name, values) in enumerate(lines):
+        draw_mean(ax, number, label, values, possible(name), log)
+    accuracies = all(plain(name).endswith("accuracy") for name in names)
+    if log:
+        ax.set_yscale("log")
+        log_ticks(ax.yaxis, *ax.get_ylim())
+    elif accuracies:
+        ax.set_ylim(0, 1.02)
+    several = "accuracy" if accuracies else ", ".join(map(plain, names))
+    ax.set_ylabel(several if len(names) > 1 else plain(names[0]))
+    if len(lines) > 1:
+        legend_below(ax, abreast=True)
+
+
+def _title(names: Sequence[str], values: xr.DataArray) -> str:
+    """`Test accuracy over SNR`."""
+    [along] = axes_of(values)
+    what = ", ".join(map(plain, names)).capitalize()
+    return (
+        f"{what} along training" if along == "step" else f"{what} over {symbol_of(values[along])}"
+    )
 
 
 def _lines(
@@ -89,7 +125,7 @@ def _lines(
     if by not in axes_of(values):
         raise ValueError(f"`by` must be one of {', '.join(axes_of(values))}, got {by!r}")
     for place in values[by]:
-        label = _named(place)
+        label = named(place)
         yield f"{plain(name)}, {label}" if several else label, plain(name), values.sel({by: place})
 
 
@@ -103,7 +139,8 @@ def attention(
     """Where an attention network looks along training: at the signal token, at a noise token, with 95 % intervals.
 
     Means over training points, heads and rows. "Noise token" is one of those that are not drawn by themselves, on
-    average. A run that has ended stays at its last value. An axis of several values gives a panel for each of them.
+    average. Bands of two or three seeds are their range. A run that has ended stays at its last value. An axis of
+    several values gives a panel for each of them.
 
     >>> import tempfile
     >>> import benign as bo
@@ -121,7 +158,7 @@ def attention(
     ['(a) SNR = 0.5', '(b) SNR = 4']
     """
     panels = list(_panels(_by_token(result)))
-    seeds = [BANDS] if result.sizes.get("seed", 1) > 1 else []
+    seeds = bands([parts["signal token"] for _, parts in panels])
     told = [caption_of(result), *seeds, "A run that has ended stays at its last value."]
     title = "Attention along training" if title is None else title
     caption = " ".join(filter(None, told)) if caption is None else caption
@@ -165,7 +202,7 @@ def _panels(parts: xr.Dataset) -> Iterator[tuple[str, xr.Dataset]]:
             f"result.sel({axis}=[...])"
         )
     for place in parts[axis]:
-        yield _named(place), parts.sel({axis: place})
+        yield named(place), parts.sel({axis: place})
 
 
 def _draw_attention(ax: Axes, parts: xr.Dataset) -> None:
@@ -178,33 +215,31 @@ def _draw_attention(ax: Axes, parts: xr.Dataset) -> None:
 
 
 def draw_mean(
-    ax: Axes, number: int, label: str, values: xr.DataArray, within: tuple[float, float]
+    ax: Axes,
+    number: int,
+    label: str,
+    values: xr.DataArray,
+    within: tuple[float, float],
+    log: bool = False,
 ) -> None:
-    """The mean over seeds along the one axis, and its interval where there are several."""
+    """The mean over seeds along the one axis, and its band where there are several."""
     [along] = axes_of(values)
     values = values.sortby(along)
-    rows = values.transpose(along, "seed").values
-    mean, low, high = np.array([_estimate(row[~np.isnan(row)]) for row in rows]).T
+    mean, low, high = means(values.transpose(along, "seed").values, log)
     colour, line = look(number)
     marker = "." if mean.size <= FEW_POINTS else "none"
     ax.plot(values[along], mean, color=colour, linestyle=line, marker=marker, label=label)
     if values.sizes["seed"] > 1:
         low, high = (np.clip(end, *within) for end in (low, high))
         ax.fill_between(values[along], low, high, color=colour, alpha=0.2, linewidth=0)
-    (step_axis if along == "step" else set_axis)(ax, values[along], "x")
+    if along == "step":
+        step_axis(ax, values[along])
+    else:
+        set_axis(ax, values[along], "x")
 
 
-def _estimate(row: np.ndarray) -> tuple[float, float, float]:
-    """Mean of the seeds that have a value and its interval, which one alone has not."""
-    if row.size < 2:
-        return (row[0] if row.size else np.nan, np.nan, np.nan)
-    return mean_interval(row)
-
-
-def _of_seeds(drawn: Sequence[xr.DataArray]) -> Iterator[str]:
-    """What must be said of the seeds behind curves."""
-    if max(values.sizes["seed"] for values in drawn) > 1:
-        yield BANDS
+def _still_training(drawn: Sequence[xr.DataArray]) -> Iterator[str]:
+    """What must be said of curves whose runs end one by one."""
     for values in drawn:
         training = values.count("seed").values
         training = training[training > 0]
@@ -212,9 +247,3 @@ def _of_seeds(drawn: Sequence[xr.DataArray]) -> Iterator[str]:
             ends = f"{training[0]} at first, {training[-1]} at last"
             yield f"At every step the mean of the runs still training: {ends}."
             return  # the runs are the same for every variable
-
-
-def _named(place: xr.DataArray) -> str:
-    """`SNR = 4`: one value of an axis, as the papers write it."""
-    name, value = place.attrs.get("symbol", str(place.name).replace("_", " ")), place.item()
-    return f"{name} = {value:.3g}" if isinstance(value, float) else f"{name} = {value}"

@@ -10,12 +10,13 @@ from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 
 from benign.plot.chosen import caption_of, listed, plain, two_axes, variable_of
+from benign.plot.legends import legend_below
 from benign.plot.maps import (
     Panel,
     by_seed,
     draw_cells,
-    legend_below,
     mark_cells,
+    part_cells,
     phase_figure,
     printed_curve,
 )
@@ -41,14 +42,16 @@ def phase(
     y: str | None = None,
     level: float | None = None,
     printed: str | None = None,
+    printed_by: str = "paper",
     title: str | None = None,
     caption: str | None = None,
     width: Width | None = None,
 ) -> Figure:
     """The mean of a variable over seeds as a heat map over two axes; of several variables, maps side by side.
 
-    `level` adds the fitted boundary at it, `printed` a law as a paper prints it. `title` and `caption` are made of the
-    result, "" leaves them out; `width` "column" or "page" is for papers.
+    `level` adds the fitted boundary at it, `printed` a law as a paper prints it; `printed_by` says in the legend whose
+    law that is. `title` and `caption` are made of the result, "" leaves them out; `width` "column" or "page" is for
+    papers.
 
     >>> import tempfile
     >>> import benign as bo
@@ -65,7 +68,7 @@ def phase(
     3.35
     """
     names = listed(variables)
-    panels = [_panel(result, name, x, y, level, printed) for name in names]
+    panels = [_panel(result, name, x, y, level, printed, printed_by) for name in names]
     return phase_figure(
         panels,
         title=", ".join(map(plain, names)).capitalize() if title is None else title,
@@ -81,12 +84,14 @@ def _panel(
     y: str | None,
     level: float | None,
     printed: str | None,
+    printed_by: str,
 ) -> Panel:
     values = variable_of(result, name, 2)
     x, y = two_axes(values, x, y)
     edge = None if level is None else boundary(values, level, law=f"{x} * {y}**p")
     limits = (0.0, 1.0) if name.endswith("accuracy") else None
-    return Panel(values, x, y, plain(name), limits=limits, printed=printed, boundary=edge)
+    law = {"printed": printed, "printed_by": printed_by}
+    return Panel(values, x, y, plain(name), limits=limits, boundary=edge, **law)
 
 
 def regimes(
@@ -97,6 +102,7 @@ def regimes(
     x: str | None = None,
     y: str | None = None,
     printed: str | None = None,
+    printed_by: str = "paper",
     title: str | None = None,
     caption: str | None = None,
     width: Width | None = None,
@@ -119,7 +125,7 @@ def regimes(
     ...     result = sweep.run(folder)
     >>> figure = bo.plot.regimes(result)
     >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    ['benign: 2 of 4 cells', 'harmful: 2', 'not fitted: 0']
+    ['benign (test accuracy ≥ 0.95): 2 of 4 cells', 'harmful: 2', 'not fitted: 0']
     """
     codes = theory.regimes(result, variable, level)
     values = variable_of(codes.to_dataset(), "regime", 2)
@@ -129,21 +135,24 @@ def regimes(
     if caption is None:
         caption = f"{caption_of(result)} {theory.definition(variable, level)}".strip()
     with drawn_for(width), sheet(1, 1, (3.8, 3.4), title, caption) as (figure, [ax]):
-        _draw_regimes(ax, codes)
+        _draw_regimes(ax, codes, theory.rule(variable, level))
         if printed is not None:
-            printed_curve(ax, printed, values, x, y)
+            printed_curve(ax, printed, values, x, y, source=printed_by)
         legend_below(ax)
     return figure
 
 
-def _draw_regimes(ax: Axes, codes: xr.DataArray) -> None:
-    """The cells of `codes` (y, x, seed), and a legend that counts them."""
+def _draw_regimes(ax: Axes, codes: xr.DataArray, rule: str) -> None:
+    """The cells of `codes` (y, x, seed), and a legend that counts them and tells the `rule` of the best."""
     cells = of_most(codes)
     colours = ListedColormap([REGIME_COLOURS[each] for each in Regime])
-    draw_cells(ax, cells, colours, Normalize(0, len(Regime) - 1))
+    mesh = draw_cells(ax, cells, colours, Normalize(0, len(Regime) - 1))
+    part_cells(ax, mesh)
+    all_cells = int(cells.notnull().sum())
     for each in reversed(Regime):
-        count, all_cells = int((cells == each).sum()), int(cells.notnull().sum())
-        name = f"{each.words}: {count}" + (f" of {all_cells} cells" if each is max(Regime) else "")
+        name, best = f"{each.words}: {int((cells == each).sum())}", each is max(Regime)
+        if best:
+            name = f"{each.words} ({rule}){name.removeprefix(each.words)} of {all_cells} cells"
         square = {"marker": "s", "markeredgecolor": DARK_GREY, "markeredgewidth": 0.5}
         ax.plot([], [], linestyle="none", color=REGIME_COLOURS[each], label=name, **square)
     differ = codes.notnull() & (codes != cells)

@@ -90,6 +90,11 @@ def sheet(
         yield figure, list(axes[:panels])
 
 
+def inches_of(wide: float) -> float:
+    """How wide a figure made now becomes that is so `wide` on a screen."""
+    return wide if (asked := _ASKED.get()) is None else INCHES[asked]
+
+
 def for_paper() -> bool:
     """Whether figures are now made for a paper."""
     return _ASKED.get() is not None

@@ -39,8 +39,8 @@ def to_dataframe(result: xr.Dataset, curves: bool = False) -> pd.DataFrame:
     ...     result = sweep.run(folder)
     >>> bo.to_dataframe(result)[["signal", "seed", "status", "steps"]]
        signal  seed    status  steps
-    0     1.0     0  step_cap    3.0
-    1     2.0     0  step_cap    3.0
+    0     1.0     0  step_cap      3
+    1     2.0     0  step_cap      3
     >>> len(bo.to_dataframe(result, curves=True))  # steps 0 to 3 of both
     8
     """
@@ -52,7 +52,8 @@ def to_dataframe(result: xr.Dataset, curves: bool = False) -> pd.DataFrame:
     if "seed" not in result.dims:  # a single run has no other dimension
         result = result.expand_dims("seed")
     if not curves:
-        return table(result).to_dataframe().reset_index()
+        runs = table(result).to_dataframe().reset_index()
+        return runs.astype({"steps": "Int64"})  # whole, and missing where a run has not ended
     names = [name for name, part in result.items() if "step" in part.dims]
     return result[names].to_dataframe().dropna(how="all", subset=names).reset_index()
 

@@ -50,13 +50,20 @@ def of_most(codes: xr.DataArray, seed_dim: str = "seed") -> xr.DataArray:
     return counts.argmax("regime").where(codes.notnull().any(seed_dim))
 
 
+def rule(variable: str, level: float | None) -> str:
+    """In signs, from where on `regimes` calls a fit benign.
+
+    >>> rule("robust_accuracy", None)
+    'robust accuracy ≥ 0.95'
+    """
+    if variable.endswith("accuracy"):
+        return f"{variable.replace('_', ' ')} ≥ {RIGHT if level is None else level:g}"
+    return f"{variable.replace('_', ' ')} ≤ {level:g}"
+
+
 def definition(variable: str, level: float | None) -> str:
     """In words, what `regimes` calls benign."""
-    if variable.endswith("accuracy"):
-        side, level = "at least", RIGHT if level is None else level
-    else:
-        side = "at most"
-    told = f"{variable.replace('_', ' ')} is {side} {level:g}"
+    told = rule(variable, level).replace("≥", "is at least").replace("≤", "is at most")
     return (
         f"Benign: every training point is right at the end, and {told}. Harmful: only the former."
     )

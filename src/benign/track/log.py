@@ -36,8 +36,8 @@ class RunLog:
 
     @property
     def label(self) -> str:
-        """`samples=4,snr=0.5,seed=0`."""
-        return ",".join(f"{name}={value}" for name, value in self.parameters.items())
+        """`samples=4,snr=0.5,seed=0`, with four digits of a number: two runs may share it."""
+        return ",".join(f"{name}={_short(value)}" for name, value in self.parameters.items())
 
     @cached_property
     def content(self) -> str:
@@ -69,6 +69,10 @@ def logs_of_result(experiment: Any, result: xr.Dataset) -> Iterator[RunLog]:
         for name, part in result.items()
     }
     return logs_of(experiment, runs, arrays)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _series(cell: Setup, values: Mapping[str, Any]) -> dict[str, Series]:

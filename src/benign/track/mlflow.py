@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -44,6 +45,9 @@ class MLflow(Tracker):
             return super().sync(runs)
         except (MlflowException, SQLAlchemyError) as error:
             raise ValueError(f"{self.place}: {str(error).splitlines()[0]}") from error
+
+    def look(self) -> str:
+        return f"mlflow ui --backend-store-uri {shlex.quote(self.place)}"
 
     def known(self) -> dict[str, str]:
         runs = (run.data.tags for run in self._runs())

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -27,13 +28,16 @@ class TensorBoard(Tracker):
     def folder(self) -> Path:
         return Path(self.place) / _plain(self.experiment)
 
+    def look(self) -> str:
+        return f"tensorboard --logdir {shlex.quote(self.place)}"
+
     def known(self) -> dict[str, str]:
         found = (_EVENTS.fullmatch(path.name) for path in self.folder.glob("*/events.*"))
         return {match[1]: match[2] for match in found if match}
 
     def write(self, run: RunLog) -> None:
         """The file appears whole or not at all."""
-        target = self.folder / _folder_name(run)
+        target = self._folder_of(run)
         target.mkdir(parents=True, exist_ok=True)
         for other in target.glob("events.*"):
             other.unlink()
@@ -41,6 +45,13 @@ class TensorBoard(Tracker):
             _write_events(run, draft)
             [file] = Path(draft).iterdir()
             os.replace(file, target / file.name)
+
+    def _folder_of(self, run: RunLog) -> Path:
+        """Named by the label, and by a part of the key where another run has that name: labels are rounded."""
+        named = self.folder / _folder_name(run)
+        theirs = (_EVENTS.fullmatch(path.name) for path in named.glob("events.*"))
+        taken = any(match and match[1] != run.key for match in theirs)
+        return named.with_name(f"{named.name}-{run.key[:8]}") if taken else named
 
 
 def _write_events(run: RunLog, folder: str) -> None:

@@ -27,6 +27,10 @@ class Tracker(ABC):
         """Refuse a place that cannot be one, before any work."""
 
     @abstractmethod
+    def look(self) -> str:
+        """The command that shows what is there."""
+
+    @abstractmethod
     def known(self) -> dict[str, str]:
         """The content of every run that is there whole, by its key."""
 

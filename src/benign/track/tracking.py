@@ -1,8 +1,9 @@
 """Logging while a sweep runs, and of what a folder holds: both write the same, each run once."""
 
+import contextlib
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,14 @@ def tracker_of(word: str, folder: str | os.PathLike[str]) -> Tracker:
 def log_result(tracker: Tracker, experiment: Any, result: xr.Dataset) -> int:
     """Log what a result holds and the tracker lacks; returns the number of runs."""
     return tracker.sync(logs_of_result(experiment, result))
+
+
+def logged(words: Iterable[str], folder: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
+    """How many runs of a folder each tracker holds, and the command that shows them; one that fails has told so."""
+    for tracker in (tracker_of(word, folder) for word in words):
+        with contextlib.suppress(Exception):
+            if runs := len(tracker.known()):
+                yield runs, tracker.look()
 
 
 class Tracking(Watcher):
