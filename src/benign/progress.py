@@ -15,8 +15,14 @@ from typing import Any
 import numpy as np
 
 from benign.plan.runs import Unit
+from benign.sweep.along import Along, At
+from benign.sweep.pace import Pace
 from benign.sweep.watcher import Watcher
 from benign.training.descent import Status
+from benign.training.engine import TESTING
+
+TEST_SHOWN = 0.2
+"""seconds since something was shown before it is told that runs are tested, which may take long"""
 
 
 def statuses(counts: Mapping[Status, int]) -> str:
@@ -60,26 +66,32 @@ class Watching(Watcher, ABC):
         self.started = self.shown = time.monotonic()
         self.units, self.runs, self.before = units, runs, done_runs
         self.ended_units, self.done = 0, done_runs
-        self.along = 0.0
-        self.under_way: dict[str, Unit] = {}
+        self.pace = Pace()
+        self.under_way: dict[str, tuple[Unit, Along]] = {}
         before = f"; {done_runs} of {runs} are done already" if done_runs else ""
         self.open(f"{_count(runs - done_runs, 'run')} to do in {_count(units, 'unit')}{before}")
 
     def unit_begins(self, unit: Unit) -> None:
-        self.under_way[unit.key] = unit
+        self.under_way[unit.key] = unit, Along(unit)
 
-    def step(self, number: int, training: int) -> None:
-        self.along = number / self._most_steps() if training else 0.0
+    def step(self, key: str, number: int, training: int) -> None:
+        if key not in self.under_way:  # told late, by another machine
+            return
+        along = self.under_way[key][1]
+        tests = number == TESTING != along.testing
+        along.tell(number, training)
         now = time.monotonic()
-        if now - self.shown >= self.every:
+        if now - self.shown >= (TEST_SHOWN if tests else self.every):
             self.shown = now
-            started = number or training
-            self.show(f"{self._shape()}{_doing(number, training)}" if started else "starting")
+            doing = _doing(self._places())
+            self.show(f"{self._shape()}{doing}" if doing else "starting")
 
     def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None:
         self.under_way.pop(unit.key, None)
         self.done += len(unit.runs)
-        self.along = 0.0
+        if seconds:  # else another process computed it
+            capped = bool((arrays["status"] == Status.STEP_CAP).any())
+            self.pace = self.pace.plus(len(unit.runs), seconds, capped)
         self.ended_units += 1
         self.shown = time.monotonic()
         counts = Counter(Status(code) for code in arrays["status"].tolist())
@@ -92,26 +104,21 @@ class Watching(Watcher, ABC):
         self.close()
 
     def times(self) -> str:
-        """Time taken, and time left if the runs to come are like those computed so far.
+        """Time taken, and about how much is left; no word of it where the last runs are tested."""
+        elapsed, places = duration(time.monotonic() - self.started), self._places()
+        waiting = self.runs - self.done - sum(at.runs for at in places)
+        left = self.pace.left(places, waiting)
+        return f"{elapsed}, about {duration(left)} left" if left and left >= 0.5 else elapsed
 
-        Before a unit has ended it is what is left if every run takes all its steps.
-        """
-        elapsed, ended = time.monotonic() - self.started, self.done - self.before
-        computed = ended or self.along * sum(len(unit.runs) for unit in self.under_way.values())
-        if not computed or self.done == self.runs:
-            return duration(elapsed)
-        left = duration(elapsed * (self.runs - self.before - computed) / computed)
-        return f"{duration(elapsed)}, {'' if ended else 'at most '}{left} left"
-
-    def _most_steps(self) -> int:
-        caps = [unit.runs[0].cell.training.most_steps() for unit in self.under_way.values()]
-        return max(caps, default=1) or 1
+    def _places(self) -> list[At]:
+        return [along.now() for _, along in self.under_way.values()]
 
     def _shape(self) -> str:
         """Samples, tokens and dimension of the unit at work, where it is one only."""
         if len(self.under_way) != 1:
             return ""
-        data = next(iter(self.under_way.values())).runs[0].cell.reduced().data
+        unit, _ = next(iter(self.under_way.values()))
+        data = unit.runs[0].cell.reduced().data
         return f"{data.samples} x {data.tokens} x {data.dim}, "
 
     @abstractmethod
@@ -177,10 +184,17 @@ class Bar(Watching):
         self.progress.stop()
 
 
-def _doing(number: int, training: int) -> str:
-    return (
-        f"step {number}, {training} training" if training else f"reference networks, step {number}"
-    )
+def _doing(places: list[At]) -> str:
+    """What units under way do; empty where none has begun."""
+    training = [at for at in places if at.training and not at.testing]
+    tested = sum(at.training for at in places if at.testing)
+    if training:
+        runs, step = sum(at.training for at in training), max(at.step for at in training)
+        others = f", {tested} being evaluated" if tested else ""
+        return f"step {step}, {runs} training{others}"
+    if step := max((at.step for at in places if not at.training), default=0):
+        return f"reference networks, step {step}"
+    return f"evaluating {_count(tested, 'run')}" if tested else ""
 
 
 def _count(number: int, thing: str) -> str:
