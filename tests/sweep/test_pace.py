@@ -127,7 +127,8 @@ def test_notes_are_seldom_and_go_with_the_unit(store, clock):
     assert written == pytest.approx([200, 400, 600, 800, 1000], abs=2)
     clock.now += 0.3
     writer.step(KEY, TESTING, 4)  # at once: nothing more is told before it ends
-    assert (note := note_of(store, KEY)) is not None
+    note = note_of(store, KEY)
+    assert note is not None
     assert (note.at.testing, note.at.training) == (True, 4)
     assert abs(note.written - time.time()) < 60
     release(store, KEY)
@@ -191,7 +192,8 @@ def test_what_no_process_wrote_is_no_note(store, content):
     path.symlink_to("/etc/passwd")
     assert note_of(store, KEY) is None
     write_note(store, KEY, HALF)
-    assert (note := note_of(store, KEY)) is not None
+    note = note_of(store, KEY)
+    assert note is not None
     assert note.at == HALF
 
 
@@ -200,7 +202,8 @@ def test_a_killed_process_leaves_a_note_that_nobody_believes(tmp_path):
     many = tiny("training.max_steps=1000000", "training.stop_loss=0", "data.samples=4")
     script = (
         "from benign.sweep import notes; notes.EVERY = 0.05\n"
-        f"from benign.experiment import Experiment; Experiment.from_dict({many.as_dict()!r}).run({str(tmp_path / 'run')!r})"
+        "from benign.experiment import Experiment\n"
+        f"Experiment.from_dict({many.as_dict()!r}).run({str(tmp_path / 'run')!r})"
     )
     with subprocess.Popen([sys.executable, "-c", script]) as process:
         (key,) = (unit.key for unit in many.units())
