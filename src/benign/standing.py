@@ -109,7 +109,9 @@ def next_steps(folder: Path, standing: Standing, doubtful: bool = False) -> list
         told.append(f"{resume} computes what is missing")
     if counts.diverged:
         some = f"{counts.diverged} run{'s' * (counts.diverged != 1)} diverged"
-        told.append(f"{some}: a smaller `training.rate` may help; `benign show {folder}` tells more")
+        told.append(
+            f"{some}: a smaller `training.rate` may help; `benign show {folder}` tells more"
+        )
     if doubtful:
         told.append(f"`benign audit {folder}` tells which attacks are doubtful, and why")
     if counts.done == counts.runs:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from benign.live.serve import free_port
+from benign.live.address import free_port
 from tests.browser import PATIENCE, SCREENSHOTS
 from tests.tiny import tiny
 
