@@ -71,11 +71,11 @@ def test_lines_tell_what_there_is_to_do_and_how_it_went(clock):
         lines.end()
     assert stream.getvalue().splitlines() == [
         "8 runs to do in 2 units; 4 of 12 are done already",
-        "4 of 12 runs done | 2 x 3 x 8, step 20, 3 training | 6 s, about 18 s left",
-        "4 of 12 runs done | 2 x 3 x 8, evaluating 4 runs | 8 s, about 8 s left",
+        "4 of 12 runs done | 2 x 3 x 8, step 20, 3 training | 6 s, about 18 s of training left",
+        "4 of 12 runs done | 2 x 3 x 8, evaluating 4 runs | 8 s, about 8 s of training left",
         "8 of 12 runs done | unit 1 of 2: 2 converged, 1 at the step cap, 1 diverged"
         " | 10 s, about 10 s left",
-        "8 of 12 runs done | 4 x 3 x 8, step 10, 4 training | 15 s, about 15 s left",
+        "8 of 12 runs done | 4 x 3 x 8, step 10, 4 training | 15 s, about 17 s left",
         "12 of 12 runs done | unit 2 of 2: 4 failed | 20 s",
     ]
 
@@ -122,7 +122,7 @@ def test_units_that_run_side_by_side_have_no_one_shape(clock):
     lines.step(SECOND, 20, 3)
     clock.now += 6
     lines.step(FIRST, 20, 4)
-    told = "0 of 8 runs done | step 20, 7 training | 30 s, about 12 s left"
+    told = "0 of 8 runs done | step 20, 7 training | 30 s, about 12 s of training left"
     assert stream.getvalue().splitlines()[-1] == told
     lines.step(SECOND, TESTING, 4)
     lines.step("of nobody here", 99, 99)  # told late

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benign.plan.runs import Unit
-from benign.sweep.along import Along, At
+from benign.sweep.along import At, Ways
 from benign.sweep.pace import Pace
 from benign.sweep.watcher import Watcher
 from benign.training.descent import Status
@@ -67,27 +67,30 @@ class Watching(Watcher, ABC):
         self.units, self.runs, self.before = units, runs, done_runs
         self.ended_units, self.done = 0, done_runs
         self.pace = Pace()
-        self.under_way: dict[str, tuple[Unit, Along]] = {}
+        self.under_way: dict[str, Unit] = {}
+        self.ways = Ways()
         before = f"; {done_runs} of {runs} are done already" if done_runs else ""
         self.open(f"{_count(runs - done_runs, 'run')} to do in {_count(units, 'unit')}{before}")
 
     def unit_begins(self, unit: Unit) -> None:
-        self.under_way[unit.key] = unit, Along(unit)
+        self.under_way[unit.key] = unit
+        self.ways.begin(unit)
 
     def step(self, key: str, number: int, training: int) -> None:
-        if key not in self.under_way:  # told late, by another machine
+        along = self.ways.units.get(key)
+        if along is None:  # told late, by another machine
             return
-        along = self.under_way[key][1]
         tests = number == TESTING != along.testing
         along.tell(number, training)
         now = time.monotonic()
         if now - self.shown >= (TEST_SHOWN if tests else self.every):
             self.shown = now
-            doing = _doing(self._places())
+            doing = _doing(self.ways.places())
             self.show(f"{self._shape()}{doing}" if doing else "starting")
 
     def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None:
         self.under_way.pop(unit.key, None)
+        self.ways.end(unit)
         self.done += len(unit.runs)
         if seconds:  # else another process computed it
             capped = bool((arrays["status"] == Status.STEP_CAP).any())
@@ -104,21 +107,23 @@ class Watching(Watcher, ABC):
         self.close()
 
     def times(self) -> str:
-        """Time taken, and about how much is left; no word of it where the last runs are tested."""
-        elapsed, places = duration(time.monotonic() - self.started), self._places()
+        """Time taken, and about how much is left; no word of it where the last runs are tested.
+
+        How long tests take is not known before a unit has ended.
+        """
+        elapsed, places = duration(time.monotonic() - self.started), self.ways.places()
         waiting = self.runs - self.done - sum(at.runs for at in places)
         left = self.pace.left(places, waiting)
-        return f"{elapsed}, about {duration(left)} left" if left and left >= 0.5 else elapsed
-
-    def _places(self) -> list[At]:
-        return [along.now() for _, along in self.under_way.values()]
+        of_what = "" if self.pace.runs else " of training"
+        return (
+            f"{elapsed}, about {duration(left)}{of_what} left" if left and left >= 0.5 else elapsed
+        )
 
     def _shape(self) -> str:
         """Samples, tokens and dimension of the unit at work, where it is one only."""
         if len(self.under_way) != 1:
             return ""
-        unit, _ = next(iter(self.under_way.values()))
-        data = unit.runs[0].cell.reduced().data
+        data = next(iter(self.under_way.values())).runs[0].cell.reduced().data
         return f"{data.samples} x {data.tokens} x {data.dim}, "
 
     @abstractmethod

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benign.sweep import along, notes
-from benign.sweep.along import Along, At
+from benign.sweep.along import Along, At, Ways
 from benign.sweep.notes import Notes, note_of, write_note
 from benign.sweep.pace import Pace
 from benign.sweep.store import Store
@@ -21,7 +21,7 @@ from tests.tiny import tiny
 
 UNIT = tiny().units()[0]
 KEY = UNIT.key
-HALF = At(10, 500, 1000, 8, False, 0.5, 0.5, 20.0)
+HALF = At(10, 500, 1000, 8, False, 0.5, 0.5, 20.0, 0.0)
 """of ten runs, two of which have ended"""
 
 
@@ -53,7 +53,7 @@ def test_a_unit_is_followed_through_its_batches(clock):
     way.tell(0, 2)
     clock.now += 3
     way.tell(20, 1)
-    assert way.now() == At(4, 20, 40, 1, False, 0.25, 0.25, 3.0)
+    assert way.now() == At(4, 20, 40, 1, False, 0.25, 0.25, 3.0, 0.0)
     way.tell(TESTING, 2)
     assert (way.now().testing, way.now().share) == (True, 0.5)
     way.tell(7, 0)  # a network beside them
@@ -72,6 +72,27 @@ def test_what_a_checkpoint_had_took_no_time(clock):
     clock.now += 5
     way.tell(30, 4)
     assert way.now().rest == 5.0
+
+
+def test_tests_are_expected_to_take_as_long_as_before(clock):
+    """Units of 45 s of training and two minutes of tests were told to end after 45 s."""
+    ways, (first, second) = Ways(), tiny().units()
+    ways.begin(first)
+    ways.units[first.key].tell(0, 4)
+    clock.now += 10
+    ways.units[first.key].tell(TESTING, 4)
+    clock.now += 30
+    ways.end(first)
+    ways.begin(second)
+    way = ways.units[second.key]
+    way.tell(0, 4)
+    clock.now += 10
+    way.tell(20, 4)
+    assert (way.now().tests, way.now().rest) == (30.0, 40.0)
+    assert Pace().plus(4, 40.0, capped=True).left([way.now()], 0) == 40.0
+    way.tell(TESTING, 4)
+    clock.now += 20
+    assert Pace().plus(4, 40.0, capped=True).left(ways.places(), 0) == 10.0
 
 
 # How long it will take

@@ -56,15 +56,20 @@ def _outline(atlas: Atlas, figure: Figure, cell: dict[str, int]) -> Figure:
 
 
 def _curves(atlas: Atlas, choice: Choice, colours: tuple[str, str]) -> dict[str, Figure]:
-    """The curves of the cell, less those of which there is no number."""
+    """The curves of the cell, less those that have no line to show."""
     found = {}
     for group in atlas.curve_groups:
         if group.alone:
             group = CurveGroup(group.title, (choice.coordinate,))
         figure = atlas.curves(group, **choice.places, **choice.cell)
-        if any(number is not None for trace in figure["data"] for number in trace["y"]):
+        if any(_has_line(trace["y"]) for trace in figure["data"]):
             found[group.title] = inked(figure, *colours)
     return found
+
+
+def _has_line(numbers: list[float | None]) -> bool:
+    """A run that diverged at once has its start alone."""
+    return sum(number is not None for number in numbers) > 1
 
 
 def _told(atlas: Atlas, choice: Choice, drawn: bool) -> str:

@@ -44,7 +44,7 @@ class UnderWay:
         """Where it is; one without a note has as many runs as others."""
         if self.note:
             return self.note.at
-        return At(max(round(runs), 1), 0, 1, 0, False, 0.0, 0.0, max(now - self.since, 0.0))
+        return At(max(round(runs), 1), 0, 1, 0, False, 0.0, 0.0, max(now - self.since, 0.0), 0.0)
 
 
 @dataclass(frozen=True)

@@ -96,8 +96,11 @@ def left_text(sweep: Sweep, now: float) -> str:
         return "at work; the time left is not known yet"
     if left < 1:
         return "nearly done; how long the last runs take is not known"
-    sooner = "" if sweep.pace.runs else ", less if runs stop early"
-    return f"about {duration(left)} left{sooner}"
+    if sweep.pace.runs:
+        return f"about {duration(left)} left"
+    return (
+        f"about {duration(left)} of training left, less if runs stop early; then they are evaluated"
+    )
 
 
 def empty_text(sweep: Sweep, folder: str) -> str:

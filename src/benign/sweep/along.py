@@ -26,6 +26,8 @@ class At:
     """the part of this share that took the `seconds`; the rest came from a checkpoint"""
     seconds: float
     """since its first step"""
+    tests: float
+    """that testing it will still take, if it takes as long as that of units before; 0 where there was none"""
 
     @property
     def begun(self) -> bool:
@@ -34,21 +36,24 @@ class At:
     @property
     def rest(self) -> float | None:
         """Seconds that are left if its runs go on to the last step; None where that cannot be told yet."""
-        return self.seconds * (1 - self.share) / self.done if self.done > 0 else None
+        if self.done <= 0:
+            return None
+        return self.seconds * (1 - self.share) / self.done + self.tests
 
 
 class Along:
     """Follows a unit, whose runs may be trained in several batches, one after another."""
 
-    def __init__(self, unit: Unit):
-        self.runs = len(unit.runs)
+    def __init__(self, unit: Unit, tests: float = 0.0):
+        """`tests` are the seconds that testing it may take."""
+        self.runs, self._tests = len(unit.runs), tests
         self.most = max(unit.runs[0].cell.training.most_steps(), 1)
         self.step = self.training = 0
         self.testing = False
         self._before = self._batch = self._number = 0
         """runs of earlier batches and of this one, and how many of its steps this one has taken"""
         self._first: float | None = None
-        self._started = 0.0
+        self._started = self._test_began = 0.0
 
     def tell(self, number: int, training: int) -> None:
         """Take what a process tells: a step and its training runs, or that it tests these.
@@ -56,6 +61,8 @@ class Along:
         Without a run that trains it is a step of networks beside them (`benign.training.references`).
         """
         if number == TESTING:
+            if not self.testing:
+                self._test_began = time.monotonic()
             number = self._number = self.most
             self.testing = True
         elif training:
@@ -79,4 +86,31 @@ class Along:
         if first is not None:
             done, seconds = share - first, time.monotonic() - self._started
         told = (self.step, self.most, self.training, self.testing)
-        return At(self.runs, *told, share, max(done, 0.0), seconds)
+        tests = max(self._tests * (1 - self._before / self.runs) - self.tested_for, 0.0)
+        return At(self.runs, *told, share, max(done, 0.0), seconds, tests)
+
+    @property
+    def tested_for(self) -> float:
+        """Seconds for which it has been tested now."""
+        return time.monotonic() - self._test_began if self.testing else 0.0
+
+
+class Ways:
+    """The units that a process has under way, and how long it took to test those before."""
+
+    def __init__(self) -> None:
+        self.units: dict[str, Along] = {}
+        self._tested, self._seconds = 0, 0.0
+
+    def begin(self, unit: Unit) -> None:
+        a_test = self._seconds / self._tested if self._tested else 0.0
+        self.units[unit.key] = Along(unit, a_test * len(unit.runs))
+
+    def end(self, unit: Unit) -> None:
+        ended = self.units.pop(unit.key, None)
+        if ended and ended.testing:
+            self._tested += ended.training
+            self._seconds += ended.tested_for
+
+    def places(self) -> list[At]:
+        return [along.now() for along in self.units.values()]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benign.plan.runs import Unit
-from benign.sweep.along import Along, At
+from benign.sweep.along import At, Ways
 from benign.sweep.records import DamagedRecord, read_bytes
 from benign.sweep.store import Store
 from benign.sweep.taken import LARGEST, note_path
@@ -44,15 +44,15 @@ class Notes(Watcher):
 
     def __init__(self, store: Store):
         self.store = store
-        self._under_way: dict[str, Along] = {}
+        self._ways = Ways()
         self._written: dict[str, float] = {}
 
     def unit_begins(self, unit: Unit) -> None:
-        self._under_way[unit.key] = Along(unit)
+        self._ways.begin(unit)
         self._written[unit.key] = time.monotonic()
 
     def step(self, key: str, number: int, training: int) -> None:
-        along, now = self._under_way.get(key), time.monotonic()
+        along, now = self._ways.units.get(key), time.monotonic()
         if along is None:  # told late, by another machine
             return
         was_testing = along.testing
@@ -63,7 +63,7 @@ class Notes(Watcher):
             write_note(self.store, key, along.now())
 
     def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None:
-        self._under_way.pop(unit.key, None)
+        self._ways.end(unit)
 
 
 def write_note(store: Store, key: str, at: At) -> None:
@@ -90,7 +90,7 @@ def note_of(store: Store, key: str) -> Note | None:
 def _checked(at: At) -> At:
     kinds: dict[str, Any] = {name: type(value) for name, value in asdict(at).items()}
     numbers = [value for name, value in asdict(at).items() if name != "testing"]
-    if [*kinds.values()] != [int, int, int, int, bool, float, float, float]:
+    if [*kinds.values()] != [int, int, int, int, bool, float, float, float, float]:
         raise ValueError("a note holds other things than numbers")
     if not all(math.isfinite(number) and number >= 0 for number in numbers) or at.runs < 1:
         raise ValueError("a note holds numbers that cannot be")

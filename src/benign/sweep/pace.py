@@ -50,7 +50,7 @@ class Pace:
     def _rest(self, at: At) -> float | None:
         """Seconds that are left of a unit."""
         if at.testing:
-            return max(self._a_run * at.runs - at.seconds, 0.0)
+            return at.tests or max(self._a_run * at.runs - at.seconds, 0.0)
         if not self.runs:
             return at.rest
         like_others = max(self._a_run * at.runs - at.seconds, OVERDUE * at.seconds)
