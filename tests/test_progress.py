@@ -10,11 +10,14 @@ import pytest
 
 from benign import progress
 from benign.progress import Bar, Lines, duration, statuses, watching
+from benign.sweep import along
 from benign.sweep.watcher import Watcher
 from benign.training.descent import Status
+from benign.training.engine import TESTING
 from tests.tiny import tiny
 
 UNITS = tiny().units()
+FIRST, SECOND = (unit.key for unit in UNITS)
 ANSI = "\x1b["
 
 
@@ -36,7 +39,8 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
+    for module in (progress, along):
+        monkeypatch.setattr(module, "time", clock)
     return clock
 
 
@@ -50,20 +54,28 @@ def test_lines_tell_what_there_is_to_do_and_how_it_went(clock):
     with lines:
         lines.begin(2, 12, 4)
         lines.unit_begins(UNITS[0])
+        lines.step(FIRST, 0, 4)
         clock.now += 6
-        lines.step(40, 3)
-        clock.now += 4
+        lines.step(FIRST, 20, 3)
+        clock.now += 2
+        lines.step(FIRST, TESTING, 4)
+        clock.now += 2
         four = (Status.CONVERGED, Status.CONVERGED, Status.STEP_CAP, Status.DIVERGED)
         lines.unit_ends(UNITS[0], arrays(*four), 10.0)
         lines.unit_begins(UNITS[1])
-        clock.now += 10
+        lines.step(SECOND, 0, 4)
+        clock.now += 5
+        lines.step(SECOND, 10, 4)
+        clock.now += 5
         lines.unit_ends(UNITS[1], arrays(*[Status.FAILED] * 4), 10.0)
         lines.end()
     assert stream.getvalue().splitlines() == [
         "8 runs to do in 2 units; 4 of 12 are done already",
-        "4 of 12 runs done | 2 x 3 x 8, step 40, 3 training | 6 s, at most 6 s left",
+        "4 of 12 runs done | 2 x 3 x 8, step 20, 3 training | 6 s, about 18 s of training left",
+        "4 of 12 runs done | 2 x 3 x 8, evaluating 4 runs | 8 s, about 8 s of training left",
         "8 of 12 runs done | unit 1 of 2: 2 converged, 1 at the step cap, 1 diverged"
-        " | 10 s, 10 s left",
+        " | 10 s, about 10 s left",
+        "8 of 12 runs done | 4 x 3 x 8, step 10, 4 training | 15 s, about 17 s left",
         "12 of 12 runs done | unit 2 of 2: 4 failed | 20 s",
     ]
 
@@ -85,7 +97,7 @@ def test_lines_are_seldom(clock):
     lines.unit_begins(UNITS[0])
     for number in range(10_000):
         clock.now += 0.01
-        lines.step(number, 4)
+        lines.step(FIRST, number, 4)
     assert 18 <= len(stream.getvalue().splitlines()) - 1 <= 20
 
 
@@ -96,16 +108,41 @@ def test_units_that_run_side_by_side_have_no_one_shape(clock):
     for unit in UNITS:
         lines.unit_begins(unit)
     clock.now += 6
-    lines.step(0, 0)  # the processes are not yet up
+    lines.step(FIRST, 0, 0)  # the processes are not yet up
     assert stream.getvalue().splitlines()[-1] == "0 of 8 runs done | starting | 6 s"
     clock.now += 6
-    lines.step(3, 0)
+    lines.step(FIRST, 3, 0)
     line = stream.getvalue().splitlines()[-1]
     assert line == "0 of 8 runs done | reference networks, step 3 | 12 s"
     clock.now += 6
-    lines.step(17, 7)
-    told = "0 of 8 runs done | step 17, 7 training | 18 s, at most 24 s left"
+    lines.step(FIRST, 0, 4)
+    lines.step(SECOND, 0, 4)
+    clock.now += 6
+    lines.step(FIRST, 10, 4)
+    lines.step(SECOND, 20, 3)
+    clock.now += 6
+    lines.step(FIRST, 20, 4)
+    told = "0 of 8 runs done | step 20, 7 training | 30 s, about 12 s of training left"
     assert stream.getvalue().splitlines()[-1] == told
+    lines.step(SECOND, TESTING, 4)
+    lines.step("of nobody here", 99, 99)  # told late
+    clock.now += 6
+    lines.step(FIRST, 30, 4)
+    assert "step 30, 4 training, 4 being evaluated" in stream.getvalue().splitlines()[-1]
+
+
+def test_the_last_runs_are_evaluated_and_no_time_is_told(clock):
+    """It was `at most 0 s left` for as long as that took."""
+    stream = io.StringIO()
+    lines = Lines(stream)
+    lines.begin(1, 4, 0)
+    lines.unit_begins(UNITS[0])
+    lines.step(FIRST, 0, 4)
+    clock.now += 3  # less than between lines
+    lines.step(FIRST, TESTING, 4)
+    assert stream.getvalue().splitlines()[-1] == (
+        "0 of 4 runs done | 2 x 3 x 8, evaluating 4 runs | 3 s"
+    )
 
 
 def test_a_terminal_gets_a_bar_and_a_pipe_gets_lines(monkeypatch):
@@ -126,7 +163,7 @@ def test_the_bar_shows_runs_step_and_time_and_restores_the_terminal(monkeypatch)
     with bar:
         bar.begin(2, 8, 0)
         bar.unit_begins(UNITS[0])
-        bar.step(7, 4)
+        bar.step(FIRST, 7, 4)
         bar.progress.refresh()
         bar.unit_ends(UNITS[0], arrays(*[Status.STEP_CAP] * 4), 1.0)
         bar.progress.refresh()
@@ -158,9 +195,10 @@ def test_a_step_that_shows_nothing_costs_nothing():
     """Well below a thousandth of the fastest step, which takes about a millisecond."""
     lines = Lines(io.StringIO())
     lines.begin(1, 4, 0)
+    lines.unit_begins(UNITS[0])
     begin = time.perf_counter()
     for number in range(10_000):
-        lines.step(number, 4)
+        lines.step(FIRST, number, 4)
     assert (time.perf_counter() - begin) / 10_000 < 100e-6  # takes 0.3e-6, more under type checks
 
 

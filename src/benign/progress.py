@@ -15,8 +15,14 @@ from typing import Any
 import numpy as np
 
 from benign.plan.runs import Unit
+from benign.sweep.along import At, Ways
+from benign.sweep.pace import Pace
 from benign.sweep.watcher import Watcher
 from benign.training.descent import Status
+from benign.training.engine import TESTING
+
+TEST_SHOWN = 0.2
+"""seconds since something was shown before it is told that runs are tested, which may take long"""
 
 
 def statuses(counts: Mapping[Status, int]) -> str:
@@ -65,26 +71,35 @@ class Watching(Watcher, ABC):
         self.started = self.shown = time.monotonic()
         self.units, self.runs, self.before = units, runs, done_runs
         self.ended_units, self.done = 0, done_runs
-        self.along = 0.0
+        self.pace = Pace()
         self.under_way: dict[str, Unit] = {}
+        self.ways = Ways()
         before = f"; {done_runs} of {runs} are done already" if done_runs else ""
         self.open(f"{counted(runs - done_runs, 'run')} to do in {counted(units, 'unit')}{before}")
 
     def unit_begins(self, unit: Unit) -> None:
         self.under_way[unit.key] = unit
+        self.ways.begin(unit)
 
-    def step(self, number: int, training: int) -> None:
-        self.along = number / self._most_steps() if training else 0.0
+    def step(self, key: str, number: int, training: int) -> None:
+        along = self.ways.units.get(key)
+        if along is None:  # told late, by another machine
+            return
+        tests = number == TESTING != along.testing
+        along.tell(number, training)
         now = time.monotonic()
-        if now - self.shown >= self.every:
+        if now - self.shown >= (TEST_SHOWN if tests else self.every):
             self.shown = now
-            started = number or training
-            self.show(f"{self._shape()}{_doing(number, training)}" if started else "starting")
+            doing = _doing(self.ways.places())
+            self.show(f"{self._shape()}{doing}" if doing else "starting")
 
     def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None:
         self.under_way.pop(unit.key, None)
+        self.ways.end(unit)
         self.done += len(unit.runs)
-        self.along = 0.0
+        if seconds:  # else another process computed it
+            capped = bool((arrays["status"] == Status.STEP_CAP).any())
+            self.pace = self.pace.plus(len(unit.runs), seconds, capped)
         self.ended_units += 1
         self.shown = time.monotonic()
         counts = Counter(Status(code) for code in arrays["status"].tolist())
@@ -97,20 +112,17 @@ class Watching(Watcher, ABC):
         self.close()
 
     def times(self) -> str:
-        """Time taken, and time left if the runs to come are like those computed so far.
+        """Time taken, and about how much is left; no word of it where the last runs are tested.
 
-        Before a unit has ended it is what is left if every run takes all its steps.
+        How long tests take is not known before a unit has ended.
         """
-        elapsed, ended = time.monotonic() - self.started, self.done - self.before
-        computed = ended or self.along * sum(len(unit.runs) for unit in self.under_way.values())
-        if not computed or self.done == self.runs:
-            return duration(elapsed)
-        left = duration(elapsed * (self.runs - self.before - computed) / computed)
-        return f"{duration(elapsed)}, {'' if ended else 'at most '}{left} left"
-
-    def _most_steps(self) -> int:
-        caps = [unit.runs[0].cell.training.most_steps() for unit in self.under_way.values()]
-        return max(caps, default=1) or 1
+        elapsed, places = duration(time.monotonic() - self.started), self.ways.places()
+        waiting = self.runs - self.done - sum(at.runs for at in places)
+        left = self.pace.left(places, waiting)
+        of_what = "" if self.pace.runs else " of training"
+        return (
+            f"{elapsed}, about {duration(left)}{of_what} left" if left and left >= 0.5 else elapsed
+        )
 
     def _shape(self) -> str:
         """Samples, tokens and dimension of the unit at work, where it is one only."""
@@ -182,7 +194,14 @@ class Bar(Watching):
         self.progress.stop()
 
 
-def _doing(number: int, training: int) -> str:
-    return (
-        f"step {number}, {training} training" if training else f"reference networks, step {number}"
-    )
+def _doing(places: list[At]) -> str:
+    """What units under way do; empty where none has begun."""
+    training = [at for at in places if at.training and not at.testing]
+    tested = sum(at.training for at in places if at.testing)
+    if training:
+        runs, step = sum(at.training for at in training), max(at.step for at in training)
+        others = f", {tested} being evaluated" if tested else ""
+        return f"step {step}, {runs} training{others}"
+    if step := max((at.step for at in places if not at.training), default=0):
+        return f"reference networks, step {step}"
+    return f"evaluating {counted(tested, 'run')}" if tested else ""

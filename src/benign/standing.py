@@ -90,22 +90,32 @@ def standings_text(standings: Mapping[Path, Standing | str]) -> str:
     )
 
 
-def next_steps(folder: Path, standing: Standing) -> list[str]:
-    """What a person may want to do next with a sweep."""
+def next_steps(folder: Path, standing: Standing, doubtful: bool = False) -> list[str]:
+    """What a person may want to do next with a sweep; `doubtful`: an audit has flagged some of its runs."""
     counts, told = standing.counts, []
     resume = f"`benign resume {folder}`"
+    if counts.running:
+        some = "every run that is left is" if not counts.missing else f"{counts.running} runs are"
+        told.append(f"wait: {some} being computed")
     if standing.damaged:
         told.append(
             f"`benign check {folder}` verifies every record; {resume} replaces damaged ones"
         )
     if counts.failed or counts.out_of_memory:
         told.append(f"`benign show {folder}` says why runs failed; {resume} tries them again")
-    if counts.missing:
-        where = ", also on another machine beside those at work" if counts.running else ""
-        told.append(f"{resume} computes what is missing{where}")
+    if counts.missing and counts.running:
+        told.append(f"{resume} may help, also from another machine: it takes what nobody has begun")
+    elif counts.missing:
+        told.append(f"{resume} computes what is missing")
+    if counts.diverged:
+        some = f"{counts.diverged} run{'s' * (counts.diverged != 1)} diverged"
+        told.append(
+            f"{some}: a smaller `training.rate` may help; `benign show {folder}` tells more"
+        )
+    if doubtful:
+        told.append(f"`benign audit {folder}` tells which attacks are doubtful, and why")
     if counts.done == counts.runs:
         told.append(f"all is done: `benign show {folder}`, `benign export {folder} FILE.nc`")
-    told = told or ["wait: every run that is left is being computed"]
     if counts.done:
         told.append(
             f"`benign report {folder}` makes a page of what is there, to look at or to send"

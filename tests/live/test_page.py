@@ -13,7 +13,13 @@ from typing import Any
 
 import pytest
 
-from benign.live.serve import free_port
+from benign.live.address import free_port
+from benign.opening import open_experiment
+from benign.plan.runs import units_of
+from benign.sweep.along import At
+from benign.sweep.notes import write_note
+from benign.sweep.store import Store
+from benign.sweep.taken import take
 from tests.browser import PATIENCE, SCREENSHOTS
 from tests.tiny import tiny
 
@@ -30,6 +36,7 @@ def root(tmp_path_factory) -> Path:
     tiny().run(root / "half")
     (root / "half" / "records" / f"{tiny().units()[0].key}.npz").unlink()
     tiny("training.rate=[0.5, 0.1]", "training.max_steps=5").run(root / "whole" / "three")
+    tiny("training.rate=[0.5, 1e30]", "data.samples=4").run(root / "bad")
     shutil.copytree(root / "half", root / MARKUP)
     shutil.copytree(root / "half", root / "fleeting")
     shutil.copytree(root / "half", root / "broken")
@@ -115,7 +122,7 @@ def test_the_list_leads_to_a_map_that_fills_without_reload(visit, root):
     shot(page, "index")
     page.get_by_role("link", name="half", exact=True).click()
     filled(page, 2)
-    page.get_by_text("Empty cells have not run yet").wait_for()
+    page.get_by_text("nobody is working on them").wait_for()
     page.evaluate("window.kept = 'here'")
     shot(page, "half")
     tiny().run(root / "half")  # the unit that is missing
@@ -124,6 +131,72 @@ def test_the_list_leads_to_a_map_that_fills_without_reload(visit, root):
     page.get_by_text("benign export").wait_for()
     assert not page.get_by_text("Empty cells").is_visible()
     assert page.evaluate("window.kept") == "here"
+
+
+def test_the_steps_of_a_unit_under_way_are_seen_on_both_pages(visit, root):
+    folder = shutil.copytree(root / "whole" / "three", root / "going")
+    store, unit = Store(folder), units_of([open_experiment(folder)])[0].key
+    store.path(unit).unlink()
+    assert take(store, unit) is None
+    listed = visit("/")
+    listed.get_by_role("link", name="going").wait_for()
+    page = visit("/sweep/going")
+    page.get_by_text("wait: every run that is left is being computed").wait_for()
+    page.get_by_text("they fill by themselves").wait_for()
+    for step in (3, 4):
+        write_note(store, unit, At(8, step, 5, 7, False, step / 5, step / 5, 6000.0, 0.0))
+        for each in (page, listed):
+            each.get_by_text(f"step {step} of at most 5, 7 still training").wait_for()
+    listed.get_by_text("about 25 min left").wait_for()
+    shot(page, "going")
+    shot(listed, "going_index")
+    write_note(store, unit, At(8, 5, 5, 8, True, 1.0, 1.0, 70.0, 0.0))
+    page.get_by_text("evaluating 8 runs").wait_for()
+    shutil.rmtree(folder)
+
+
+def test_a_cell_that_diverged_is_told_in_words(visit):
+    page = visit("/sweep/bad")
+    page.get_by_text("4 diverged", exact=False).first.wait_for()
+    page.get_by_text("4 runs diverged: a smaller").wait_for()
+    box = page.locator(".map .nsewdrag").bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 0.25, box["y"] + box["height"] * 0.25)
+    page.get_by_text("2 seeds: diverged; there is nothing to draw.").wait_for()
+    assert not page.locator(".curve").count()
+    shot(page, "diverged")
+
+
+def test_what_is_chosen_survives_a_reload(visit):
+    page = visit("/sweep/whole/three")
+    filled(page, 4)
+    outlines = "document.querySelector('.map')?.layout?.shapes?.length ?? 0"
+    assert page.evaluate(outlines) == 0
+    page.get_by_label("What the figure shows").click()
+    page.get_by_role("option", name="train loss", exact=True).click()
+    page.locator(".slide [tabindex='0']").first.focus()
+    page.keyboard.press("ArrowRight")
+    box = page.locator(".map .nsewdrag").bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 0.25, box["y"] + box["height"] * 0.25)
+    for _ in range(2):
+        page.get_by_text("Training at snr 2, samples 2, rate 0.5").wait_for()
+        page.get_by_text("Lines: means over 2 seeds; a run that has ended").wait_for()
+        page.wait_for_function(f"{outlines} === 1")
+        assert page.get_by_label("What the figure shows").input_value() == "train loss"
+        assert page.url.endswith(
+            "?show=train_loss&curve=attention_entropy_curve&at.rate=0.5&at.snr=2&at.samples=2"
+        )
+        page.reload()
+    visit("/sweep/whole/three?show=nothing&at.rate=7&at.snr=<b>").get_by_text("rate 0.1").wait_for()
+
+
+def test_the_experiment_is_told_where_somebody_asks(visit):
+    page = visit("/sweep/whole/three")
+    specification = page.get_by_text("kind: signal_noise")
+    page.get_by_text("What this experiment is").wait_for()
+    assert not specification.is_visible()
+    page.get_by_text("What this experiment is").click()
+    specification.wait_for()
+    page.get_by_text("d = 8, M = 3").wait_for()
 
 
 def test_a_click_or_the_keyboard_chooses_a_cell(visit):
@@ -233,5 +306,5 @@ def test_ctrl_c_ends_it_in_one_line_and_nothing_was_written(window, server, root
     page.close()
     assert (process.returncode, out, err) == (0, "ended: the sweeps go on without it\n", "")
     left = {path.name for path in root.iterdir()} - {"fleeting"}  # which another test deletes
-    assert left == {"half", "whole", "broken", MARKUP}
+    assert left == {"half", "whole", "broken", "bad", MARKUP}
     assert ".nicegui" not in os.listdir(root.parent)

@@ -1,12 +1,14 @@
 """Who may ask the live page, and where it listens."""
 
+import re
 import socket
+import subprocess
 import sys
 
 import pytest
 
+from benign.live.address import announced, free_port
 from benign.live.guard import Guard, check_host, is_loopback
-from benign.live.serve import free_port
 
 
 def guard(host: str = "127.0.0.1") -> Guard:
@@ -68,15 +70,38 @@ def test_the_next_free_port_is_taken_and_an_asked_one_must_be_free(monkeypatch):
         port = busy.getsockname()[1]
         with pytest.raises(ValueError, match=f"`--port` must be free on 127.0.0.1, got {port}"):
             free_port("127.0.0.1", port)
-        monkeypatch.setattr("benign.live.serve.FIRST_PORT", port)
-        monkeypatch.setattr("benign.live.serve.LAST_PORT", port)
+        monkeypatch.setattr("benign.live.address.FIRST_PORT", port)
+        monkeypatch.setattr("benign.live.address.LAST_PORT", port)
         with pytest.raises(ValueError, match="no port from"):
             free_port("127.0.0.1", None)
-        monkeypatch.setattr("benign.live.serve.LAST_PORT", port + 20)
+        monkeypatch.setattr("benign.live.address.LAST_PORT", port + 20)
         assert port < free_port("127.0.0.1", None) <= port + 20
     assert free_port("127.0.0.1", port) == port
     with pytest.raises(ValueError, match="got 99999"):
         free_port("127.0.0.1", 99999)
+
+
+@pytest.mark.parametrize("wrong", [["my.yaml"], ["--port", "99999"], ["--host", "0.0.0.0"]])
+def test_what_is_refused_is_refused_at_once(tmp_path, wrong):
+    """It took the seconds that torch and nicegui need."""
+    (tmp_path / "my.yaml").touch()
+    command = [sys.executable, "-X", "importtime", "-m", "benign", "serve", *wrong]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "benign: " in done.stderr
+    for heavy in ("torch", "nicegui", "xarray"):
+        assert not re.search(rf"\| +{heavy}$", done.stderr, re.MULTILINE)
+
+
+def test_the_address_that_is_told_can_be_opened():
+    here = announced("127.0.0.1", 8080, "runs")
+    assert here == "http://127.0.0.1:8080 shows the sweeps in runs (ctrl-c ends it)"
+    assert announced("::1", 8080, "runs").startswith("http://[::1]:8080 ")
+    for host in ("0.0.0.0", "::"):
+        told = announced(host, 8080, "runs")
+        assert told.startswith(f"http://{socket.gethostname()}:8080 ")
+        assert guard(host).allows({b"host": f"{socket.gethostname()}:8080".encode()})
+        assert "everybody who reaches this machine can see them" in told
 
 
 def test_a_file_is_refused(run, tmp_path):

@@ -5,18 +5,31 @@ import os
 import shutil
 import socket
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benign.live.drawn import drawn
 from benign.live.reader import Reader
-from benign.live.watch import Pace, Watch
-from benign.live.words import clock, left_text, made_text, progress_text, trouble_text
+from benign.live.watch import Sweep, UnderWay, Watch
+from benign.live.words import (
+    clock,
+    empty_text,
+    ended_text,
+    left_text,
+    made_text,
+    progress_text,
+    steps_text,
+    trouble_text,
+)
 from benign.sweep import store as stores
 from benign.sweep import taken
-from benign.sweep.status import Counts
+from benign.sweep.along import At
+from benign.sweep.notes import Note, write_note
+from benign.sweep.pace import Pace
+from benign.sweep.status import Counts, Standing
 from tests.tiny import tiny
 
 
@@ -166,7 +179,7 @@ def test_one_at_work_stands_first_and_tells_about_when_it_ends(root, finished):
     assert next(iter(watch.sweeps)) == "a/tiny"
     sweep = watch.sweeps["a/tiny"]
     assert progress_text(sweep) == "4 of 8 runs done, 4 running"
-    assert sweep.pace is not None
+    assert (sweep.pace.units, sweep.pace.runs) == (1, 4)
     assert 0 < sweep.pace.seconds < 10
     file.unlink()  # and no record: it was killed
     watch.look()
@@ -174,16 +187,109 @@ def test_one_at_work_stands_first_and_tells_about_when_it_ends(root, finished):
     assert next(iter(watch.sweeps)) == "z2"
 
 
-def test_the_time_left_is_that_of_runs_to_come():
-    counts = Counts(
-        runs=100, done=40, diverged=0, running=20, failed=0, out_of_memory=0, missing=40
-    )
-    pace = Pace(2.0, (100.0, 110.0))  # two units of 10 runs each, 20 s a unit
-    assert pace.left(counts, 100.0) == (2 * 60 - 0) / 2
-    assert pace.left(counts, 115.0) == (2 * 60 - 15 - 5) / 2
-    assert (
-        pace.left(counts, 999.0) == 2 * 40 / 2
-    )  # those under way are overdue, the others still to come
+AT = At(4, 3296, 6000, 3, False, 0.5, 0.5, 30.0, 0.0)
+
+
+def tell(root: Path, number: int, at: At) -> None:
+    write_note(Reader(root / "a" / "tiny"), tiny().units()[number].key, at)
+
+
+def test_how_far_a_unit_is_counts_as_a_change_and_is_told(root, monkeypatch):
+    record(root, 0).unlink()
+    work_on(root, 0, time.time())
+    watch = looked(root)
+    before = watch.sweeps["a/tiny"]
+    assert (steps_text(before), watch.version) == ("", 1)
+    monkeypatch.setattr("benign.live.watch.standing_of", lambda *_: pytest.fail("read again"))
+    tell(root, 0, AT)
+    watch.look()
+    sweep = watch.sweeps["a/tiny"]
+    assert watch.version == 2
+    assert steps_text(sweep) == "step 3,296 of at most 6,000, 3 still training"
+    assert sweep.changed >= before.changed
+    assert time.time() - sweep.changed < 60
+    assert sweep.standing is before.standing  # of which figures are made
+    tell(root, 0, replace(AT, testing=True, training=4))
+    watch.look()
+    assert steps_text(watch.sweeps["a/tiny"]) == "evaluating 4 runs"
+    watch.look()
+    assert watch.version == 3
+
+
+def test_notes_of_the_dead_tell_nothing(root):
+    record(root, 0).unlink()
+    file = work_on(root, 0, time.time())
+    tell(root, 0, AT)
+    claim = json.loads(file.read_text())
+    file.write_text(json.dumps(claim | {"started": "another process of this number"}))
+    sweep = looked(root).sweeps["a/tiny"]
+    assert (sweep.under_way, steps_text(sweep)) == ((), "")
+    assert left_text(sweep, time.time()) == "nobody is working on it"
+
+
+def test_many_units_are_told_together():
+    places = [replace(AT, step=100 * k) for k in range(1, 6)]
+    sweep = at_work(*(UnderWay(0.0, Note(at, 0.0)) for at in places))
+    told = "5 units under way, at steps 100 to 500, 15 runs still training"
+    assert steps_text(sweep) == told
+    two = at_work(*sweep.under_way[:2])
+    assert steps_text(two).count("still training") == 2
+
+
+def at_work(*under_way: UnderWay, missing: int = 0, **more: Any) -> Sweep:
+    running = 4 * len(under_way)
+    counts = Counts(running + missing, 0, 0, 0, 0, running, 0, 0, missing)
+    return Sweep("a", Path("a"), {}, Standing(counts, {}, {}, [], []), under_way=under_way, **more)
+
+
+def test_the_time_left_is_that_of_units_under_way_and_to_come():
+    note = Note(AT, 1000.0)  # 30 s for half its steps
+    assert at_work(UnderWay(0.0, note)).left(1000.0) == 30.0
+    assert at_work(UnderWay(0.0, note)).left(1010.0) == 20.0
+    assert at_work(UnderWay(0.0, note)).left(2000.0) == 0.0
+    both = at_work(UnderWay(0.0, note), UnderWay(999.0, None), missing=4)
+    assert both.left(1000.0) == (30 + 30 + 60 / 4 * 4) / 2
+    assert at_work(UnderWay(0.0, None)).left(1000.0) is None
+
+
+def test_words_for_the_time_left_promise_nothing():
+    note = Note(AT, 1000.0)
+    told = left_text(at_work(UnderWay(0.0, note)), 1000.0)
+    assert told.startswith("about 30 s of training left, less if runs stop early; then they are")
+    some = Pace().plus(4, 60.0, capped=True)
+    assert left_text(at_work(UnderWay(0.0, note), pace=some), 1000.0) == "about 30 s left"
+    assert "not known yet" in left_text(at_work(UnderWay(0.0, None)), 1000.0)
+    tested = Note(replace(AT, testing=True), 1000.0)
+    assert left_text(at_work(UnderWay(0.0, tested)), 1000.0).startswith("nearly done")
+
+
+def test_how_runs_ended_is_told(tmp_path):
+    tiny("training.rate=[0.5, 1e30]", "data.samples=4", "training.max_steps=9").run(tmp_path / "it")
+    told = ended_text(looked(tmp_path).sweeps["it"])
+    assert "4 diverged" in told
+    assert "stopped at the step cap" in told
+    assert ended_text(at_work(UnderWay(0.0, None))) == ""
+
+
+def test_cells_that_have_not_run_do_not_fill_by_themselves_where_nobody_works():
+    assert "fill by themselves" in empty_text(at_work(UnderWay(0.0, None)), "runs/a")
+    told = empty_text(at_work(missing=4), "runs/a")
+    assert "`benign resume runs/a` goes on" in told
+    assert "by themselves" not in told
+
+
+def test_the_list_is_ordered_by_what_it_shows(root, finished):
+    """Those at work keep their places however often they tell of steps; the others stand by their last change."""
+    now = time.time()
+    for name, age in (("old", 300), ("new", 100), ("middle", 200)):
+        copy = shutil.copytree(finished, root / name)
+        for path in (copy / "experiment.json", *(copy / "records").iterdir()):
+            os.utime(path, (now - age, now - age))
+    os.utime(root / "old" / "experiment.json")  # begun last
+    os.utime(root / "middle" / "experiment.json", (1e9, 1e9))
+    record(root, 0).unlink()
+    work_on(root, 0, time.time())
+    assert list(looked(root).sweeps) == ["a/tiny", "old", "new", "middle"]
 
 
 def test_why_runs_failed_and_where_is_told(tmp_path, monkeypatch):

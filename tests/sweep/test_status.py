@@ -15,6 +15,7 @@ import xarray as xr
 import benign as bo
 from benign.plan.runs import keys_of, runs_of, units_of
 from benign.spec import digest
+from benign.standing import next_steps
 from benign.sweep import export
 from benign.sweep.results import RunsFailed
 from benign.sweep.sound import fault_of
@@ -66,13 +67,13 @@ def own_start() -> str:
 
 def test_a_finished_sweep_is_done_along_every_axis(finished, run):
     found = standing(finished)
-    whole = Counts(8, 8, 0, 0, 0, 0, 0)
-    half = Counts(4, 4, 0, 0, 0, 0, 0)
-    assert found.counts == whole
-    assert found.axes == {
-        "samples": [(2, half), (4, half)],
-        "snr": [(0.5, half), (2.0, half)],
-    }
+    counts = found.counts
+    assert (counts.runs, counts.done, counts.converged + counts.step_cap) == (8, 8, 8)
+    assert counts == Counts(8, 8, counts.converged, counts.step_cap, 0, 0, 0, 0, 0)
+    assert list(found.axes) == ["samples", "snr"]
+    for values in found.axes.values():
+        assert [(at.runs, at.done) for _, at in values] == [(4, 4), (4, 4)]
+        assert sum(at.converged for _, at in values) == counts.converged > 0
     code, out, err = run("status", finished)
     assert (code, err) == (0, "")
     assert "8 of 8 done" in out
@@ -97,6 +98,11 @@ def test_failed_and_diverged_runs_are_counted(tmp_path, monkeypatch):
     found = standing(tmp_path / "run", experiment)
     assert [counts.diverged for _, counts in found.axes["rate"]] == [0, 4]
     assert found.counts.done == 8
+    assert found.counts.converged + found.counts.step_cap == found.counts.diverged == 4
+    told = next_steps(tmp_path / "run", found)
+    assert told[0].startswith("4 runs diverged: a smaller `training.rate` may help; `benign show")
+    assert not any("audit" in line for line in told)
+    assert any("`benign audit" in line for line in next_steps(tmp_path / "run", found, True))
 
     def fail(*_):
         raise MemoryError("too large")
@@ -120,6 +126,9 @@ def test_units_of_living_processes_are_running_and_those_of_dead_ones_are_not(fo
     out = run("status", folder)[1]
     assert f"{socket.gethostname()}, process {os.getpid()}, since 2001-09-0" in out
     assert "has ended" in out
+    steps = [line for line in out.splitlines() if line.startswith("next:")]
+    assert steps[0] == "next: wait: 4 runs are being computed"
+    assert f"`benign resume {folder}` may help, also from another machine" in steps[1]
 
 
 def test_a_process_on_another_host_counts_as_running(folder):
@@ -129,6 +138,8 @@ def test_a_process_on_another_host_counts_as_running(folder):
     found = standing(folder)
     assert (found.counts.running, found.counts.done, found.counts.missing) == (4, 4, 0)
     assert [(each.units, each.alive) for each in found.workers] == [(2, None)]
+    assert next_steps(folder, found)[0] == "wait: every run that is left is being computed"
+    assert not any("resume" in line for line in next_steps(folder, found))
 
 
 def test_a_damaged_record_is_told_and_its_runs_are_missing(folder, run):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benign.audits import flagged
-from benign.experiment import history_of
+from benign.experiment import Experiment, history_of
 from benign.live.reader import Reader
 from benign.pages.atlas import Atlas
 from benign.pages.cells import ending_text
@@ -28,7 +28,10 @@ MOST_CELLS = 20
 class Drawn:
     """A sweep as it can be drawn now."""
 
+    experiment: Experiment
     atlas: Atlas
+    doubts: str
+    """how many runs have a doubtful robust accuracy, and why; empty where none has"""
     troubles: list[str]
     """what went wrong, in lines: why runs failed, which are doubtful, cells with bad ends"""
 
@@ -51,7 +54,7 @@ def drawn(reader: Reader) -> Drawn:
         *([f"Doubtful robust accuracy: {doubts}"] if doubts else []),
         *bad_ends(atlas),
     ]
-    return Drawn(atlas, troubles)
+    return Drawn(history[-1], atlas, doubts, troubles)
 
 
 def bad_ends(atlas: Atlas) -> list[str]:

@@ -8,10 +8,20 @@ from urllib.parse import quote
 
 from nicegui import Client, app, ui
 
+from benign.live.choice import Choice
 from benign.live.frame import framed, heading, told
 from benign.live.sweep_page import SweepPage
 from benign.live.watch import Sweep, Watch, shown
-from benign.live.words import clock, left_text, made_text, progress_text, share_done, trouble_text
+from benign.live.words import (
+    clock,
+    ended_text,
+    left_text,
+    made_text,
+    progress_text,
+    share_done,
+    steps_text,
+    trouble_text,
+)
 
 TICK = 0.5
 """seconds between questions of a page whether anything has changed; nothing is sent where nothing has"""
@@ -34,7 +44,8 @@ def lay_out(watch: Watch) -> None:
             _not_found(f"There is no sweep {name} in {shown(str(watch.folder))}.")
             return
         ui.page_title(f"{name} · benign")
-        page = SweepPage(watch, name, await framed(name, home=True))
+        choice = Choice(dict(ui.context.client.request.query_params))
+        page = SweepPage(watch, name, await framed(name, home=True), choice)
         ui.timer(TICK, page.refresh)
 
     @app.exception_handler(404)
@@ -105,6 +116,8 @@ class _Row:
                 self.bar = ui.linear_progress(0, show_value=False, size="10px")
                 self.bar.props('rounded aria-label="share of runs done"')
                 self.progress = told("")
+                self.steps = told("")
+                self.ended = told("", "soft")
                 self.trouble = told("", "bad")
             with ui.element("div"):
                 self.left = told("")
@@ -117,6 +130,8 @@ class _Row:
         self.bar.value = share_done(sweep)
         self.bar.set_visibility(sweep.standing is not None)
         self.progress.text = progress_text(sweep)
+        self.steps.text = steps_text(sweep)
+        self.ended.text = ended_text(sweep)
         self.trouble.text = trouble_text(sweep)
 
     def tick(self) -> None:

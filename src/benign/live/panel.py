@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from copy import deepcopy
 from typing import Any
 
 from nicegui import ui
 from nicegui.events import GenericEventArguments
 
+from benign.live.choice import Choice
 from benign.live.frame import Scheme, told
-from benign.pages.atlas import PAPER, THEORY, Atlas, CurveGroup, Quantity, said
-from benign.pages.figures import inked, names_of
+from benign.live.sketch import sketched
+from benign.pages.atlas import PAPER, THEORY, Atlas, Quantity, said
+from benign.pages.figures import names_of
 from benign.pages.over import Figure
-from benign.training.descent import Status
 
 CONFIG = {"displayModeBar": False}
 PLACE = "(event) => emit(event.points[0].pointNumber)"
@@ -21,17 +23,11 @@ PLACE = "(event) => emit(event.points[0].pointNumber)"
 class Panel:
     """Draws an atlas, and again when another is given or something else is chosen."""
 
-    def __init__(self, scheme: Scheme, chosen: Callable[[], Awaitable[None]]):
-        self.scheme, self.chosen = scheme, chosen
-        self.quantity = ""
-        self.places: dict[str, int] = {}
-        """where the sliders stand"""
-        self.cell: dict[str, int] = {}
-        """the chosen cell: places along the axes of the map"""
+    def __init__(self, scheme: Scheme, choice: Choice, chosen: Callable[[], Awaitable[None]]):
+        self.scheme, self.choice, self.chosen = scheme, choice, chosen
         self.axes: dict[str, list[str]] = {}
         """the axes of the map, rows before columns, with a label for each place"""
-        self.coordinate = ""
-        """the curve that is shown of those that have a figure each"""
+        self.sliders: dict[str, list[str]] = {}
         self._offered: Any = None
         self._shown: Any = None
         with ui.element("section").classes("card") as self.maps:
@@ -42,6 +38,7 @@ class Panel:
             with ui.element("h2"):
                 self.of_cell = told("")
             self.selects = ui.element("div").classes("inputs")
+            self.about_curves = told("", "soft")
             self.curves = ui.element("div").classes("curves")
         self.map: ui.plotly | None = None
         self.plots: dict[str, ui.plotly] = {}
@@ -55,33 +52,34 @@ class Panel:
         offered = (atlas.quantities, atlas.sliders, axes, alone)
         if offered == self._offered:
             return
-        self._offered, self.axes = offered, axes
-        names = [each.name for each in atlas.quantities]
-        if self.quantity not in names:
-            self.quantity = names[0] if names else ""
-        self.places = dict.fromkeys(atlas.sliders, 0) | _still(self.places, atlas.sliders)
-        self.cell = _still(self.cell, axes)
-        if self.coordinate not in alone:
-            self.coordinate = alone[0] if alone else ""
+        self._offered, self.axes, self.sliders = offered, axes, atlas.sliders
+        self.choice.fit([each.name for each in atlas.quantities], atlas.sliders, axes, alone)
         self._make_inputs(atlas)
         self._make_selects(alone)
         self.maps.set_visibility(bool(axes))
 
-    async def draw(self, atlas: Atlas) -> None:
-        """Draw what is chosen, unless it is what stands there."""
-        chosen = (self.quantity, dict(self.places), dict(self.cell), self.coordinate)
-        wanted = (atlas, *chosen, self.scheme.colours)
+    async def draw(self, atlas: Atlas, empty: str) -> None:
+        """Draw what is chosen, unless it is what stands there; `empty` is said of cells that have not run."""
+        wanted = (atlas, deepcopy(self.choice), empty, self.scheme.colours)
         if wanted == self._shown:
             return
         self._shown = wanted
-        map_figure, about, curves = await asyncio.to_thread(_figures, *wanted)
-        if map_figure:
-            self._show_map(map_figure)
-            self.about.text = about
+        sketch = await asyncio.to_thread(sketched, *wanted)
+        if sketch.map:
+            self._show_map(sketch.map)
+            self.about.text = sketch.about
         self.training.set_visibility(bool(atlas.curve_groups))
-        self._show_curves(curves)
-        where = ", ".join(f"{dim} {self.axes[dim][place]}" for dim, place in self.cell.items())
-        self.of_cell.text = f"Training{' at ' * bool(where)}{where}"
+        self._show_curves(sketch.curves)
+        self.about_curves.text = sketch.told
+        self.of_cell.text = f"Training{self._where()}"
+
+    def _where(self) -> str:
+        """The chosen cell with all its places, also those of sliders."""
+        if not self.choice.cell:
+            return ""
+        places = self.choice.cell | self.choice.places
+        labels = self.axes | self.sliders
+        return " at " + ", ".join(f"{dim} {labels[dim][place]}" for dim, place in places.items())
 
     def _make_inputs(self, atlas: Atlas) -> None:
         self.inputs.clear()
@@ -90,7 +88,7 @@ class Panel:
                 ui.select(
                     titles,
                     label="What the figure shows",
-                    value=self.quantity,
+                    value=self.choice.quantity,
                     on_change=lambda event: self._set(quantity=event.value),
                 )
             for dim, labels in atlas.sliders.items():
@@ -98,13 +96,14 @@ class Panel:
 
     def _make_slider(self, dim: str, labels: list[str]) -> None:
         with ui.element("div").classes("slide"):
-            value = told(f"{dim} {labels[self.places[dim]]}")
-            slider = ui.slider(min=0, max=len(labels) - 1, step=1, value=self.places[dim])
+            place = self.choice.places[dim]
+            value = told(f"{dim} {labels[place]}")
+            slider = ui.slider(min=0, max=len(labels) - 1, step=1, value=place)
             slider.props["aria-label"] = dim
 
             async def slide(event: Any) -> None:
                 value.text = f"{dim} {labels[int(event.value)]}"
-                await self._set(places={**self.places, dim: int(event.value)})
+                await self._set(places={**self.choice.places, dim: int(event.value)})
 
             slider.on_value_change(slide)
 
@@ -118,9 +117,9 @@ class Panel:
                 dim: ui.select(
                     dict(enumerate(labels)),
                     label=dim,
-                    value=self.cell.get(dim),
+                    value=self.choice.cell.get(dim),
                     on_change=lambda event, dim=dim: self._set(
-                        cell={**self.cell, dim: event.value}
+                        cell={**self.choice.cell, dim: event.value}
                     ),
                 )
                 for dim, labels in self.axes.items()
@@ -129,7 +128,7 @@ class Panel:
                 ui.select(
                     {name: said(name) for name in alone},
                     label=THEORY,
-                    value=self.coordinate,
+                    value=self.choice.coordinate,
                     on_change=lambda event: self._set(coordinate=event.value),
                 )
 
@@ -143,7 +142,9 @@ class Panel:
 
     async def _set(self, **changes: Any) -> None:
         for name, value in changes.items():
-            setattr(self, name, value)
+            setattr(self.choice, name, value)
+        # So that it survives a reload, and can be kept and sent.
+        ui.navigate.history.replace(self.choice.query(self.sliders, self.axes))
         await self.chosen()
 
     def _show_map(self, figure: Figure) -> None:
@@ -167,39 +168,6 @@ class Panel:
                 with ui.element("div"):
                     told(title)
                     self.plots[title] = ui.plotly(_plain(figure)).classes("curve")
-
-
-def _still(places: dict[str, int], axes: dict[str, list[str]]) -> dict[str, int]:
-    """The places that there are: an experiment may be another under the same name."""
-    return {dim: place for dim, place in places.items() if place < len(axes.get(dim, ()))}
-
-
-def _figures(
-    atlas: Atlas,
-    quantity: str,
-    places: dict[str, int],
-    cell: dict[str, int],
-    coordinate: str,
-    colours: tuple[str, str],
-) -> tuple[Figure | None, str, dict[str, Figure]]:
-    """The map, what one sees in it, and the curves of the cell; fits may take a while."""
-    map_figure, about = None, ""
-    if atlas.x:
-        fallback = "robust_accuracy" if "robust_accuracy" in atlas.result else "test_accuracy"
-        map_figure = inked(atlas.figure(quantity or fallback, places), *colours)
-        about = f"{map_figure['about'] if quantity else ''} {_unfilled(atlas)}".strip()
-    curves = {}
-    if {dim for dim in (atlas.x, atlas.y) if dim} <= cell.keys():
-        for group in atlas.curve_groups:
-            if group.alone:
-                group = CurveGroup(group.title, (coordinate,))
-            curves[group.title] = inked(atlas.curves(group, **places, **cell), *colours)
-    return map_figure, about, curves
-
-
-def _unfilled(atlas: Atlas) -> str:
-    missing = (atlas.result["status"] == Status.MISSING).any()
-    return "Empty cells have not run yet; they fill by themselves." if missing else ""
 
 
 def _plain(figure: Figure) -> Figure:

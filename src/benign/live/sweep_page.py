@@ -7,12 +7,24 @@ from pathlib import Path
 from nicegui import ui
 
 from benign.console import shown as shown_path
+from benign.live.choice import Choice
 from benign.live.drawn import Drawn, drawn
 from benign.live.frame import Scheme, told
 from benign.live.panel import Panel
 from benign.live.reader import Reader
 from benign.live.watch import Sweep, Watch, shown
-from benign.live.words import clock, left_text, made_text, progress_text, share_done, trouble_text
+from benign.live.words import (
+    clock,
+    empty_text,
+    ended_text,
+    left_text,
+    made_text,
+    progress_text,
+    share_done,
+    steps_text,
+    trouble_text,
+)
+from benign.plot.caption import describe
 from benign.standing import next_steps
 
 GONE = "This sweep is gone from the disk. Below is what was there last."
@@ -21,11 +33,13 @@ GONE = "This sweep is gone from the disk. Below is what was there last."
 class SweepPage:
     """Elements of the page; `refresh` is called again and again and changes what has to change."""
 
-    def __init__(self, watch: Watch, name: str, scheme: Scheme):
+    def __init__(self, watch: Watch, name: str, scheme: Scheme, choice: Choice):
         self.watch, self.name = watch, name
         self.reader = Reader(watch.sweeps[name].folder)
         self.sweep: Sweep | None = None
         self.drawn: Drawn | None = None
+        self.empty = ""
+        """what is said of cells that have not run"""
         self.busy = asyncio.Lock()
         self.problem = told("", "bad card")
         with ui.element("section").classes("card"):
@@ -33,8 +47,11 @@ class SweepPage:
             self.bar = ui.linear_progress(0, show_value=False, size="12px")
             self.bar.props('rounded aria-label="share of runs done"')
             self.progress = told("", "progress")
+            self.steps = told("")
+            self.ended = told("")
             self.trouble = told("", "bad")
-        self.panel = Panel(scheme, self.refresh)
+        self.specification = _Specification()
+        self.panel = Panel(scheme, choice, self.refresh)
         self.troubles = _Lines("What went wrong, and what to know", "bad")
         self.next = _Lines("What you can do next", "soft")
         self._say_problem("")
@@ -45,9 +62,12 @@ class SweepPage:
             return  # what is asked for now is seen at the next tick
         async with self.busy:
             sweep = self.watch.sweeps.get(self.name)
-            if sweep is not self.sweep:
-                self.sweep = sweep
-                self._say_problem(await self._take(sweep) if sweep else GONE)
+            before, self.sweep = self.sweep, sweep
+            if sweep is None:
+                self._say_problem(GONE)
+            # Steps of units change more often than records, of which alone figures are made.
+            elif not before or sweep.standing is not before.standing:
+                self._say_problem(await self._take(sweep))
             if sweep and sweep.standing:
                 self._tick(sweep)
             if self.drawn:
@@ -55,7 +75,7 @@ class SweepPage:
 
     async def _draw(self, found: Drawn) -> None:
         try:
-            await self.panel.draw(found.atlas)
+            await self.panel.draw(found.atlas, self.empty)
         except Exception as error:  # as in `_take`
             self._say_problem(f"The figure cannot be drawn: {_why(error)}")
 
@@ -63,6 +83,7 @@ class SweepPage:
         now = time.time()
         so_far = f"{progress_text(sweep)}; {left_text(sweep, now)}"
         self.progress.text = f"{so_far}; last change {clock(sweep.changed, now)}"
+        self.steps.text = steps_text(sweep)
 
     async def _take(self, sweep: Sweep) -> str:
         """Read and show what a sweep has now; what is wrong with it comes back."""
@@ -71,7 +92,10 @@ class SweepPage:
         standing = sweep.standing
         if standing is None:
             return sweep.problem
+        self.ended.text = ended_text(sweep)
         self.trouble.text = trouble_text(sweep)
+        folder = Path(shown_path(sweep.folder))
+        self.empty = shown(empty_text(sweep, str(folder)))
         try:
             self.drawn = await asyncio.to_thread(drawn, self.reader)
         # It vanishes, or a stranger's file is wrong in some way: that is told, and the page goes on.
@@ -80,7 +104,8 @@ class SweepPage:
         atlas = self.drawn.atlas
         notes = [*standing.notes, *filter(None, [atlas.note])]
         self.troubles.show([*self.drawn.troubles, *standing.damaged.values(), *notes])
-        self.next.show(next_steps(Path(shown_path(sweep.folder)), standing))
+        self.next.show(next_steps(folder, standing, bool(self.drawn.doubts)))
+        self.specification.show(self.drawn)
         self.panel.offer(atlas)
         return ""
 
@@ -91,6 +116,21 @@ class SweepPage:
 
 def _why(error: Exception) -> str:
     return shown((str(error).splitlines() or [type(error).__name__])[0])
+
+
+class _Specification:
+    """What the experiment is; closed until somebody opens it."""
+
+    def __init__(self) -> None:
+        with ui.expansion("What this experiment is").classes("card spec") as self.card:
+            self.described = told("")
+            self.yaml = told("", "command")
+        self.card.set_visibility(False)
+
+    def show(self, found: Drawn) -> None:
+        self.card.set_visibility(True)
+        self.described.text = shown(describe(found.experiment))
+        self.yaml.text = shown(found.experiment.to_yaml())
 
 
 class _Lines:

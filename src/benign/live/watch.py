@@ -7,18 +7,22 @@ read, and of these only which runs they hold (`Reader`).
 import os
 import threading
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from benign.experiment import history_of
 from benign.live.reader import Reader, stamp_of
+from benign.sweep.along import At
+from benign.sweep.notes import Note, note_of
+from benign.sweep.pace import Pace
 from benign.sweep.records import Record
 from benign.sweep.sound import glances
-from benign.sweep.status import Counts, Standing, standing_of, stores_in
+from benign.sweep.status import Standing, standing_of, stores_in
 from benign.sweep.store import Store
 from benign.sweep.taken import Taken, taken_in
+from benign.training.descent import Status
 
 ABOUT = "experiment.json"
 EVERY = 1.0
@@ -28,20 +32,19 @@ SHARE = 10
 
 
 @dataclass(frozen=True)
-class Pace:
-    """How fast a sweep goes, as far as its records tell."""
+class UnderWay:
+    """A unit that a process works on, as far as one can see from here."""
 
-    seconds: float
-    """that a run took, on average"""
-    begun: tuple[float, ...]
-    """when each unit under way was taken, in seconds since 1970"""
+    since: float
+    """when it was taken, in seconds since 1970"""
+    note: Note | None
+    """what that process wrote of it; None where it is too new, or the process of another version"""
 
-    def left(self, counts: Counts, now: float) -> float:
-        """About how many seconds are left, if the runs to come take as long as those before and as many units are
-        under way at a time as now."""
-        a_unit = self.seconds * counts.running / len(self.begun)
-        spent = sum(min(max(now - since, 0.0), a_unit) for since in self.begun)
-        return (self.seconds * (counts.running + counts.missing) - spent) / len(self.begun)
+    def at(self, runs: float, now: float) -> At:
+        """Where it is; one without a note has as many runs as others."""
+        if self.note:
+            return self.note.at
+        return At(max(round(runs), 1), 0, 1, 0, False, 0.0, 0.0, max(now - self.since, 0.0), 0.0)
 
 
 @dataclass(frozen=True)
@@ -60,13 +63,25 @@ class Sweep:
     """when its specification was written, in seconds since 1970"""
     changed: float = 0.0
     """when something was last written"""
-    pace: Pace | None = None
-    """None where nothing is done yet, or nobody is at work"""
+    pace: Pace = field(default_factory=Pace)
+    """of the units that have ended"""
+    under_way: tuple[UnderWay, ...] = ()
+    """those that were taken first come first"""
 
     @property
     def at_work(self) -> bool:
         """Whether a process works on it, as far as one can see from here."""
         return self.standing is not None and self.standing.counts.running > 0
+
+    def left(self, now: float) -> float | None:
+        """About how many seconds are left; None where nobody can tell."""
+        if self.standing is None or not self.under_way:
+            return None
+        counts = self.standing.counts
+        places = [unit.at(counts.running / len(self.under_way), now) for unit in self.under_way]
+        left = self.pace.left(places, counts.missing)
+        heard = max((unit.note.written for unit in self.under_way if unit.note), default=now)
+        return left and max(left - max(now - heard, 0.0), 0.0)
 
 
 class Watch:
@@ -75,7 +90,7 @@ class Watch:
     def __init__(self, folder: Path):
         self.folder = folder
         self.sweeps: dict[str, Sweep] = {}
-        """by id; those at work first, then the newest"""
+        """by id; those at work first, the newest of them first, then those that changed last"""
         self.problem = ""
         """why the folder cannot be looked into"""
         self.version = 0
@@ -94,7 +109,7 @@ class Watch:
             path: self._watched.get(path) or _Watched(path, self._id(path)) for path in folders
         }
         found = [watched.look() for watched in self._watched.values()]
-        found.sort(key=lambda sweep: (sweep.at_work, sweep.started, sweep.id), reverse=True)
+        found.sort(key=_rank, reverse=True)
         sweeps = {sweep.id: sweep for sweep in found}
         if (sweeps, problem) != (self.sweeps, self.problem) or not self.version:
             self.sweeps, self.problem, self.version = sweeps, problem, self.version + 1
@@ -130,12 +145,17 @@ class _Watched:
         """What there is now; the same object as long as nothing has changed."""
         try:
             taken = {unit: (who, who.alive()) for unit, who in taken_in(self.reader).items()}
+            under_way = self._under_way(taken)
             written = stamp_of(self.reader.folder / ABOUT)
             now = (written, self.reader.look(), taken)
             if now != self.before:
                 stamps = [each for each in (written, *now[1].values()) if each]
                 times = [stamp.changed / 1e9 for stamp in stamps] or [0.0]
                 self.before, self.sweep = now, self._read(times[0], max(times))
+            if under_way != self.sweep.under_way:
+                heard = [unit.note.written for unit in under_way if unit.note]
+                changed = max([self.sweep.changed, *heard])
+                self.sweep = replace(self.sweep, under_way=under_way, changed=changed)
         except OSError as error:  # it vanishes, or may not be read
             self.before, self.sweep = None, self._without(f"cannot be read: {error.strerror}")
         return self.sweep
@@ -149,23 +169,36 @@ class _Watched:
         # A file of a stranger may be wrong in any way: that is told, and the other sweeps are shown.
         except Exception as error:
             return self._without(str(error) or type(error).__name__, started, changed)
-        at_work = [who for who in taken_in(self.reader).values() if who.alive() is not False]
-        pace = pace_of(glances(self.reader), at_work)
+        pace = pace_of(glances(self.reader))
         return Sweep(self.name, folder, made, standing, "", started, changed, pace)
+
+    def _under_way(self, taken: Mapping[str, tuple[Taken, bool | None]]) -> tuple[UnderWay, ...]:
+        """The units of processes that are not known to be dead; notes of the others tell nothing."""
+        found = [
+            UnderWay(who.since, note_of(self.reader, unit))
+            for unit, (who, alive) in taken.items()
+            if alive is not False
+        ]
+        return tuple(sorted(found, key=lambda unit: unit.since))
 
     def _without(self, problem: str, started: float = 0.0, changed: float = 0.0) -> Sweep:
         first = shown((problem.splitlines() or [""])[0].replace(f"{self.reader.folder}/", ""))
         return Sweep(self.name, self.reader.folder, problem=first, started=started, changed=changed)
 
 
-def pace_of(records: Iterable[Record], at_work: Iterable[Taken]) -> Pace | None:
-    """How fast a sweep goes; None where nothing is recorded yet or nobody is at work."""
-    known = [record for record in records if record.meta.get("seconds")]
-    runs = sum(len(record.arrays["run"]) for record in known)
-    begun = tuple(who.since for who in at_work)
-    if not runs or not begun:
-        return None
-    return Pace(sum(float(record.meta["seconds"]) for record in known) / runs, begun)
+def pace_of(records: Iterable[Record]) -> Pace:
+    """How long units took, as far as records tell."""
+    pace = Pace()
+    for record in records:
+        if seconds := float(record.meta.get("seconds") or 0):
+            status = record.arrays["status"]
+            pace = pace.plus(len(status), seconds, bool((status == Status.STEP_CAP).any()))
+    return pace
+
+
+def _rank(sweep: Sweep) -> tuple[bool, float, str]:
+    """Those at work do not change places whenever one of them tells of a step."""
+    return sweep.at_work, sweep.started if sweep.at_work else sweep.changed, sweep.id
 
 
 def shown(text: str) -> str:

@@ -3,7 +3,13 @@
 from datetime import datetime
 
 from benign.live.watch import Sweep, shown
+from benign.pages.cells import ENDED
 from benign.progress import duration
+from benign.sweep.along import At
+from benign.training.descent import Status
+
+MOST_UNITS = 3
+"""under way, of which each is told"""
 
 
 def made_text(sweep: Sweep) -> str:
@@ -26,7 +32,6 @@ def trouble_text(sweep: Sweep) -> str:
         return sweep.problem
     counts, damaged = sweep.standing.counts, len(sweep.standing.damaged)
     told = {
-        "diverged": counts.diverged,
         "failed": counts.failed,
         "out of memory": counts.out_of_memory,
         f"damaged record{'s' * (damaged != 1)}": damaged,
@@ -43,6 +48,40 @@ def progress_text(sweep: Sweep) -> str:
     return f"{counts.done} of {counts.runs} runs done{running}"
 
 
+def ended_text(sweep: Sweep) -> str:
+    """How its runs ended, in a line; empty where none has."""
+    if sweep.standing is None:
+        return ""
+    counts = sweep.standing.counts
+    told = {
+        Status.CONVERGED: counts.converged,
+        Status.STEP_CAP: counts.step_cap,
+        Status.DIVERGED: counts.diverged,
+    }
+    return ", ".join(f"{number} {ENDED[end]}" for end, number in told.items() if number)
+
+
+def steps_text(sweep: Sweep) -> str:
+    """How far the units under way are; empty where nobody works, or none has told yet."""
+    places = [unit.note.at for unit in sweep.under_way if unit.note and sweep.at_work]
+    if len(places) <= MOST_UNITS:
+        return "; ".join(_at_text(at) for at in places)
+    steps = [at.step for at in places if not at.testing]
+    training = sum(at.training for at in places if not at.testing)
+    told = [f"{len(places)} units under way"]
+    if steps:
+        told += [f"at steps {min(steps):,} to {max(steps):,}", f"{training:,} runs still training"]
+    return ", ".join(told)
+
+
+def _at_text(at: At) -> str:
+    if at.testing and at.training:
+        return f"evaluating {at.training:,} runs"
+    if at.step and not at.training:
+        return f"reference networks, step {at.step:,}"
+    return f"step {at.step:,} of at most {at.most:,}, {at.training:,} still training"
+
+
 def left_text(sweep: Sweep, now: float) -> str:
     """How long it will take, or why nobody can tell."""
     if sweep.standing is None:
@@ -52,10 +91,23 @@ def left_text(sweep: Sweep, now: float) -> str:
         return "finished"
     if not sweep.at_work:
         return "nobody is working on it"
-    if sweep.pace is None:
-        return "at work; the time left is not known before some runs have ended"
-    left = sweep.pace.left(counts, now)
-    return f"about {duration(left)} left" if left >= 1 else "the last runs take longer than others"
+    left = sweep.left(now)
+    if left is None:
+        return "at work; the time left is not known yet"
+    if left < 1:
+        return "nearly done; how long the last runs take is not known"
+    if sweep.pace.runs:
+        return f"about {duration(left)} left"
+    return (
+        f"about {duration(left)} of training left, less if runs stop early; then they are evaluated"
+    )
+
+
+def empty_text(sweep: Sweep, folder: str) -> str:
+    """What is said of cells that have not run."""
+    if sweep.at_work:
+        return "Empty cells have not run yet; they fill by themselves."
+    return f"Empty cells have not run, and nobody is working on them: `benign resume {folder}` goes on."
 
 
 def clock(seconds: float, now: float) -> str:

@@ -29,7 +29,7 @@ from benign.plan.runs import NUMERICS, Unit
 from benign.sweep.crew import Crew, Manner
 from benign.sweep.processes import interrupts_wait
 from benign.sweep.work import Computed, compute
-from benign.training.engine import Progress
+from benign.training.engine import TESTING, Progress
 
 REMEDY = "pip install 'benign[cluster]'"
 try:
@@ -123,9 +123,8 @@ class Workers(Crew):
         if key in self._told:  # else it came late
             self._told[key] = step, training
 
-    def told(self) -> tuple[int, int]:
-        under_way = list(self._told.values()) or [(0, 0)]
-        return max(step for step, _ in under_way), sum(training for _, training in under_way)
+    def told(self) -> dict[str, tuple[int, int]]:
+        return dict(self._told)
 
     def overdue(self, unit: Unit) -> bool:
         limit = self._manner.unit_timeout
@@ -309,7 +308,7 @@ def _teller(key: str, topic: str) -> Progress:
 
     def tell(step: int, training: int) -> None:
         nonlocal last
-        if time.monotonic() - last >= 1:
+        if step == TESTING or time.monotonic() - last >= 1:
             last = time.monotonic()
             worker.log_event(topic, (key, step, training))
 

@@ -45,8 +45,8 @@ class Crew(ABC):
         """Have a unit computed."""
 
     @abstractmethod
-    def told(self) -> tuple[int, int]:
-        """The highest step under way, and how many runs are training."""
+    def told(self) -> dict[str, tuple[int, int]]:
+        """The step of every unit under way, by key, and how many of its runs are training."""
 
     def overdue(self, unit: Unit) -> bool:
         """Whether a unit whose process has ended was ended for taking too long."""

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 
 from benign.plan.runs import Unit
 from benign.sweep.crew import Crew, Manner
+from benign.sweep.notes import Notes
 from benign.sweep.processes import Here, Processes, check_importable
 from benign.sweep.results import runs_in, unfinished
 from benign.sweep.sound import fault_of
 from benign.sweep.store import Store
 from benign.sweep.taken import Taken, release, take
-from benign.sweep.watcher import Watcher
+from benign.sweep.watcher import Together, Watcher
 from benign.sweep.work import Computed, not_computed, record
 from benign.training.descent import Status
 from benign.training.engine import Keeping
@@ -38,6 +39,7 @@ def run_units(
 
     `done` runs that were asked for need no work. Returns who on other hosts still has units of this sweep.
     """
+    watcher = Together(watcher, Notes(store))
     watcher.begin(len(left), done + sum(len(unit.runs) for unit in left), done)
     with (
         _interrupts_once(watcher) as stopping,
@@ -114,7 +116,8 @@ class _Sweep:
     def collect(self) -> list[Unit]:
         """Record what has ended; units whose process was lost come back to be tried once more."""
         ended, _ = wait(self.under_way, POLL_SECONDS, FIRST_COMPLETED)
-        self.watcher.step(*self.crew.told())
+        for key, told in self.crew.told().items():
+            self.watcher.step(key, *told)
         self.crew.look_after()
         once_more = []
         for future in ended:

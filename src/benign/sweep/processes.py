@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing.context import SpawnContext
 from pathlib import Path
 from typing import Any
@@ -21,31 +22,29 @@ from benign.plan.runs import Unit
 from benign.spec import Component
 from benign.sweep.crew import Crew, Manner
 from benign.sweep.work import Computed, compute
-from benign.training.engine import Keeping, Progress
+from benign.training.engine import Keeping, batch_size
 from benign.training.probes import functions_for
 
 Keep = Callable[[Unit], Keeping]
 """where a unit keeps what is not a result"""
+Tell = Callable[[str, int, int], None]
+"""called with the key of a unit, its step and its training runs"""
 
 
 class Here(Crew):
     """This process, one unit after another."""
 
-    def __init__(self, device: str, tell: Progress, keeping: Keep):
+    def __init__(self, device: str, tell: Tell, keeping: Keep):
         self._device, self._tell, self._keeping = device, tell, keeping
-        self._told = (0, 0)
 
     def submit(self, unit: Unit) -> Future[Computed]:
         future: Future[Computed] = Future()
-        future.set_result(compute(unit, self._device, self._step, self._keeping(unit)))
+        tell = partial(self._tell, unit.key)
+        future.set_result(compute(unit, self._device, tell, self._keeping(unit)))
         return future
 
-    def _step(self, number: int, training: int) -> None:
-        self._told = number, training
-        self._tell(number, training)
-
-    def told(self) -> tuple[int, int]:
-        return self._told
+    def told(self) -> dict[str, tuple[int, int]]:
+        return {}  # each unit told its steps until it ended
 
 
 class Processes(Crew):
@@ -63,9 +62,9 @@ class Processes(Crew):
         with interrupts_wait():  # so that a new process never sees one
             return place.submit(unit, self._manner.device, self._keeping(unit))
 
-    def told(self) -> tuple[int, int]:
-        steps, training, _ = zip(*(place.numbers for place in self._places), strict=True)
-        return max(steps), sum(training)
+    def told(self) -> dict[str, tuple[int, int]]:
+        at_work = (place for place in self._places if place.at_work())
+        return {place.unit_key: (place.numbers[0], place.numbers[1]) for place in at_work}
 
     def look_after(self) -> None:
         limit = self._manner.unit_timeout
@@ -128,8 +127,11 @@ class _Place:
         for process in list((self._pool._processes or {}).values()):  # also one that still starts
             process.kill()
 
+    def at_work(self) -> bool:
+        return self._future is not None and not self._future.done()
+
     def close(self) -> None:
-        at_work = self._future is not None and not self._future.done()
+        at_work = self.at_work()
         if at_work:
             self.kill()
         if self._pool is not None:
@@ -194,8 +196,15 @@ def _follow_parent() -> None:
         os._exit(1)
 
 
+def _first_batch(unit: Unit, device: str) -> int:
+    """How many of its runs are trained first."""
+    with suppress(Exception):  # of somebody's component: a failure of the runs, as `compute` has it
+        return min(len(unit.runs), batch_size(unit.runs[0].cell, device))
+    return len(unit.runs)
+
+
 def _work(unit: Unit, device: str, keeping: Keeping) -> Computed:
-    _tell(0, len(unit.runs))
+    _tell(0, _first_batch(unit, device))
     try:
         return compute(unit, device, _tell, keeping)
     finally:

@@ -23,10 +23,12 @@ _RUNNING = -1
 
 @dataclass(frozen=True)
 class Counts:
-    """Runs by how far they are; `done` ones ended properly, those that diverged among them."""
+    """Runs by how far they are; `done` ones ended properly: converged, at their last step, or diverged."""
 
     runs: int
     done: int
+    converged: int
+    step_cap: int
     diverged: int
     running: int
     failed: int
@@ -119,11 +121,13 @@ def _along_axes(experiment: Any, statuses: np.ndarray) -> dict[str, list[tuple[A
 def _counts(statuses: np.ndarray) -> Counts:
     codes, numbers = np.unique(statuses, return_counts=True)
     found = Counter(dict(zip(codes.tolist(), numbers.tolist(), strict=True)))
-    diverged = found[Status.DIVERGED]
+    ends = [found[end] for end in (Status.CONVERGED, Status.STEP_CAP, Status.DIVERGED)]
     return Counts(
         runs=statuses.size,
-        done=found[Status.CONVERGED] + found[Status.STEP_CAP] + diverged,
-        diverged=diverged,
+        done=sum(ends),
+        converged=ends[0],
+        step_cap=ends[1],
+        diverged=ends[2],
         running=found[_RUNNING],
         failed=found[Status.FAILED],
         out_of_memory=found[Status.OUT_OF_MEMORY],

@@ -1,6 +1,7 @@
 """Which process works on which unit: several may work on one sweep, and none does another's unit.
 
     folder/taken/<unit's key>.json    {"host": ..., "pid": ..., "started": ..., "since": ...}
+    folder/taken/steps-<unit's key>   how far it is (`benign.sweep.notes`)
 
 A file is left behind by a process that is killed. On its host anybody sees that it is dead, and takes the unit; from
 another host nobody can, and a person decides (`--take-over`).
@@ -60,13 +61,22 @@ def take(store: Store, key: str, take_over: bool = False) -> Taken | None:
         alive = other is not None and other.alive()
         if other and (alive or (alive is None and not take_over)):
             return other
-        path.unlink(missing_ok=True)  # of a dead process, or something that no process wrote
+        release(store, key)  # of a dead process, or something that no process wrote
         return _write(path)
 
 
 def release(store: Store, key: str) -> None:
     """Leave a unit that this process has taken."""
+    note = note_path(store, key)
+    for path in (note, note.with_suffix(".new")):
+        with contextlib.suppress(OSError):  # nothing depends on them
+            path.unlink()
     _path(store, key).unlink(missing_ok=True)
+
+
+def note_path(store: Store, key: str) -> Path:
+    """Where it is written how far a unit is."""
+    return store.folder / "taken" / f"steps-{key}"
 
 
 def taken_in(store: Store) -> dict[str, Taken]:

@@ -12,7 +12,9 @@ class Watcher:
 
     def begin(self, units: int, runs: int, done_runs: int) -> None: ...
     def unit_begins(self, unit: Unit) -> None: ...
-    def step(self, number: int, training: int) -> None: ...
+    def step(self, key: str, number: int, training: int) -> None:
+        """A step of the unit of this key, and how many of its runs train; `TESTING` as a step: they are tested."""
+
     def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None: ...
     def stopping(self) -> None: ...
     def end(self) -> None: ...
@@ -32,9 +34,9 @@ class Together(Watcher):
         for each in self.watchers:
             each.unit_begins(unit)
 
-    def step(self, number: int, training: int) -> None:
+    def step(self, key: str, number: int, training: int) -> None:
         for each in self.watchers:
-            each.step(number, training)
+            each.step(key, number, training)
 
     def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None:
         for each in self.watchers:

@@ -34,7 +34,9 @@ CPU_BUDGET = 2 * 2**30
 GPU_SHARE = 0.6
 
 Progress = Callable[[int, int], None]
-"""called at every step with the step's number and the number of runs still training"""
+"""called at every step with the step's number and the number of runs still training; with `TESTING` and the number of
+runs before these are tested"""
+TESTING = -1
 
 
 class Keeping(NamedTuple):
@@ -169,6 +171,8 @@ def _train_batch(
         if progress:
             progress(step.number, len(step.batch))
         training.record(step, status)
+    if progress:
+        progress(TESTING, len(cells))
     results.test()
     if keeping.weights:
         results.keep_weights(
