@@ -73,13 +73,14 @@ class Watching(Watcher, ABC):
         self.ended_units, self.done = 0, done_runs
         self.pace = Pace()
         self.under_way: dict[str, Unit] = {}
-        self.ways = Ways()
+        self.ways, self.at_a_time = Ways(), 1
         before = f"; {done_runs} of {runs} are done already" if done_runs else ""
         self.open(f"{counted(runs - done_runs, 'run')} to do in {counted(units, 'unit')}{before}")
 
     def unit_begins(self, unit: Unit) -> None:
         self.under_way[unit.key] = unit
         self.ways.begin(unit)
+        self.at_a_time = max(self.at_a_time, len(self.under_way))
 
     def step(self, key: str, number: int, training: int) -> None:
         along = self.ways.units.get(key)
@@ -118,7 +119,7 @@ class Watching(Watcher, ABC):
         """
         elapsed, places = duration(time.monotonic() - self.started), self.ways.places()
         waiting = self.runs - self.done - sum(at.runs for at in places)
-        left = self.pace.left(places, waiting)
+        left = self.pace.left(places, waiting, self.at_a_time)
         of_what = "" if self.pace.runs else " of training"
         return (
             f"{elapsed}, about {duration(left)}{of_what} left" if left and left >= 0.5 else elapsed

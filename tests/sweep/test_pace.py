@@ -128,6 +128,13 @@ def test_the_longest_unit_is_waited_for():
     assert Pace().left([HALF, nearly], 0) == 20.0
 
 
+def test_a_unit_that_has_just_ended_leaves_room_for_the_next():
+    """The terminal told 3 minutes in place of 74 s until the next was handed out."""
+    assert Pace().left([HALF], 20, at_a_time=2) == (20.0 + 20 * 4.0) / 2
+    assert Pace().left([HALF], 0, at_a_time=2) == 20.0
+    assert Pace().plus(10, 40.0, True).left([], 20, at_a_time=2) == 40.0
+
+
 def test_a_test_has_no_known_end():
     assert Pace().left([replace(HALF, testing=True, share=1.0)], 0) == 0.0
     assert Pace().plus(10, 30.0, True).left([replace(HALF, testing=True)], 0) == 10.0

@@ -24,15 +24,16 @@ class Pace:
         """With one more unit."""
         return Pace(self.units + 1, self.runs + runs, self.seconds + seconds, self.capped + capped)
 
-    def left(self, under_way: Sequence[At], waiting: int) -> float | None:
-        """About how many seconds are left, with as many units at a time as now; None where nobody can tell.
+    def left(self, under_way: Sequence[At], waiting: int, at_a_time: int = 1) -> float | None:
+        """About how many seconds are left, with as many units at a time as now, or `at_a_time` where one has just
+        ended and the next not yet begun; None where nobody can tell.
 
         Units under way go on to their last step as often as those before did. `waiting` runs, which belong to no
         unit under way, take as long as those under way or those that have ended, whichever is more: most sweeps
         begin with their small cells.
         """
         if not under_way:  # between two units
-            return self._a_run * waiting if self.runs else None
+            return self._a_run * waiting / at_a_time if self.runs else None
         rests = [self._rest(at) for at in under_way]
         known = [(at, rest) for at, rest in zip(under_way, rests, strict=True) if rest is not None]
         if not known:
@@ -41,7 +42,7 @@ class Pace:
         whole = [typical if rest is None else rest for rest in rests]
         now = sum(at.seconds + rest for at, rest in known) / sum(at.runs for at, _ in known)
         a_run = max(now, self._a_run)
-        return max(*whole, (sum(whole) + a_run * waiting) / len(whole))
+        return max(*whole, (sum(whole) + a_run * waiting) / max(len(whole), at_a_time))
 
     @property
     def _a_run(self) -> float:
