@@ -285,6 +285,24 @@ def test_one_axis_and_one_cell_have_their_pages(browser: Browser, tmp_path: Path
     visit.close()
 
 
+def test_a_cell_that_diverged_is_marked_and_has_no_empty_charts(browser: Browser, tmp_path: Path):
+    tiny("training.rate=[0.5, 1e30]", "data.samples=4").run(tmp_path / "runs")
+    visit = opened(browser, report(tmp_path / "runs"))
+    page = visit.page
+    expect(page.locator(".map .legend")).to_contain_text("no value: runs diverged or failed")
+    row = open_result(tmp_path / "runs").sizes["snr"]
+    rate_is_x = "rate" in (page.locator(".map .xtitle").text_content() or "")
+    page.mouse.click(*point_at(page, *((0.75, 0.5 / row) if rate_is_x else (0.5 / row, 0.75))))
+    expect(page.locator(".which")).to_contain_text("diverged")
+    page.wait_for_selector("[data-shown]")
+    charts = page.locator(".curves .curve")
+    assert all(charts.nth(k).locator("path.js-line").count() for k in range(charts.count()))
+    assert "Loss" not in page.locator(".curves h4").all_inner_texts()  # of one point
+    visit.keep("report-diverged")
+    assert visit.complaints == []
+    visit.close()
+
+
 def test_what_has_no_order_has_a_menu_in_place_of_a_slider(browser: Browser, tmp_path: Path):
     init = "init: {kind: torch_default}"
     networks = f"[{{kind: attention, hidden: 4, {init}}}, {{kind: attention, hidden: 8, {init}}}]"

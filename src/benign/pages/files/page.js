@@ -232,6 +232,9 @@
       box.append(part);
       return part;
     };
+    // A run that diverged at once has its start alone: there is no line to draw.
+    const lined = (figure) => filled(figure, numbers, told.curves, cell).data.some(({ y }) => y.length > 1);
+    const together = told.curves.together.filter(({ figure }) => lined(figure)), alone = told.curves.alone.filter(({ figure }) => lined(figure));
     // Drawn when all frames stand: each takes its width from the others.
     const show = (part, figure) => {
       const element = find(".curve", part) ?? part.appendChild(make("div", "", "curve"));
@@ -245,10 +248,9 @@
       const line = main.appendChild(make("div"));
       line.append(make("dt", title), make("dd", values[cell]));
     }
-    for (const { title, figure } of told.curves.together) show(frame(title), figure);
-    if (told.curves.alone.length) {
-      const part = frame("Coordinates of the theory", told.curves.together.length % 2 === 0), select = make("select");
-      const { alone } = told.curves;
+    for (const { title, figure } of together) show(frame(title), figure);
+    if (alone.length) {
+      const part = frame("Coordinates of the theory", together.length % 2 === 0), select = make("select");
       for (const { title } of alone) select.append(make("option", title));
       select.setAttribute("aria-label", "Coordinate of the theory");
       select.selectedIndex = Math.max(alone.findIndex(({ title }) => title === section.dataset.coordinate), 0);
@@ -265,7 +267,8 @@
     }
     if (told.curves.kinds > 1 && parts.length) frame("", true).append(make("p", "Lines: means over the seeds; a run that has ended stays at its last value. Bands: from the lowest to the highest."));
     if (told.curves.left) frame("", true).append(make("p", `${told.curves.left} further curves are left out of this page: there are too many cells. They are in the folder of the runs.`));
-    if (!parts.length && !told.curves.left) frame("", true).append(make("p", "No curve was recorded along training."));
+    const recorded = told.curves.together.length + told.curves.alone.length + told.curves.left;
+    if (!parts.length) frame("", true).append(make("p", recorded ? "There is nothing to draw of this cell." : "No curve was recorded along training."));
     for (const { title, tables } of told.theorems) if (tables[cell]) conditions(frame("Conditions of the theorem at this cell", true), title, tables[cell]);
     await Promise.all(parts.map((part) => part()));
     section.dataset.shown = cell;
