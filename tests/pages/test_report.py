@@ -391,3 +391,23 @@ def test_runs_that_did_not_converge_are_told_beside_a_verdict(tmp_path: Path, de
     result = default.result.assign(status=xr.full_like(default.result["status"], Status.STEP_CAP))
     (row, *_) = claims.rows([replace(default, result=result)])
     assert row.caution == "12 of 12 runs stopped at the step cap"
+
+
+def test_what_was_changed_sets_verdicts_apart_and_settings_stand_above_their_maps(
+    jiang: Path, default: Folder, tmp_path: Path
+):
+    (plan,) = plans("jiang/fig1", Choices("smoke", ["w_O=divided"], None, ["training.max_steps=7"]))
+    fill(tmp_path, plan.experiment, plan.made)
+    found = [default, Folder.open(tmp_path)]
+    under = {row.under for row in claims.rows(found) if row.verdict != claims.NOT_JUDGED}
+    assert under == {"w_O=undivided", "w_O=divided, jiang/fig1: training.max_steps=7"}
+    written = page(found)
+    assert "settings differ, and stand above each map" in written
+    assert f"or step {default.experiment.training.most_steps()}" in written
+    assert "or step 7," in written
+
+
+def test_what_a_paper_computes_from_a_variable_has_not_its_definition(default: Folder):
+    told = {each.title: each.meaning for each in default.atlas.quantities}
+    assert "loss" in told["test loss"]
+    assert told["test error"] == ""

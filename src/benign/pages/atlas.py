@@ -99,7 +99,7 @@ class Atlas:
     def quantities(self) -> list[Quantity]:
         """What can be shown, the most telling first."""
         found = [
-            Quantity(f"paper {number}", _title(panel), PAPER, _meaning(panel.values))
+            Quantity(f"paper {number}", _title(panel), PAPER, self._meaning_of(panel))
             for number, panel in enumerate(self._panels)
         ]
         drawn = {each.title for each in found}
@@ -150,11 +150,17 @@ class Atlas:
         x, y = (plain_name(self.result[dim]) if dim else "" for dim in (self.x, self.y))
         title = self.quantities[0].title
         if self.y is None:
-            return f"The figure below shows {title} along {x}: every point is one setting."
+            return (
+                f"The figure below shows {title} along {x}: every point is one setting.{self._slid}"
+            )
         return (
             f"The heat map below shows {title} over {x} and {y}: every cell is one setting, its colour what was "
-            "measured there."
+            f"measured there.{self._slid}"
         )
+
+    @property
+    def _slid(self) -> str:
+        return f" Above it one chooses {', '.join(self.sliders)}." if self.sliders else ""
 
     @cached_property
     def curve_groups(self) -> list[CurveGroup]:
@@ -230,6 +236,17 @@ class Atlas:
         except Exception as error:
             self.note = f"The maps of {recipe.name} cannot be drawn: {error}"
             return []
+
+    def _meaning_of(self, panel: Panel) -> str:
+        """The definition of a variable that a panel draws as it is; what is computed from one keeps its attributes."""
+        told, drawn = _meaning(panel.values), panel.values
+        as_they_are = (
+            values.transpose(*drawn.dims)
+            for values in self._raw.data_vars.values()
+            if _meaning(values) == told and set(values.dims) == set(drawn.dims)
+        )
+        same = any(np.array_equal(each, drawn, equal_nan=True) for each in as_they_are)
+        return told if same else ""
 
     @cached_property
     def _of_name(self) -> dict[str, Panel]:

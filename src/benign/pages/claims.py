@@ -52,9 +52,11 @@ class Row:
     """on which runs it was judged, or how to have it judged"""
     caution: str = ""
     """what speaks against trusting the runs"""
+    changes: tuple[str, ...] = ()
+    """of the experiments of its recipes"""
     reading: Mapping[str, str] = field(default_factory=dict)
     under: str = ""
-    """the answers that set it apart from other verdicts on the same claim"""
+    """the answers and changes that set it apart from other verdicts on the same claim"""
 
     @property
     def order(self) -> int:
@@ -89,15 +91,16 @@ def rows(folders: Sequence[Folder], files: Iterable[Path] = ()) -> list[Row]:
 
 
 def _set_apart(alike: list[Row]) -> list[Row]:
-    """Verdicts on one claim, each with the answers in which it differs from the others."""
+    """Verdicts on one claim, each with the answers and changes in which it differs from the others."""
     asked = dict.fromkeys(question for row in alike for question in row.reading)
     differing = [q for q in asked if len({row.reading.get(q) for row in alike}) > 1]
-    return [
-        replace(
-            row, under=", ".join(f"{q}={row.reading[q]}" for q in differing if q in row.reading)
-        )
-        for row in alike
-    ]
+    shared = set.intersection(*(set(row.changes) for row in alike)) if alike else set()
+
+    def told(row: Row) -> str:
+        answers = [f"{q}={row.reading[q]}" for q in differing if q in row.reading]
+        return ", ".join([*answers, *(each for each in row.changes if each not in shared)])
+
+    return [replace(row, under=told(row)) for row in alike]
 
 
 def verdict_files(folders: Iterable[Folder]) -> list[Path]:
@@ -183,6 +186,7 @@ def _row(told: Mapping[str, Any]) -> Row:
         conditions=told["setting"],
         reason=told["reason"],
         how="; ".join(filter(None, [*told_of, *told.get("changes", ())])),
+        changes=tuple(told.get("changes", ())),
         reading=told["reading"],
     )
 

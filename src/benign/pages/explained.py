@@ -34,8 +34,11 @@ def _of_map(panel: Panel, title: str, meaning: str) -> Iterator[str]:
     if panel.cut is not None:
         sides = f"dark is below {panel.cut:g}, bright is above"
     yield f"Each cell is one setting of the experiment. Its colour is {_what(title, meaning, seeds)}: {sides}."
+    shown = panel.values.mean("seed") if "seed" in panel.values.dims else panel.values
+    if not np.isfinite(shown).all():
+        yield "Grey cells have no value."
     if seeds > 1:
-        yield "Brackets: the 95 % interval of that mean (Student's t)."
+        yield "Brackets: the 95 % interval of that mean (Student's t), as far as such numbers can lie."
     if panel.printed is not None:
         yield f"The orange line is the law {'that the paper prints' if panel.printed_by == 'paper' else PARTLY}."
     if panel.boundary is not None:

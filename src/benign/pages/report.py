@@ -185,7 +185,7 @@ def _section(number: int, group: Group, shown: Sequence[Shown]) -> dict[str, Any
         "paper": first.paper,
         "shows": first.recipe.shows if first.recipe else "",
         "questions": _questions(group),
-        "setting": first.setting,
+        "settings": list(dict.fromkeys(folder.setting for folder in group.folders)),
         "seen": first.atlas.seen,
         "number": number,
         "drawable": first.atlas.x is not None and bool(drawn),

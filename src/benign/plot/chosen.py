@@ -94,7 +94,10 @@ def possible(name: str) -> tuple[float, float]:
     """Where values of a variable can lie: an interval of their mean may reach beyond."""
     if re.search(r"\b(accuracy|error)\b", name) or name.startswith("attention on"):
         return 0.0, 1.0
-    return (0.0 if name.endswith(("loss", "norm", "steps")) else -np.inf), np.inf
+    if name.endswith("alignment"):  # a cosine
+        return -1.0, 1.0
+    counts = name.endswith(("loss", "norm", "steps")) or name.startswith("stage")
+    return (0.0 if counts else -np.inf), np.inf
 
 
 def caption_of(result: xr.Dataset) -> str:

@@ -102,7 +102,12 @@
       if (!this.figure) {
         Plotly.purge(this.element);
         drawn.delete(this.element);
-        this.element.replaceChildren(make("p", "Not measured here.", "wait"));
+        this.element.replaceChildren(make("p", "No cell has a value here.", "wait"));
+        this.element.dataset.drawn = name;
+        this.listens = this.cursor = this.chosen = false;
+        this.said.textContent = "";
+        this.jump.hidden = true;
+        find(".scroll", this.numbers).replaceChildren();
         return;
       }
       const height = (this.element.clientWidth < 420 ? 360 : 420) + room;
