@@ -181,7 +181,8 @@ def training(
     yaxis = {
         "title": {"text": plain(label)},
         "automargin": True,
-        **({"type": "log", "tickformat": "~g"} if log else {}),  # 0.05, not a bare 5
+        # 0.05 and not a bare 5; few enough that 1, 2 and 5 of a decade have their numbers.
+        **({"type": "log", "tickformat": "~g", "nticks": 3} if log else {}),
     }
     layout = _layout(xaxis=xaxis, yaxis=yaxis, hovermode="x unified", showlegend=len(names) > 1)
     return {"data": data, "layout": layout}
