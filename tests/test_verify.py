@@ -215,3 +215,27 @@ def test_found_runs_are_judged_as_they_are(tmp_path):
     assert told["jiang/fig1.monotone"]["seeds"] == [2]
     assert "confirmed" not in told["jiang/fig1.monotone"]["verdict"]
     assert "there are no runs of jiang/fig2" in told["jiang/fig2.mnist"]["reason"]
+
+
+def test_found_runs_of_two_readings_keep_their_own_changes(tmp_path):
+    """Changes were kept by study: those of the reading that was opened last stood for all readings."""
+    recipe = bo.recipe("jiang/fig1")
+    readings = recipe.readings("all")[:2]
+    changes = [["seeds=2"], []]
+    for reading, changed in zip(readings, changes, strict=True):
+        fields = recipe.experiment("smoke", reading).as_dict()
+        label = recipe.label(reading)
+        made = {"target": "jiang/fig1", "scale": "paper", "reading": reading, "changes": changed}
+        folder = tmp_path / "jiang" / "fig1" / "paper" / label
+        bo.Experiment.from_dict({**fields, "seeds": 2}).run(folder, made=made)
+    [claim] = matching(["jiang/fig1.monotone"])
+    verifier = Verifier("paper", tmp_path, None)
+    for order in ("first", "again, from what is known"):
+        judged = [each.verdict for each in verifier.judge(claim, "all")]
+        first, second = (
+            next(verdict for verdict in judged if verdict.evidence.reading == reading)
+            for reading in readings
+        )
+        assert first.evidence.changes == ("jiang/fig1: seeds=2",), order
+        assert first.word not in ("confirmed", "refuted"), order
+        assert second.evidence.changes == (), order

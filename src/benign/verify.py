@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import xarray as xr
 
@@ -39,8 +39,7 @@ class Verifier:
 
     def __init__(self, scale: str, folder: Path, runner: Runner | None) -> None:
         self.scale, self.folder, self.runner = scale, folder, runner
-        self._results: dict[tuple[str, str], tuple[Experiment, xr.Dataset, float]] = {}
-        self._changes: dict[str, tuple[str, ...]] = {}
+        self._known: dict[tuple[str, str], _Runs] = {}
 
     def judge(
         self, claim: Claim, which: str = "default", answers: Reading | None = None
@@ -59,34 +58,46 @@ class Verifier:
             evidence = Evidence(
                 self.scale,
                 reading,
-                tuple(result for _, result, _ in runs),
-                tuple(experiment for experiment, _, _ in runs),
-                tuple(word for study in known for word in self._changes.get(study.name, ())),
+                tuple(each.result for each in runs),
+                tuple(each.experiment for each in runs),
+                tuple(word for each in runs for word in each.changes),
             )
-            yield Judged(verdict_on(claim, evidence), sum(seconds for _, _, seconds in runs))
+            yield Judged(verdict_on(claim, evidence), sum(each.seconds for each in runs))
 
-    def _run(self, study: Study, reading: Reading) -> tuple[Experiment, xr.Dataset, float]:
+    def _run(self, study: Study, reading: Reading) -> "_Runs":
         own = answered(study, reading)
         label = study.label(own)
-        if (study.name, label) not in self._results:
-            began = time.perf_counter()
+        if (study.name, label) not in self._known:
             folder = self.folder / study.name / self.scale / label
             if self.runner is None:
-                experiment, result = self._found(study, folder)
+                self._known[study.name, label] = _found(study, folder)
             else:
+                began = time.perf_counter()
                 experiment = study.experiment(self.scale, own)
                 title = f"{study.name}, {self.scale} scale, reading {label}"
                 result = self.runner(experiment, folder, title)
-            self._results[study.name, label] = experiment, result, time.perf_counter() - began
-        return self._results[study.name, label]
+                seconds = time.perf_counter() - began
+                self._known[study.name, label] = _Runs(experiment, result, (), seconds)
+        return self._known[study.name, label]
 
-    def _found(self, study: Study, folder: Path) -> tuple[Experiment, xr.Dataset]:
-        if not folder.is_dir():
-            raise NoRuns(f"there are no runs of {study.name} in {shown(folder)}")
-        made = Store.open(folder, writing=False).about.made
-        result = open_result(folder)
-        self._changes[study.name] = changes_of(study, made, result)
-        return open_experiment(folder), result
+
+class _Runs(NamedTuple):
+    """The runs of a study under one reading."""
+
+    experiment: Experiment
+    result: xr.Dataset
+    changes: tuple[str, ...]
+    """how they differ from those of the study"""
+    seconds: float
+    """that running took"""
+
+
+def _found(study: Study, folder: Path) -> _Runs:
+    if not folder.is_dir():
+        raise NoRuns(f"there are no runs of {study.name} in {shown(folder)}")
+    made = Store.open(folder, writing=False).about.made
+    result = open_result(folder)
+    return _Runs(open_experiment(folder), result, changes_of(study, made, result), 0.0)
 
 
 def changes_of(study: Study, made: Mapping[str, Any], result: xr.Dataset) -> tuple[str, ...]:

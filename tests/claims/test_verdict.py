@@ -123,9 +123,20 @@ def test_a_masked_attack_leaves_robust_claims_undecided(flag, values):
     masked = _evidence(values, audit=[CODES[flag], 0, CODES[flag] + 4])
     verdict = judge(_claim(robust=True), masked)
     assert verdict.word == "inconclusive"
-    assert f"the audit flags 67 % of the runs: {flag.replace('_', ' ')}" in verdict.reason
+    assert f"the audit flags 67 % of the 3 audited runs: {flag.replace('_', ' ')}" in verdict.reason
     assert verdict.parts[0].measured is not None  # the number is told all the same
     assert judge(_claim(robust=False), masked).word != "inconclusive"
+
+
+def test_runs_without_an_audit_do_not_dilute_doubts_about_an_attack():
+    """One of 12 audited runs is flagged, 8 %; among the 88 that are missing or diverged it was 1 %."""
+    audit = [CODES["masked_on_test_points"], *[0.0] * 11, *[np.nan] * 88]
+    evidence = _evidence([0.95] * 50 + [0.951] * 50, audit=audit)
+    verdict = judge(_claim(robust=True), evidence)
+    assert verdict.word == "inconclusive"
+    assert "12 audited runs" in verdict.reason
+    nothing_audited = _evidence([0.95] * 50 + [0.951] * 50, audit=[np.nan] * 100)
+    assert judge(_claim(robust=True), nothing_audited).word == "confirmed"
 
 
 @pytest.mark.parametrize(
@@ -146,6 +157,19 @@ def test_parts_are_judged_apart_and_those_beside_do_not_decide():
     assert verdict.outcome is Outcome.FAILS
     beside = judge(_claim(rules, two, beside=("printed",)), Evidence())
     assert beside.outcome is Outcome.HOLDS
+
+
+@pytest.mark.parametrize(
+    "parts", [{}, {"a": exact("a", 1.0)}, {"a": exact("a", 9.0)}], ids=["none", "holds", "fails"]
+)
+def test_without_a_part_that_decides_nothing_is_decided(parts):
+    def statistic(evidence):
+        """Anything."""
+        return parts
+
+    verdict = judge(_claim({"a": at_most(2.0)}, statistic, beside=("a",)), Evidence())
+    assert (verdict.outcome, verdict.word) == (Outcome.INCONCLUSIVE, "inconclusive")
+    assert "no number" in verdict.reason
 
 
 def test_a_vacuous_bound_is_inconclusive_and_says_so():

@@ -91,12 +91,18 @@ class Verdict:
     """a fault of ours, not of the paper: the statistic could not be computed"""
 
     @property
+    def deciding(self) -> tuple[Part, ...]:
+        """The parts that decide about the claim: all but its informational ones."""
+        return tuple(part for part in self.parts if part.name not in self.claim.beside)
+
+    @property
     def outcome(self) -> Outcome:
-        """All parts hold, or one fails; what is told beside does not count."""
-        outcomes = [part.outcome for part in self.parts if part.name not in self.claim.beside]
+        """All deciding parts hold, or one fails; without a deciding part nothing is decided."""
+        outcomes = [part.outcome for part in self.deciding]
         if Outcome.FAILS in outcomes:
             return Outcome.FAILS
-        return Outcome.INCONCLUSIVE if Outcome.INCONCLUSIVE in outcomes else Outcome.HOLDS
+        decided = outcomes and Outcome.INCONCLUSIVE not in outcomes
+        return Outcome.HOLDS if decided else Outcome.INCONCLUSIVE
 
     @property
     def word(self) -> str:
@@ -116,9 +122,10 @@ class Verdict:
     @property
     def reason(self) -> str:
         """Why it is inconclusive."""
-        deciding = [part for part in self.parts if part.name not in self.claim.beside]
+        if not (self.error or self.deciding):
+            return "the statistic gave no number that decides about the claim"
         return self.error or "; ".join(
-            dict.fromkeys(part.reason for part in deciding if part.reason)
+            dict.fromkeys(part.reason for part in self.deciding if part.reason)
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -180,15 +187,20 @@ def _doubted(part: Part, doubt: str) -> Part:
 
 
 def _masked(evidence: Evidence) -> str:
-    """Why robust numbers of these runs cannot be trusted; empty where they can."""
+    """Why robust numbers of these runs cannot be trusted; empty where they can.
+
+    Shares are of the audited runs: one that is missing or diverged has no audit (NaN) and vouches for nothing.
+    """
     for result in evidence.results:
         if "audit" not in result:
             continue
-        codes = np.nan_to_num(result["audit"].values).astype(int)
+        found = result["audit"].values
+        codes = found[np.isfinite(found)].astype(int)
         for code, name in FLAGS.items():
-            hit = float(((codes & code) > 0).mean())
-            if name in MASKED and hit > MOST_MASKED:
-                return f"the audit flags {100 * hit:.0f} % of the runs: {name.replace('_', ' ')}"
+            hits = int(((codes & code) > 0).sum())
+            if name in MASKED and hits > MOST_MASKED * codes.size:
+                share = f"{100 * hits / codes.size:.0f} % of the {codes.size} audited runs"
+                return f"the audit flags {share}: {name.replace('_', ' ')}"
     return ""
 
 
