@@ -212,6 +212,21 @@ def walk(
             yield (*path, name), role_of(spec, name), value
 
 
+def settings(spec: BaseModel, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every value that may be an axis and is not its default, as (path, value); components whole, as plain data."""
+    for name, declared in type(spec).model_fields.items():
+        value, role = getattr(spec, name), role_of(spec, name)
+        if value == declared.default:
+            continue
+        if role == "component":
+            component: Any = value
+            yield (*path, name), None if value is None else component.identity()
+        elif isinstance(value, BaseModel):
+            yield from settings(value, (*path, name))
+        elif role:
+            yield (*path, name), value
+
+
 def axes_of(spec: BaseModel) -> dict[Path, Axis]:
     return {path: value for path, _, value in walk(spec) if isinstance(value, Axis)}
 

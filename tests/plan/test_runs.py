@@ -4,6 +4,7 @@ import pytest
 
 from benign.plan.growth import agreed, differences, extends, grown
 from benign.plan.runs import RUNS_A_UNIT, runs_of, units_of
+from benign.streams import RunId
 from tests.tiny import tiny
 
 
@@ -39,10 +40,56 @@ def test_draws_are_independent_between_cells_or_common_to_them():
     assert len(set(common)) == 2  # one a seed
 
 
-def test_draws_depend_on_every_number_that_may_be_an_axis_and_on_nothing_else():
+def test_draws_depend_on_everything_that_may_be_an_axis_and_on_nothing_else():
     ids = {run.id for run in runs_of(tiny())}
     assert ids == {run.id for run in runs_of(tiny("evaluation.samples=50"))}
-    assert ids.isdisjoint(run.id for run in runs_of(tiny("training.rate=0.25")))
+    assert ids == {run.id for run in runs_of(tiny("precision=float64"))}
+    for change in (
+        "training.rate=0.25",
+        "training.max_steps=3",
+        "attack={kind: pgd, ball: {radius: 0.1}}",
+    ):
+        assert ids.isdisjoint(run.id for run in runs_of(tiny(change)))
+
+
+COMPONENTS = {
+    "attack": "[null, {kind: pgd, ball: {radius: 0.1}, steps: 2}, {kind: pgd, ball: {radius: 0.1}, steps: 9}]",
+    "network": "[{kind: linear}, {kind: two_layer, width: 4, init_std: 0.1},"
+    " {kind: two_layer, width: 4, init_std: 0.1, activation: smoothed_leaky_relu, slope: 0.5, smoothness: 1.0}]",
+    "training": "[{rate: 0.1, max_steps: 3}, {rate: 0.1, max_steps: 4}, {kind: sgd, rate: 0.1, epochs: 3}]",
+    "data": "[{kind: signal_noise, samples: 2, tokens: 2, dim: 5, noise_std: 1.0, snr: 1.0},"
+    " {kind: signal_noise, samples: 2, tokens: 2, dim: 5, noise_std: 1.0, snr: 1.0, balanced: true}]",
+}
+
+
+@pytest.mark.parametrize("field", COMPONENTS)
+def test_components_on_an_axis_draw_as_cells_of_a_number_do(field):
+    """Two attacks that differ in a whole number of steps shared all draws; two radii did not."""
+    grid = tiny(f"{field}={COMPONENTS[field]}")
+    ids = [run.id for run in runs_of(grid)]
+    assert len(set(ids)) == len(ids)
+    shared = [run.id for run in runs_of(grid.model_copy(update={"pairing": "common"}))]
+    assert len(set(shared)) == 2  # one a seed
+
+
+def test_draws_of_a_cell_do_not_depend_on_how_its_grid_is_written():
+    def ids(attack: str) -> list[RunId]:
+        return [
+            run.id for run in runs_of(tiny(f"attack={attack}", "data.samples=2", "data.snr=1.0"))
+        ]
+
+    number = ids("{kind: pgd, ball: {radius: [0.1, 0.2]}}")
+    assert number == ids("[{kind: pgd, ball: {radius: 0.1}}, {kind: pgd, ball: {radius: 0.2}}]")
+    assert number[:2] == ids("{kind: pgd, ball: {radius: 0.1}}")
+
+
+@pytest.mark.parametrize("pairing", ["independent", "common"])
+def test_cells_of_two_attacks_start_alike_only_if_their_draws_are_common(pairing, tmp_path):
+    result = tiny(
+        f"attack={COMPONENTS['attack']}", f"pairing={pairing}", "evaluation.at=snapshots", "seeds=1"
+    ).run(tmp_path)
+    first = result.test_loss_curve.isel(step=0, samples=0, snr=0, seed=0).values
+    assert len(set(first)) == (1 if pairing == "common" else 3)
 
 
 def test_a_unit_holds_runs_of_one_shape():

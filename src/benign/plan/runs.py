@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
-from benign.axes import Axis, Path, cells, replace, walk
+from benign.axes import Axis, Path, cells, replace, settings, walk
 from benign.spec import digest, text_digest
 from benign.streams import RunId
 from benign.training.setup import Setup
 
-NUMERICS = 4
+NUMERICS = 5
 """raised whenever results may move: records of other numbers are not reused"""
 
 RUNS_A_UNIT = 64
@@ -39,14 +39,16 @@ class Run:
 
     @property
     def id(self) -> RunId:
-        """What its random draws depend on: with independent pairing, every number that may be an axis
-        and is not its default."""
+        """What its random draws depend on: with independent pairing, everything that may be an axis
+        and is not its default, numbers and whole components.
+
+        Never anything less: `attack: [PGD(radius=1), PGD(radius=2)]` and `attack.ball.radius: [1, 2]` are the
+        same cells, so they cannot share draws in one grid and not in the other.
+        """
         if self.cell.pairing == "common":
             return RunId(self.cell.root_seed, self.seed, "")
-        numbers = {
-            ".".join(path): value for path, role, value in walk(self.cell, defaults=False) if role
-        }
-        return RunId(self.cell.root_seed, self.seed, digest(numbers))
+        values = {".".join(path): value for path, value in settings(self.cell)}
+        return RunId(self.cell.root_seed, self.seed, digest(values))
 
     @cached_property
     def shape(self) -> str:
