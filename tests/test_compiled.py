@@ -1,13 +1,22 @@
 """The switch for compiled code."""
 
-import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from torch._dynamo.exc import TorchDynamoException
 
-from benign import compiled as switch
-from benign.compiled import compiled, compiled_on_gpu
+import benign as bo
+from benign import cli
+from benign.compiled import compiled, compiled_on_gpu, compiling, is_on
+from benign.perform import _gains_by_compiling, processes
+from benign.plan.estimate import estimate
+from benign.sweep.crew import Manner
+from benign.sweep.records import read_record
+from benign.sweep.work import compute
+from tests.tiny import tiny_file
 
 
 class OnGPU(torch.Tensor):
@@ -29,13 +38,15 @@ def test_only_on_a_gpu_and_with_the_switch_on_is_a_function_compiled(on, gpu, mo
         """Twice as many."""
         return 2 * x * by
 
-    monkeypatch.setattr(switch, "COMPILES", on)
     monkeypatch.setattr(torch, "compile", compile)
     x = torch.ones(2).as_subclass(OnGPU) if gpu else torch.ones(2)
     chosen = compiled_on_gpu(twice)
     assert chosen.__doc__ == "Twice as many."
-    for _ in range(2):
-        assert chosen(x, 3).tolist() == ([106, 106] if on and gpu else [6, 6])
+    with compiling(on) as has_compiled:
+        assert not has_compiled()
+        for _ in range(2):
+            assert chosen(x, 3).tolist() == ([106, 106] if on and gpu else [6, 6])
+        assert has_compiled() == (on and gpu)
     assert made == ([twice] if on and gpu else [])
 
 
@@ -49,32 +60,94 @@ def test_what_cannot_be_compiled_runs_as_it_is_and_says_so_once(monkeypatch):
     def thrice(x: torch.Tensor) -> torch.Tensor:
         return 3 * x
 
-    monkeypatch.setattr(switch, "COMPILES", True)
     monkeypatch.setattr(torch, "compile", fail)
     chosen = compiled(thrice)
-    with pytest.warns(UserWarning, match="`thrice` runs as it is: .*no compiler here"):
-        assert chosen(torch.ones(1)).tolist() == [3]
-    assert chosen(torch.ones(1)).tolist() == [3]  # warnings are errors here: it is silent now
+    with compiling(True) as has_compiled:
+        with pytest.warns(UserWarning, match="`thrice`.*no compiler here"):
+            assert chosen(torch.ones(1)).tolist() == [3]
+        assert chosen(torch.ones(1)).tolist() == [3]  # warnings are errors here: it is silent now
+        assert not has_compiled()
 
 
 def test_errors_of_the_function_itself_are_not_taken_for_the_compilers(monkeypatch):
     def full(x: torch.Tensor) -> torch.Tensor:
         raise torch.OutOfMemoryError("full")
 
-    monkeypatch.setattr(switch, "COMPILES", True)
     monkeypatch.setattr(torch, "compile", lambda function: function)
-    with pytest.raises(torch.OutOfMemoryError):
+    with compiling(True), pytest.raises(torch.OutOfMemoryError):
         compiled(full)(torch.ones(1))
 
 
-def test_it_is_switched_on_for_this_process_and_its_children_unless_the_user_has_spoken(
-    monkeypatch,
-):
-    monkeypatch.setattr(switch, "COMPILES", False)
-    monkeypatch.setenv(switch.SWITCH, "0")
-    switch.switch_on()
-    assert not switch.COMPILES
-    monkeypatch.delenv(switch.SWITCH)
-    switch.switch_on()
-    assert switch.COMPILES
-    assert os.environ[switch.SWITCH] == "1"
+def test_the_switch_goes_back_after_the_block():
+    assert not is_on()
+
+    def stops() -> None:
+        with compiling(True):
+            with compiling(False):
+                assert not is_on()
+            assert is_on()
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        stops()
+    assert not is_on()
+
+
+class Doubled(bo.Linear):
+    """A network with a function that may be compiled."""
+
+    def run(self, params, x):
+        return super().run(params, _same(x))
+
+
+@compiled
+def _same(x: torch.Tensor) -> torch.Tensor:
+    return 1.0 * x
+
+
+@pytest.mark.parametrize(("compile", "workers"), [(False, 1), (True, 1), (True, 2)])
+def test_records_say_whether_compiled_code_took_part(compile, workers, tmp_path, monkeypatch):
+    """It was switched on by an estimate of the time, and no record said so."""
+    experiment = bo.Experiment(
+        data=bo.Mixture(samples=[4, 6], dim=5, signal=2.0),
+        network=Doubled(),
+        training=bo.GradientDescent(rate=0.1, max_steps=3),
+        evaluation=bo.Evaluation(samples=10),
+    )
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")  # in workers: no C++ compiler is needed
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    result = experiment.run(tmp_path, workers=workers, compile=compile)
+    assert result.attrs["devices"].endswith(", compiled") == compile
+    records = [read_record(path) for path in (tmp_path / "records").glob("*.npz")]
+    assert [record.meta["compiled"] for record in records] == [compile] * 2
+    assert not is_on()
+
+
+def test_nothing_else_decides(monkeypatch):
+    """No estimate of the time: a long sweep on a GPU is advised, not switched."""
+    experiment = bo.recipe("wang/fig1").experiment("smoke")
+    long = replace(estimate(experiment.units(), "cpu"), sure_training=1e4)
+    monkeypatch.setattr("benign.perform.estimate", lambda units, device: long)
+    assert processes(experiment, "cuda", None) == 1
+    assert not is_on()
+    assert _gains_by_compiling(experiment, Manner("cuda"))
+    assert not _gains_by_compiling(experiment, Manner("cuda", compile=True))
+    assert not _gains_by_compiling(experiment, Manner("cpu"))
+
+
+@pytest.mark.parametrize("command", ["run", "resume"])
+def test_the_command_line_passes_it_on(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = []
+
+    def computed(unit, device, progress, keeping, compile):
+        asked.append(compile)
+        return compute(unit, device, progress, keeping)
+
+    monkeypatch.setattr("benign.sweep.processes.compute", computed)
+    file = tiny_file(tmp_path, "seeds=1", "training.max_steps=3")
+    assert cli.main(["run", str(file), "--compile"]) == 0
+    if command == "resume":
+        shutil.rmtree(Path("runs/tiny/records"))
+        assert cli.main(["resume", "runs/tiny", "--compile"]) == 0
+    assert set(asked) == {True}

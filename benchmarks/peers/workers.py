@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.peers import by_benign, by_loop, by_vmap
 from benchmarks.peers.memory import Meter
 from benchmarks.peers.problems import Problem
-from benign import compiled
+from benign.compiled import compiling
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Contestant:
     processes: int = 1
     """processes that share the runs and the threads"""
     compiled: bool = False
-    """what can be compiled is, as by BENIGN_COMPILE"""
+    """what can be compiled is, as by `--compile`"""
 
 
 def contestants(device: str, cores: int) -> list[Contestant]:
@@ -92,13 +92,13 @@ def serve(pipe: Any, contestant: Contestant, device: str, threads: int, cores: i
     if device == "cpu" and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     torch.set_num_threads(threads)
-    compiled.COMPILES = contestant.compiled
     worker = _Worker(contestant, device)
-    while (request := pipe.recv())[0] != "end":
-        try:
-            pipe.send(getattr(worker, request[0])(*request[1:]))
-        except Exception:  # whatever it was, the others go on without this contestant
-            pipe.send({"error": traceback.format_exc(limit=-2)})
+    with compiling(contestant.compiled):
+        while (request := pipe.recv())[0] != "end":
+            try:
+                pipe.send(getattr(worker, request[0])(*request[1:]))
+            except Exception:  # whatever it was, the others go on without this contestant
+                pipe.send({"error": traceback.format_exc(limit=-2)})
 
 
 class _Worker:
@@ -131,11 +131,10 @@ class _Worker:
         """
         assert self.train, "prepare first"
         counter = FlopCounterMode(display=False)
-        compiled.COMPILES = False  # what is compiled under the counter stays slow ever after
-        self.train(1)
-        with counter if self.contestant.runner in ("loop", "benign") else nullcontext():
+        with compiling(False):  # what is compiled under the counter stays slow ever after
             self.train(1)
-        compiled.COMPILES = self.contestant.compiled
+            with counter if self.contestant.runner in ("loop", "benign") else nullcontext():
+                self.train(1)
         return counter.get_total_flops()
 
     def advance(self, steps: int) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from benign.options import (
     Again,
     Answers,
     Changes,
+    Compile,
     Data,
     Device,
     Executor,
@@ -140,6 +141,7 @@ def run(
     unit_timeout: UnitTimeout = None,
     take_over: TakeOver = False,
     keep_weights: KeepWeights = False,
+    compile: Compile = False,
     again: Again = False,
     track: Track = None,
     data: Data = None,
@@ -160,7 +162,7 @@ def run(
     if dry_run:
         _show_plans(plans, device, workers, verbose)
         return
-    manner = Manner(device, 1, executor, unit_timeout, take_over, keep_weights)
+    manner = Manner(device, 1, executor, unit_timeout, take_over, keep_weights, compile)
     try:
         with drawn_for(width):
             failed = carry_out(plans, manner, workers, again, verbose, track or ())
@@ -178,6 +180,7 @@ def resume(
     executor: Executor = None,
     unit_timeout: UnitTimeout = None,
     take_over: TakeOver = False,
+    compile: Compile = False,
     track: Track = None,
     data: Data = None,
     verbose: Verbose = False,
@@ -193,6 +196,7 @@ def resume(
         executor=executor,
         unit_timeout=unit_timeout,
         take_over=take_over,
+        compile=compile,
         track=track,
         verbose=verbose,
     )

@@ -1,27 +1,37 @@
-"""The switch for compiled code."""
+"""Compiled code: which functions may be compiled, and the switch. Who computes a unit decides and records it."""
 
-import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
 from typing import ParamSpec, TypeVar
 
 import torch
 
-SWITCH = "BENIGN_COMPILE"
-COMPILES = os.environ.get(SWITCH, "") not in ("", "0")
-"""whether what is written to be compiled is: each process compiles for some time first, so it is for long sweeps"""
+_on = _used = False
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-def switch_on() -> None:
-    """Compile from here on, in this process and in those that it starts, unless the environment says yes or no."""
-    global COMPILES
-    if SWITCH not in os.environ:
-        os.environ[SWITCH] = "1"
-        COMPILES = True
+@contextmanager
+def compiling(on: bool) -> Iterator[Callable[[], bool]]:
+    """Switch compilation on or off for a block; it yields a function that says whether compiled code has run in it.
+
+    Off by default: every process compiles for 20 to 70 s first, and rounding differs.
+    """
+    global _on, _used
+    before = _on, _used
+    _on, _used = on, False
+    try:
+        yield lambda: _used
+    finally:
+        _on, _used = before
+
+
+def is_on() -> bool:
+    """Whether what may be compiled is compiled."""
+    return _on
 
 
 def compiled(function: Callable[Given, Result]) -> Callable[Given, Result]:
@@ -29,7 +39,7 @@ def compiled(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
     @wraps(function)
     def chosen(*given: Given.args, **named: Given.kwargs) -> Result:
-        return (_compiled(function) if COMPILES else function)(*given, **named)
+        return (_compiled(function) if _on else function)(*given, **named)
 
     return chosen
 
@@ -54,10 +64,13 @@ def _compiled(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
     @wraps(function)
     def tried(*given: Given.args, **named: Given.kwargs) -> Result:
+        global _used
         nonlocal works
         if works:
             try:
-                return fast(*given, **named)
+                result = fast(*given, **named)
+                _used = True
+                return result
             except TorchDynamoException as error:  # no C++ compiler, most likely
                 works = False
                 reason = str(error).strip().splitlines()[0]

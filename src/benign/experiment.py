@@ -157,6 +157,7 @@ class Experiment(Setup):
         unit_timeout: float | None = None,
         take_over: bool = False,
         keep_weights: bool = False,
+        compile: bool = False,
         track: str | Sequence[str] = (),
     ) -> xr.Dataset:
         """Compute what is not yet in the folder and return the whole result.
@@ -173,10 +174,11 @@ class Experiment(Setup):
         that has not ended after `unit_timeout` seconds is ended and its runs have failed. Several processes may run
         the same folder; with `take_over` units are taken from other hosts, where nobody here can see who is dead.
         Ctrl-c once ends the sweep with the units under way, twice at once. With `keep_weights` the final weights of
-        what is computed here are kept in the folder. `track` logs every run to a tracker, once: "tensorboard=FOLDER",
-        "mlflow=sqlite:///FILE" (docs/around.md).
+        what is computed here are kept in the folder. `compile` compiles the steps of attacks first, for long sweeps
+        on a GPU (docs/gpu.md); records say so, since compiled code rounds otherwise. `track` logs every run to a
+        tracker, once: "tensorboard=FOLDER", "mlflow=sqlite:///FILE" (docs/around.md).
         """
-        manner = Manner(device, workers, executor, unit_timeout, take_over, keep_weights)
+        manner = Manner(device, workers, executor, unit_timeout, take_over, keep_weights, compile)
         manner.check()
         tracking = Tracking([track] if isinstance(track, str) else track, self, folder)
         store, work = self.prepare(folder, device, workers, again, made, here=executor is None)

@@ -100,6 +100,10 @@ KeepWeights = Annotated[
         help="Keep the final weights of every run, one file each in FOLDER/weights.",
     ),
 ]
+Compile = Annotated[
+    bool,
+    typer.Option("--compile", help="Compile the steps of attacks first: for long sweeps on a GPU."),
+]
 Track = Annotated[
     list[str] | None,
     typer.Option(

@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 
 import xarray as xr
 
-from benign import compiled
 from benign.audits import flagged, with_rate_audit
 from benign.console import complain, say, shown
 from benign.describe import cost_text
@@ -27,8 +26,8 @@ from benign.track.tracking import check_trackers, logged
 LONG_WORK = 30.0
 """seconds of work above which several processes are worth their start of about 3 s"""
 LONG_ON_GPU = 60.0
-"""seconds of training to the last step above which compiling for 20 to 70 s is worth it on a GPU. Where runs end one by
-one every size of the batch is compiled anew (zhang/fig1 took 215 s with it on an H200, 147 s without)"""
+"""seconds of training to the last step from which on `--compile` is worth its 20 to 70 s on a GPU. Where runs end one
+by one every size of the batch is compiled anew (zhang/fig1 took 215 s with it on an H200, 147 s without)"""
 
 
 def carry_out(
@@ -67,6 +66,8 @@ def perform(
         say(plan.experiment.to_yaml())
     if cost := cost_text(plan.experiment, plan.folder, manner.device, manner.workers, again):
         say(cost)
+        if _gains_by_compiling(plan.experiment, manner):
+            say("all runs train to their last step: `--compile` may halve the time of a step")
     with watching(sys.stderr) as watcher, warnings.catch_warnings():
         warnings.simplefilter("always", ResultWarning)  # of every plan
         warnings.simplefilter("ignore", RunsFailed)  # told below, at length
@@ -101,17 +102,16 @@ def _with_all_seeds(plan: Plan, result: xr.Dataset) -> tuple[Plan, xr.Dataset]:
 
 
 def processes(experiment: Experiment, device: str, asked: int | None) -> int:
-    """As many as asked for; else one a core, unless the work is too short to start them, and one on a GPU.
-
-    Long work on a GPU is compiled, whoever asked for how many.
-    """
-    if device != "cpu":
-        if estimate(experiment.units(), device).sure_training > LONG_ON_GPU:
-            compiled.switch_on()
-        return asked or 1
-    if asked or cores() == 1:
+    """As many as asked for; else one a core, unless the work is too short to start them, and one on a GPU."""
+    if asked or device != "cpu" or cores() == 1:
         return asked or 1
     return cores() if estimate(experiment.units(), device).most_seconds > LONG_WORK else 1
+
+
+def _gains_by_compiling(experiment: Experiment, manner: Manner) -> bool:
+    if manner.compile or manner.device == "cpu":
+        return False
+    return estimate(experiment.units(), manner.device).sure_training > LONG_ON_GPU
 
 
 def _draw(plan: Plan, result: xr.Dataset, verbose: bool) -> bool:

@@ -420,7 +420,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, compiles: bool) -> None:
         self.seen = None
 
     monkeypatch.setattr(Products, "__init__", begun)
-    monkeypatch.setattr(compiled, "COMPILES", compiles)
+    monkeypatch.setattr(compiled, "_on", compiles)
     monkeypatch.setattr(compiled, "_compiled", lambda function: function)
 
 
@@ -462,7 +462,7 @@ def test_apgd_on_a_gpu_is_the_same(start_at, always, monkeypatch):
 @pytest.mark.parametrize("compiles", [False, True])
 def test_a_gpu_finds_the_same_points(compiles, always, monkeypatch):
     target, attack = target_of("one head"), small_pgd(0.4, steps=10)
-    monkeypatch.setattr(compiled, "COMPILES", compiles)
+    monkeypatch.setattr(compiled, "_on", compiles)
     moved = {name: part.cuda() for name, part in target.params.items()}
     latent = {name: part.cuda() for name, part in target.sample.latent.items()}
     sample = Sample(target.x.cuda(), target.y.cuda(), target.sample.clean_y.cuda(), latent)

@@ -84,7 +84,7 @@ class Products(Ground):
         # Memory for all steps, on a CPU: where nothing is in cache, fresh memory takes longer than what is computed in
         # it. A GPU keeps its own, and compiled code writes nowhere but in its own.
         self.on_cpu = columns.device.type == "cpu"
-        self.fuses = compiled.COMPILES and not self.on_cpu
+        self.fuses = compiled.is_on() and not self.on_cpu
         self.seen = torch.empty_like(self.clean) if self.on_cpu else None
         self._gradient: Tensor | None = None
         self._terms: Tensor | None = None
@@ -117,7 +117,7 @@ class Products(Ground):
 
     def climb(self, delta: Pairs, loss: AttackLoss, length: Units, steps: int) -> Pairs:
         """In place on a CPU."""
-        if compiled.COMPILES and self._start is None:
+        if compiled.is_on() and self._start is None:
             return self._compiled_climb(delta, loss, length, steps)
         for _ in range(steps):
             # Not made of unit length before it is walked along: one pass over memory less.

@@ -92,8 +92,9 @@ class Workers(Crew):
 
     def submit(self, unit: Unit) -> Future[Computed]:
         # Packed, since neither the scheduler nor a new worker knows a person's own classes yet.
-        task = pickle.dumps(unit), self._manner.device, self._manner.unit_timeout
-        needs = None if self._manner.device == "cpu" else GPU
+        manner = self._manner
+        task = pickle.dumps(unit), manner.device, manner.compile, manner.unit_timeout
+        needs = None if manner.device == "cpu" else GPU
         same = (__version__, NUMERICS), outside.loaded(), self._topic
         theirs = self._client.submit(_work, *task, *same, pure=False, resources=needs)
         future: Future[Computed] = Future()
@@ -287,6 +288,7 @@ _alone = threading.Lock()
 def _work(
     packed: bytes,
     device: str,
+    compile: bool,
     timeout: float | None,
     same: tuple[str, int],
     sources: list[Path],
@@ -299,7 +301,7 @@ def _work(
     outside.load_all(sources)
     unit: Unit = pickle.loads(packed)
     with _alone, _ended_after(timeout):
-        return compute(unit, device, _teller(unit.key, topic))
+        return compute(unit, device, _teller(unit.key, topic), compile=compile)
 
 
 def _teller(key: str, topic: str) -> Progress:

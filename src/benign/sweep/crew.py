@@ -24,6 +24,8 @@ class Manner:
     """count processes on other hosts as dead"""
     keep_weights: bool = False
     """keep the final weights of every run that is computed, where this machine's processes compute"""
+    compile: bool = False
+    """compile the steps of attacks first: for long sweeps on a GPU"""
 
     def check(self) -> None:
         if self.workers < 1:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ def assemble(experiment: Any, records: Iterable[Record]) -> xr.Dataset:
     for record in records:
         rows = [(row, place[key]) for row, key in counting.take(record) if key in place]
         if rows:
-            devices.add(f"{record.meta.get('device')}, torch {record.meta.get('torch')}")
+            devices.add(_device(record.meta))
             source, target = (list(part) for part in zip(*rows, strict=True))
             for name, values in flat.items():
                 known = record.arrays.get(name)
@@ -68,6 +68,12 @@ def assemble(experiment: Any, records: Iterable[Record]) -> xr.Dataset:
     if failed := failures(at for at in found if at):
         result.attrs["first_error"] = next(iter(failed)).splitlines()[-1]
     return result
+
+
+def _device(meta: Mapping[str, Any]) -> str:
+    """Where and by what a record was computed."""
+    text = f"{meta.get('device')}, torch {meta.get('torch')}"
+    return f"{text}, compiled" if meta.get("compiled") else text
 
 
 def not_measured(result: xr.Dataset) -> dict[str, int]:

@@ -180,7 +180,7 @@ def _crew(manner: Manner, units: list[Unit], watcher: Watcher, store: Store) -> 
         finally:
             crew.close()
     else:
-        yield Here(manner.device, watcher.step, keeping)
+        yield Here(manner, watcher.step, keeping)
 
 
 @contextmanager

@@ -34,13 +34,14 @@ Tell = Callable[[str, int, int], None]
 class Here(Crew):
     """This process, one unit after another."""
 
-    def __init__(self, device: str, tell: Tell, keeping: Keep):
-        self._device, self._tell, self._keeping = device, tell, keeping
+    def __init__(self, manner: Manner, tell: Tell, keeping: Keep):
+        self._manner, self._tell, self._keeping = manner, tell, keeping
 
     def submit(self, unit: Unit) -> Future[Computed]:
         future: Future[Computed] = Future()
         tell = partial(self._tell, unit.key)
-        future.set_result(compute(unit, self._device, tell, self._keeping(unit)))
+        how = self._keeping(unit), self._manner.compile
+        future.set_result(compute(unit, self._manner.device, tell, *how))
         return future
 
     def told(self) -> dict[str, tuple[int, int]]:
@@ -60,7 +61,7 @@ class Processes(Crew):
     def submit(self, unit: Unit) -> Future[Computed]:
         place = next(place for place in self._places if place.is_free())
         with interrupts_wait():  # so that a new process never sees one
-            return place.submit(unit, self._manner.device, self._keeping(unit))
+            return place.submit(unit, self._manner, self._keeping(unit))
 
     def told(self) -> dict[str, tuple[int, int]]:
         at_work = (place for place in self._places if place.at_work())
@@ -94,12 +95,12 @@ class _Place:
         self.numbers = context.Array("q", 3)
         """its step, its training runs and whether it has started; it writes them itself"""
 
-    def submit(self, unit: Unit, device: str, keeping: Keeping) -> Future[Computed]:
+    def submit(self, unit: Unit, manner: Manner, keeping: Keeping) -> Future[Computed]:
         if self._pool is None:
             given = (self.numbers, outside.loaded())
             self._pool = ProcessPoolExecutor(1, self._context, _begin, given)
         self.unit_key, self._begun = unit.key, None
-        self._future = self._pool.submit(_work, unit, device, keeping)
+        self._future = self._pool.submit(_work, unit, manner.device, keeping, manner.compile)
         return self._future
 
     def is_free(self) -> bool:
@@ -203,9 +204,9 @@ def _first_batch(unit: Unit, device: str) -> int:
     return len(unit.runs)
 
 
-def _work(unit: Unit, device: str, keeping: Keeping) -> Computed:
+def _work(unit: Unit, device: str, keeping: Keeping, compile: bool) -> Computed:
     _tell(0, _first_batch(unit, device))
     try:
-        return compute(unit, device, _tell, keeping)
+        return compute(unit, device, _tell, keeping, compile)
     finally:
         _tell(0, 0)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from benign import __version__
+from benign.compiled import compiling
 from benign.plan.runs import NUMERICS, Unit
 from benign.sweep.own_code import own_code
 from benign.sweep.store import Store
@@ -32,6 +33,8 @@ class Computed(NamedTuple):
     """where it was computed"""
     torch: str
     """the version there"""
+    compiled: bool = False
+    """whether compiled code took part, which rounds otherwise"""
 
 
 def compute(
@@ -39,18 +42,20 @@ def compute(
     device: str,
     progress: Progress | None = None,
     keeping: Keeping = Keeping(),  # noqa: B008
+    compile: bool = False,
 ) -> Computed:
     """Compute a unit here; whatever a component raises is an outcome of its runs, not the end of the sweep."""
-    begin, error = time.perf_counter(), None
+    begin, error, used = time.perf_counter(), None, False
     try:
-        with one_thread():
+        with one_thread(), compiling(compile) as has_compiled:
             cells, ids = [run.cell for run in unit.runs], [run.id for run in unit.runs]
             arrays = train_runs(cells, ids, device, progress, keeping)
+            used = has_compiled()
     except Exception:
         arrays, error = _without_result(unit, Status.FAILED), traceback.format_exc(limit=-3)
     name = platform.machine() if device == "cpu" else torch.cuda.get_device_name(device)
     seconds = time.perf_counter() - begin
-    return Computed(arrays, seconds, error, f"{device} ({name})", str(torch.__version__))
+    return Computed(arrays, seconds, error, f"{device} ({name})", str(torch.__version__), used)
 
 
 def not_computed(unit: Unit, device: str, status: Status, why: str) -> Computed:
@@ -71,6 +76,7 @@ def record(unit: Unit, store: Store, done: Computed) -> None:
         "code": own_code(run.cell for run in unit.runs),
         "device": done.device,
         "torch": done.torch,
+        "compiled": done.compiled,
         "seconds": round(done.seconds, 3),
         "error": done.error,
     }
