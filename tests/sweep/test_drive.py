@@ -134,5 +134,5 @@ def test_a_unit_that_hangs_or_dies_takes_no_other_with_it(run, tmp_path, does, s
         with pytest.warns(RunsFailed):
             status_of = open_result(tmp_path / "run").status
         assert (status_of.sel(samples=2) == status).all()
-        assert (status_of.sel(samples=4) == Status.STEP_CAP).all()
+        assert status_of.sel(samples=4).isin([Status.CONVERGED, Status.STEP_CAP]).all()
         assert run(*words, "--workers", "1")[0] == 0, "here it does neither"
