@@ -93,7 +93,7 @@ def test_the_switch_goes_back_after_the_block():
     assert not is_on()
 
 
-class Doubled(bo.Linear):
+class MayBeCompiled(bo.Linear):
     """A network with a function that may be compiled."""
 
     def run(self, params, x):
@@ -110,7 +110,7 @@ def test_records_say_whether_compiled_code_took_part(compile, workers, tmp_path,
     """It was switched on by an estimate of the time, and no record said so."""
     experiment = bo.Experiment(
         data=bo.Mixture(samples=[4, 6], dim=5, signal=2.0),
-        network=Doubled(),
+        network=MayBeCompiled(),
         training=bo.GradientDescent(rate=0.1, max_steps=3),
         evaluation=bo.Evaluation(samples=10),
     )

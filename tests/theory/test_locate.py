@@ -23,6 +23,7 @@ def sweep(columns: int = 33, seeds: int = 4, **data) -> bo.Experiment:
         training=bo.GradientDescent(rate=0.05, max_steps=20),
         evaluation=bo.Evaluation(samples=500),
         seeds=seeds,
+        pairing="common",  # a smooth map, which passes the level once in every row
     )
 
 

@@ -121,7 +121,8 @@ def test_points_are_those_of_the_definition(begin):
 
 def test_targeted_attacks_are_those_of_the_definition():
     """Images of class 7 (label 1) under RF-PGD go to features of class 1; told beside the confusion without it."""
-    cell = setup(pairs=((1, 0),), matching_steps=7, matching_step=0.3)
+    # a start from which both confusions are above 0
+    cell = replace(setup(pairs=((1, 0),), matching_steps=7, matching_step=0.3), {("root_seed",): 1})
     batch = batch_of(cell)
     shown = features.shown_to(batch)
     identity = features._reference_id(batch.setup, batch.streams.runs[0], 0)

@@ -109,7 +109,8 @@ def constant(
     ...     data=bo.Mixture(samples=8, dim=[50, 200], signal=[4.0, 8.0]),
     ...     network=bo.Linear(),
     ...     training=bo.GradientDescent(rate=0.001, stop_loss=0.1, max_steps=2000),
-    ...     seeds=3,
+    ...     seeds=5,
+    ...     pairing="common",
     ... )
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     result = sweep.run(folder)
