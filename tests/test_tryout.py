@@ -1,5 +1,6 @@
 """Components of a user's own are tried before work; what the trials ask is in tests/test_components.py."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,6 +55,20 @@ class LuckyLabels(DataModel):
         x = streams(f"{split}/x").normal(count, self.tokens, self.dim, dtype=dtype)
         y = y.clamp(min=0) if split.startswith(self.wrong) else y
         return Sample(x, y, y)
+
+
+class Flipping(TriedData):
+    """Flips training labels, or has a chance of flips, without a rate."""
+
+    which: Shape[Literal["labels", "chance"]] = "labels"
+
+    def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
+        drawn = super().sample(streams, split, count, dtype)
+        return replace(drawn, y=-drawn.y) if self.which == "labels" else drawn
+
+    def flip_chance(self, sample: Sample) -> Tensor:
+        chance = super().flip_chance(sample)
+        return chance + 0.1 if self.which == "chance" else chance
 
 
 class TriedNetwork(Linear):
@@ -135,6 +150,14 @@ def test_labels_are_refused_also_where_the_first_few_are_right_by_chance(wrong, 
         1
     }
     with pytest.raises(ValueError, match=r"y holds \{0\.0, 1\.0\}, expected are"):
+        experiment(data=data, network=Linear(init_std=0.5)).run(tmp_path / "runs")
+
+
+@pytest.mark.parametrize("which", ["labels", "chance"])
+def test_flips_without_a_rate_are_refused(which, tmp_path: Path):
+    """They would not be measured: `test_noisy_error` is for data whose `flip_rate` is above 0."""
+    data = Flipping(samples=4, tokens=1, dim=6, which=which)
+    with pytest.raises(SpecError, match="flip_rate"):
         experiment(data=data, network=Linear(init_std=0.5)).run(tmp_path / "runs")
 
 
