@@ -21,6 +21,7 @@ from benign.training.engine import train_runs
 from benign.training.methods import SGD, AdamW, GradientDescent, Training
 from benign.training.probes import snapshots_for
 from benign.training.setup import Evaluation, Setup, stack
+from benign.training.variables import variables
 from tests.reference import run_ids, small_pgd, start
 
 DATA = Mixture(samples=10, dim=6, signal=2.0)
@@ -200,6 +201,13 @@ def test_a_run_of_mini_batches_goes_through_all_its_points_before_it_converges()
     found = train_runs([setup(SGD(rate=0.2, epochs=3, batch=4, stop_loss=100.0))], run_ids(1))
     assert found["status"].tolist() == [Status.CONVERGED]
     assert found["steps"].tolist() == [1]
+
+
+def test_what_follows_points_from_step_to_step_is_not_asked_of_mini_batches():
+    """The first mini-batch of a step has other points than that of the last."""
+    full, parts = (setup(SGD(rate=0.2, epochs=3, batch=size)) for size in (10, 4))
+    assert "activation_lost" in variables(full)
+    assert variables(full).keys() - variables(parts).keys() == {"activation_lost"}
 
 
 def test_closed_forms_refuse_mixed_precision():

@@ -26,7 +26,8 @@ from benign.training.recording import Recording
 from benign.training.setup import Setup
 
 WATCHED = 1000
-"""training points that snapshots and ends measure, where a step goes through mini-batches"""
+"""training points that snapshots and ends measure, where a step goes through mini-batches; a snapshot costs about what
+an epoch of as many points does"""
 
 
 class Status(IntEnum):
