@@ -23,6 +23,7 @@ from benign.axes import replace
 from benign.data.images import Images
 from benign.data.model import DataModel
 from benign.networks.attention import Attention
+from benign.networks.initial import GaussianInit
 from benign.networks.linear import Linear
 from benign.networks.network import Network
 from benign.networks.patch_cnn import PatchCNN
@@ -131,20 +132,31 @@ ROUND: list[Attack | None] = [
     APGD(ball=Ball(radius=0.3), steps=4),
 ]
 """attacks that are alike in every basis, which small coordinates ask for"""
-WIDE = replace(components.SIGNED, {("dim",): 60})
-NARROW = [(Attention(hidden=hidden, init=components.GAUSSIAN), WIDE) for hidden in (3, 80)]
-PATCHES = (components.VICTIMS[1][0], replace(components.CLASSES, {("dim",): 60}))
+WIDE = replace(components.SIGNED, {("dim",): 200})
+# Larger scores saturate attention, where APGD chooses among equal margins by rounding: 3e-15 of the weights moved one
+# probe of a run alone by 2 %.
+FAINT = GaussianInit(score_std=0.05, value_std=0.1)
+SMALL = {
+    "attention": (Attention(hidden=3, init=FAINT), WIDE),
+    "wide": (Attention(hidden=80, init=FAINT), WIDE),
+    "patches": (components.VICTIMS[1][0], replace(components.CLASSES, {("dim",): 200})),
+}
 
 
-@pytest.mark.parametrize("coordinates", ["projected", "sampled"])
+@pytest.mark.parametrize("coordinates", ["projected", "sampled", "approximate"])
 @pytest.mark.parametrize("attack", ROUND, ids=lambda each: label(each, 0))
-@pytest.mark.parametrize("victim", [*NARROW, PATCHES], ids=["attention", "wide", "patches"])
+@pytest.mark.parametrize("victim", SMALL)
 def test_small_coordinates_of_a_run_do_not_depend_on_the_others(victim, attack, coordinates):
-    network, data = victim
+    """Without an attack, trained or judged by, those of a wide network leave out a part of the weights."""
+    if (victim, coordinates) == ("patches", "approximate"):
+        return  # refused: it needs no approximation
+    network, data = SMALL[victim]
     if attack is not None and attack.threat().relative_to and data.signal_norm() is None:
         attack = replace(attack, {("ball", "relative_to"): None})
-    judge = Strong(ball=Ball(radius=0.3), steps=2, restarts=2)
-    check_together(cells(METHODS[0], data, network, attack, WAYS[3], judge, coordinates))
+    judge = attack and Strong(ball=Ball(radius=0.3), steps=2, restarts=2)
+    runs = cells(METHODS[0], data, network, attack, WAYS[3], judge, coordinates)
+    assert {each.space.mode for each in runs} == {coordinates}
+    check_together(runs)
 
 
 @pytest.mark.parametrize("row", components.DATA, ids=components.name)
