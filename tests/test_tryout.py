@@ -1,5 +1,6 @@
 """Components of a user's own are tried before work; what the trials ask is in tests/test_components.py."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import benign as bo
 from benign import tryout
 from benign.attacks.attack import Points, Target
 from benign.attacks.balls import Ball
@@ -20,8 +22,10 @@ from benign.networks.linear import Linear
 from benign.networks.network import Params
 from benign.spec import Count, Positive, SpecError
 from benign.streams import Streams
+from benign.training.descent import Step
 from benign.training.methods import GradientDescent
 from tests.reference import Fields, small_data, small_network, small_pgd, small_setup
+from tests.registry import forgetting
 
 trials: list[str] = []
 
@@ -54,6 +58,20 @@ class LuckyLabels(DataModel):
         x = streams(f"{split}/x").normal(count, self.tokens, self.dim, dtype=dtype)
         y = y.clamp(min=0) if split.startswith(self.wrong) else y
         return Sample(x, y, y)
+
+
+class Flipping(TriedData):
+    """Flips training labels, or has a chance of flips, without a rate."""
+
+    which: Shape[Literal["labels", "chance"]] = "labels"
+
+    def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
+        drawn = super().sample(streams, split, count, dtype)
+        return replace(drawn, y=-drawn.y) if self.which == "labels" else drawn
+
+    def flip_chance(self, sample: Sample) -> Tensor:
+        chance = super().flip_chance(sample)
+        return chance + 0.1 if self.which == "chance" else chance
 
 
 class TriedNetwork(Linear):
@@ -136,6 +154,79 @@ def test_labels_are_refused_also_where_the_first_few_are_right_by_chance(wrong, 
     }
     with pytest.raises(ValueError, match=r"y holds \{0\.0, 1\.0\}, expected are"):
         experiment(data=data, network=Linear(init_std=0.5)).run(tmp_path / "runs")
+
+
+@pytest.mark.parametrize("which", ["labels", "chance"])
+def test_flips_without_a_rate_are_refused(which, tmp_path: Path):
+    """They would not be measured: `test_noisy_error` is for data whose `flip_rate` is above 0."""
+    data = Flipping(samples=4, tokens=1, dim=6, which=which)
+    with pytest.raises(SpecError, match="flip_rate"):
+        experiment(data=data, network=Linear(init_std=0.5)).run(tmp_path / "runs")
+
+
+@pytest.mark.parametrize(
+    ("value", "given"),
+    [
+        (lambda step: step.clean_margins.amax(0), "[4]"),
+        (lambda step: step.loss[0], "[]"),
+        (lambda step: step.loss[:, None], "[3, 1]"),
+        (lambda step: float(step.loss[0]), "a float"),
+        (lambda step: torch.zeros(3), "[3] for 1 run"),
+    ],
+    ids=["points", "scalar", "column", "float", "runs of its own"],
+)
+@pytest.mark.parametrize("kind", ["snapshot", "tally"])
+def test_a_probe_of_a_wrong_shape_is_refused_before_there_is_a_folder(
+    kind, value, given, tmp_path: Path
+):
+    def mine(*arguments: Any) -> Any:
+        return value(arguments[-1])
+
+    with forgetting():
+        (bo.snapshot if kind == "snapshot" else bo.tally)("something")(mine)
+        with pytest.raises(SpecError) as refusal:
+            experiment().run(tmp_path / "runs")
+    told = str(refusal.value)
+    assert "`mine`" in told
+    assert given in told
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_probe_that_fails_is_refused_with_the_error(tmp_path: Path):
+    def mine(step: Step) -> Tensor:
+        return step.batch.params["no such"]
+
+    with forgetting():
+        bo.snapshot("something")(mine)
+        with pytest.raises(SpecError, match=r"`mine`.*KeyError: 'no such'.*test_tryout\.py, line"):
+            experiment().run(tmp_path / "runs")
+
+
+def test_a_probe_may_need_more_points_than_it_is_tried_on(tmp_path: Path):
+    def hundredth(step: Step) -> Tensor:
+        return step.clean_margins.kthvalue(100).values
+
+    with forgetting():
+        bo.snapshot("something")(hundredth)
+        result = experiment(data=small_data(samples=100)).run(tmp_path / "runs")
+    assert result.hundredth.notnull().all()
+
+
+def test_probes_are_tried_where_they_apply_and_on_clean_points(tmp_path: Path):
+    """Twice in the first and the last cell: three runs and one, however large samples and dimension are."""
+    seen: list[tuple[int, ...]] = []
+
+    def mine(step: Step) -> Tensor:
+        seen.append(tuple(step.attacked.shape))
+        assert torch.equal(step.attacked, step.batch.sample.x)
+        return step.loss
+
+    data = small_data(samples=[100, 200, 300], dim=10**9)
+    sweep = experiment(data=data, attack=small_pgd(), coordinates="sampled")
+    with forgetting():
+        bo.snapshot("something", applies=lambda setup: setup.data.samples > 100)(mine)
+        sweep.prepare(tmp_path)
+    assert [shape[:2] for shape in seen] == [(3, 64), (1, 64)] * 2
 
 
 def test_a_part_is_tried_once_and_not_in_every_cell(tmp_path: Path):

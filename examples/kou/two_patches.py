@@ -36,5 +36,5 @@ class TwoPatches(DataModel):
     def signal_norm(self):
         return self.signal
 
-    def flip_chance(self, sample):
-        return column(self.flip, sample.y).expand_as(sample.y)
+    def flip_rate(self):
+        return self.flip

@@ -44,6 +44,7 @@ from benign.sweep.store import About, Store, StoreError
 from benign.sweep.watcher import Together, Watcher
 from benign.track.tracking import Tracking
 from benign.training.setup import Setup
+from benign.training.tryout import try_own_probes
 from benign.training.variables import variables
 from benign.tryout import try_own_parts
 
@@ -215,6 +216,7 @@ class Experiment(Setup):
         if here:
             self.check_machine(device, workers)
         try_own_parts(cell for _, cell in cells(self))
+        try_own_probes(cell for _, cell in cells(self))
         if here and not Path(folder).exists():
             check_data(cell for _, cell in cells(self))  # before a folder is made
         store = Store.open(folder, create=True)

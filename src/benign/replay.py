@@ -9,7 +9,7 @@ import xarray as xr
 from benign.data.model import Sample
 from benign.plan.runs import Run
 from benign.streams import Streams
-from benign.training.descent import Batch, Step, descend
+from benign.training.descent import Batch, Step, descend, watch
 from benign.training.probes import snapshots_for
 from benign.training.setup import Setup, stack
 
@@ -43,9 +43,10 @@ class Replay:
         return last
 
     def trace(self) -> xr.Dataset:
-        """Every snapshot at every step."""
+        """Every snapshot at every step; at those of the curves the same numbers."""
         probes = snapshots_for(self.setup)
-        rows = [[float(probe.measure(step)[0]) for probe in probes] for step in self.steps()]
+        watched = map(watch, self.steps())
+        rows = [[float(probe.measure(step)[0]) for probe in probes] for step in watched]
         columns = np.array(rows).T
         data = {
             probe.name: ("step", column, {"long_name": probe.meaning, "units": probe.units})

@@ -120,7 +120,9 @@ def try_data(cells: Sequence[DataModel], dtype: torch.dtype = torch.float64) -> 
     where = f"`{type(data).__name__}.sample`"
     _check_sample(where, data, sample, len(cells), dtype)
     for split in ("train", "test/0"):
-        _check_labels(where, data, data.sample(streams, split, LABELS, dtype))
+        several = data.sample(streams, split, LABELS, dtype)
+        _check_labels(where, data, several)
+        _check_flips(where, data, several)
     _same(f"two draws of {where} differ: {STREAMS}", _parts(again), _parts(sample))
     told = f"{where} gives a run other points in a batch than alone: {PER_RUN}"
     for run, cell in enumerate(cells):
@@ -168,6 +170,18 @@ def _check_labels(where: str, data: DataModel, sample: Sample) -> None:
     for name, labels in (("y", sample.y), ("clean_y", sample.clean_y)):
         given = set(labels.unique().tolist())
         _expect(given <= known, f"{where}: {name} holds {given}, expected are {known}")
+
+
+def _check_flips(where: str, data: DataModel, sample: Sample) -> None:
+    """Flips that are not declared would not be measured."""
+    declared = torch.as_tensor(data.flip_rate(), device=sample.y.device).reshape(-1, 1) > 0
+    model = type(data).__name__
+    flipped = (sample.y != sample.clean_y) & ~declared
+    _expect(not flipped.any(), f"{where} flips labels, but `{model}.flip_rate` is 0: override it")
+    chance = (data.flip_chance(sample) > 0) & ~declared
+    _expect(
+        not chance.any(), f"`{model}.flip_chance` is above 0, but `flip_rate` is 0: override it"
+    )
 
 
 def try_network(

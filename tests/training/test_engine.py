@@ -53,18 +53,20 @@ def in_one_batch(attacked: bool) -> Arrays:
 
 def alone(cells: Sequence[Setup], ids: Sequence[RunId]) -> Arrays:
     """Every run in a batch of its own."""
-    results = [train_runs([cell], [id]) for cell, id in zip(cells, ids, strict=True)]
-    return {name: np.concatenate([each[name] for each in results]) for name in results[0]}
+    return engine._joined([train_runs([cell], [id]) for cell, id in zip(cells, ids, strict=True)])
 
 
-def assert_same(actual: Arrays, expected: Arrays, runs: slice | list[int] = slice(None)) -> None:
-    """Every variable of these runs, to 1e-10; statuses and steps exactly."""
+def assert_same(
+    actual: Arrays,
+    expected: Arrays,
+    runs: slice | list[int] = slice(None),
+    tolerance: float = 1e-10,
+) -> None:
+    """Every variable of these runs, to the tolerance; statuses and steps exactly."""
     assert actual.keys() == expected.keys()
     for name, values in expected.items():
-        tolerance = 0 if name in ("status", "steps") else 1e-10
-        np.testing.assert_allclose(
-            actual[name][runs], values[runs], tolerance, tolerance, err_msg=name
-        )
+        allowed = 0 if name in ("status", "steps") else tolerance
+        np.testing.assert_allclose(actual[name][runs], values[runs], allowed, allowed, err_msg=name)
 
 
 @ATTACKED

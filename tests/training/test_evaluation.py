@@ -3,16 +3,22 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from benign.axes import PerRun
 from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
+from benign.data.model import DataModel, Sample, column
 from benign.networks.linear import Linear
 from benign.networks.patch_cnn import PatchCNN
+from benign.spec import FlipRate
+from benign.streams import Streams
 from benign.training.descent import Batch
+from benign.training.engine import train_runs
 from benign.training.evaluation import measure
-from tests.reference import normal_cdf, small_data, small_pgd, small_setup, start
+from tests.reference import normal_cdf, run_ids, small_data, small_pgd, small_setup, start
 
 POINTS = 20_000
 
@@ -72,6 +78,39 @@ def test_runs_without_flips_have_no_noisy_error():
         assert values[name].isnan().tolist() == [True, False]
     clean = start(cells[:1])
     assert "test_noisy_error" not in measure(clean, clean.setup.attack)
+
+
+class NoisyLabels(DataModel):
+    """A data model of a user's own: the field of its flips has a name of its own."""
+
+    noise_rate: PerRun[FlipRate] = 0.0
+
+    def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
+        clean = streams(f"{split}/labels").signs(count, dtype=dtype)
+        x = streams(f"{split}/points").normal(count, self.tokens, self.dim, dtype=dtype)
+        x[..., 0] += clean[:, :, None]
+        chance = streams(f"{split}/flips").uniform(count, dtype=torch.float64)
+        flipped = (chance < column(self.noise_rate, chance)) & (split == "train")
+        return Sample(x, torch.where(flipped, -clean, clean), clean)
+
+    def flip_rate(self) -> Any:
+        return self.noise_rate
+
+
+def test_flips_count_whatever_their_field_is_called():
+    """The error against flipped labels of rate p is p + (1 - 2 p) times the error against clean ones."""
+    cells = [
+        small_setup(
+            NoisyLabels(samples=8, tokens=1, dim=6, noise_rate=rate), Linear(), small_pgd(0.1)
+        )
+        for rate in (0.0, 0.3)
+    ]
+    found = train_runs(cells, run_ids(2))
+    noisy, clean = found["test_noisy_error"], 1 - found["test_accuracy"]
+    assert np.isnan(noisy[0])
+    assert noisy[1] == pytest.approx(0.3 + 0.4 * clean[1])
+    assert np.isnan(found["robust_noisy_error"]).tolist() == [True, False]
+    assert "flipped_fitted" in found
 
 
 def test_margins_by_class():

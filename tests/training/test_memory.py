@@ -19,6 +19,7 @@ from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
 from benign.training import engine
 from benign.training.engine import batch_size, run_bytes, train_runs
+from benign.training.methods import SGD, GradientDescent
 from benign.training.setup import Evaluation, Setup
 from tests.reference import run_ids, small_data, small_network, small_pgd, small_setup
 
@@ -63,6 +64,10 @@ SETUPS: dict[str, Setup] = {
     "two layers": small_setup(
         Mixture(samples=40, dim=512, signal=3.0), PAIRED, small_pgd(0.5, steps=20)
     ),
+    "mini-batches": axes.replace(
+        small_setup(Mixture(samples=200, dim=512, signal=3.0), PAIRED, small_pgd(0.5, steps=20)),
+        {("training",): SGD(rate=0.1, epochs=2, batch=20)},
+    ),
     "patches": small_setup(
         FeaturePatches(samples=40, dim=64, classes=3, tokens=8, alpha=1.0, beta=0.3, noise_std=0.1),
         PatchCNN(width=20, classes=3, threshold=1.0, init_std=0.1),
@@ -76,7 +81,9 @@ def test_a_batch_stays_within_its_estimate(name, monkeypatch):
     """Within a tenth, which is for small tensors; one that is four times too high would waste the device."""
     setup = SETUPS[name]
     judge = Strong(ball=setup.attack.ball, steps=4) if isinstance(setup.attack, PGD) else None
-    changes = {("evaluation",): Evaluation(samples=60, attack=judge), ("training", "max_steps"): 2}
+    changes: dict[axes.Path, Any] = {("evaluation",): Evaluation(samples=60, attack=judge)}
+    if isinstance(setup.training, GradientDescent):
+        changes |= {("training", "max_steps"): 2}
     setup = axes.replace(setup, changes)
     monkeypatch.setattr(products, "pays", lambda *sizes: True)
     monkeypatch.setattr(engine, "CPU_BUDGET", 4 * run_bytes(setup))

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,13 +12,17 @@ from benign.axes import replace
 from benign.data.mixture import Mixture
 from benign.losses import loss
 from benign.networks.two_layer import TwoLayer
+from benign.plan.runs import Run
+from benign.replay import Replay
 from benign.streams import Streams
 from benign.training import descent
 from benign.training.descent import Batch, Status, descend
 from benign.training.engine import train_runs
 from benign.training.methods import SGD, AdamW, GradientDescent, Training
+from benign.training.probes import snapshots_for
 from benign.training.setup import Evaluation, Setup, stack
-from tests.reference import run_ids, small_pgd
+from benign.training.variables import variables
+from tests.reference import run_ids, small_pgd, start
 
 DATA = Mixture(samples=10, dim=6, signal=2.0)
 STEPS = 7
@@ -168,9 +173,41 @@ def test_what_is_told_of_the_end_is_of_all_training_points():
     *_, (last, _) = descend(
         Batch.start(stack([setup(training, small_pgd())], "cpu"), Streams(run_ids(1)))
     )
-    whole = descent.watch(last.batch, last.number)
+    whole = descent.watch(last)
     assert whole.attacked.shape[1] == 10 > last.attacked.shape[1]
     assert found["train_loss"][0] == pytest.approx(float(whole.loss[0]), rel=1e-12)
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_curves_of_mini_batches_are_of_the_points_that_ends_are_of(first):
+    """All ten in their order, clean before the first attacked step; so are those of a replay."""
+    training = SGD(rate=0.2, epochs=3, batch=4, stop_loss=0.0, first_attacked_step=first)
+    cell = replace(setup(training, small_pgd()), {("pairing",): "common"})
+    found = train_runs([cell], run_ids(1))
+    batch = start([cell])
+    target = batch.target(batch.sample, "attack/0/watched")
+    points = target.x if first else small_pgd().perturb(target)
+    expected = loss(target.run(points).outputs, target.y).mean()
+    assert found["train_loss_curve"][0, 0] == pytest.approx(float(expected), rel=1e-12)
+    trace = Replay(Run(cell, 0, {}), "cpu").trace()
+    for probe in snapshots_for(cell):
+        curve = found[f"{probe.name}_curve"][0]
+        assert curve[-1] == found[probe.name][0]
+        np.testing.assert_allclose(trace[probe.name], curve, rtol=1e-12)
+
+
+def test_a_run_of_mini_batches_goes_through_all_its_points_before_it_converges():
+    """However easy its first mini-batch is: one loss has been computed, of the points of one update."""
+    found = train_runs([setup(SGD(rate=0.2, epochs=3, batch=4, stop_loss=100.0))], run_ids(1))
+    assert found["status"].tolist() == [Status.CONVERGED]
+    assert found["steps"].tolist() == [1]
+
+
+def test_what_follows_points_from_step_to_step_is_not_asked_of_mini_batches():
+    """The first mini-batch of a step has other points than that of the last."""
+    full, parts = (setup(SGD(rate=0.2, epochs=3, batch=size)) for size in (10, 4))
+    assert "activation_lost" in variables(full)
+    assert variables(full).keys() - variables(parts).keys() == {"activation_lost"}
 
 
 def test_closed_forms_refuse_mixed_precision():

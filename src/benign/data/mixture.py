@@ -128,9 +128,12 @@ class Mixture(DataModel):
         room = torch.as_tensor((self.signal - radius) / self.noise_std, dtype=torch.float64)
         return torch.special.ndtr(-room.clamp_min(0))
 
+    def flip_rate(self) -> Any:
+        return self.flip
+
     def flip_chance(self, sample: Sample) -> Float[Tensor, "runs samples"]:
         if self.flip_mode != "half_space":
-            return column(self.flip, sample.y).expand_as(sample.y)
+            return super().flip_chance(sample)
         centres = sample.clean_y[..., None] * sample.latent["signal"]
         noise = (sample.x[:, :, 0] - centres) / column(self.noise_std, sample.x[:, :, 0])
         return self._in_half_space(noise, sample.latent["half_space"][:, 0]).to(sample.y.dtype)

@@ -97,9 +97,16 @@ class DataModel(Component):
         """Length of the signal, by which a radius may be measured; None where the model has no such length."""
         return None
 
+    def flip_rate(self) -> Any:
+        """Chance that a training label is flipped, a number or one a run; 0 where none ever is.
+
+        Errors against flipped labels are measured where it is above 0.
+        """
+        return 0.0
+
     def flip_chance(self, sample: Sample) -> Float[Tensor, "runs samples"]:
-        """Chance that the label of a fresh point would be flipped as in training, given the point."""
-        return torch.zeros_like(sample.y)
+        """The same for the label of a fresh point, given the point, where it depends on that."""
+        return column(self.flip_rate(), sample.y).expand_as(sample.y)
 
     def least_robust_error(self, p: Any, radius: Any, per: str) -> Any:
         """Lower bound of the error of any classifier on fresh points moved by up to the radius, a number or one a run.

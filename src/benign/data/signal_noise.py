@@ -98,9 +98,8 @@ class SignalNoise(DataModel):
         meeting = {1: 1.0, 2: math.sqrt(0.5), "inf": 0.5}[p] * self.signal_norm()
         return 0.5 * torch.as_tensor(radius >= meeting).double()
 
-    def flip_chance(self, sample: Sample) -> Float[Tensor, "runs samples"]:
-        rate = torch.as_tensor(self.flip, dtype=sample.y.dtype, device=sample.y.device)
-        return rate.reshape(-1, 1).expand_as(sample.y)
+    def flip_rate(self) -> Any:
+        return self.flip
 
     def axis_count(self) -> int:
         return 2

@@ -26,7 +26,8 @@ from benign.training.recording import Recording
 from benign.training.setup import Setup
 
 WATCHED = 1000
-"""training points that are looked at when a run of mini-batches ends"""
+"""training points that snapshots and ends measure, where a step goes through mini-batches; a snapshot costs about what
+an epoch of as many points does"""
 
 
 class Status(IntEnum):
@@ -231,40 +232,55 @@ class Step:
 
     def status(self, reached: Float[Tensor, " runs"] | None = None) -> Int[Tensor, " runs"]:
         """How each run ends here; MISSING for those that go on. With mini-batches `reached`, the mean loss of the last
-        step, stops a run."""
+        step, stops a run, so that no run converges before it has gone through all its points once."""
         training = self.batch.setup.training
-        stopping = self.stopping_loss if reached is None else reached
+        stopping = self.stopping_loss if self.batch.whole is None else reached
         ended = torch.full_like(self.batch.index, Status.MISSING)
+        finite = self.seen.outputs.isfinite().flatten(1).all(1)
         if self.number >= training.most_steps():
             ended[:] = Status.STEP_CAP
-        ended[stopping <= training.stop_loss] = Status.CONVERGED
-        finite = self.seen.outputs.isfinite().flatten(1).all(1) & stopping.isfinite()
+        if stopping is not None:
+            ended[stopping <= training.stop_loss] = Status.CONVERGED
+            finite &= stopping.isfinite()
         ended[~finite] = Status.DIVERGED
         return ended
 
 
 def look(batch: Batch, number: int, part: str = "") -> Step:
     """Attack the training points and run the network on them."""
-    sample, attack = batch.sample, batch.setup.attack
+    sample, attack = batch.sample, training_attack(batch, number)
     if batch.carried is not None:
         return Step(number, batch, sample.x, batch.carried.look())
     target = batch.target(sample, f"attack/{number}{part}")
-    if attack is not None and number < batch.setup.training.first_attacked_step:
+    if attack is not batch.setup.attack:  # a recording is always of the same attack
         return Step(number, batch, sample.x, target.train(sample.x))
     points, seen = batch.recording.training_pass(attack, target)
     return Step(number, batch, points, seen)
 
 
 @torch.no_grad()
-def watch(batch: Batch, number: int) -> Step:
-    """The step as seen on the first training points, where it goes through mini-batches: what is told of its end."""
-    sample = batch.whole or batch.sample
-    places = torch.arange(min(WATCHED, sample.y.shape[1]), device=sample.y.device)
-    sample = sample.points(places.expand(len(batch), -1), batch.setup.data.latent_vectors)
+def watch(step: Step) -> Step:
+    """What snapshots and ends measure: the step itself, or, where it goes through mini-batches, the first training
+    points in their own order with the same weights.
+
+    A mini-batch would not do: it is another one at every step, and not what the values of an end are of.
+    """
+    batch, number = step.batch, step.number
+    if batch.whole is None:
+        return step
+    places = torch.arange(min(WATCHED, batch.whole.y.shape[1]), device=batch.whole.y.device)
+    sample = batch.whole.points(places.expand(len(batch), -1), batch.setup.data.latent_vectors)
     watched = replace(batch, sample=sample, whole=None)
-    target, attack = watched.target(sample, f"attack/{number}/watched"), batch.setup.attack
+    target = watched.target(sample, f"attack/{number}/watched")
+    attack = training_attack(batch, number)
     points = sample.x if attack is None else attack.perturb(target)
     return Step(number, watched, points, target.run(points))
+
+
+def training_attack(batch: Batch, number: int) -> Attack | None:
+    """The attack on the training points of a step; None where they are clean."""
+    training = batch.setup.training
+    return batch.setup.attack if number >= training.first_attacked_step else None
 
 
 @dataclass(frozen=True)

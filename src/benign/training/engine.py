@@ -23,7 +23,7 @@ from benign.training.checkpoint import (
     kept_place,
     named,
 )
-from benign.training.descent import Batch, Place, Status, Step, descend, watch
+from benign.training.descent import WATCHED, Batch, Place, Status, Step, descend, watch
 from benign.training.evaluation import measure
 from benign.training.probes import TALLIES, snapshots_for, tallies_for
 from benign.training.setup import Setup, stack
@@ -116,12 +116,14 @@ def run_bytes(setup: Setup) -> int:
     small, drawn = setup.reduced(), setup.space.drawn_dim
     cost = small.network.cost(small.data)
     tested = min(BLOCK, setup.evaluation.samples)
-    trained = -(-small.data.samples // small.training.rounds(small.data.samples))
+    rounds = small.training.rounds(small.data.samples)
+    watched = min(WATCHED, small.data.samples) if rounds > 1 else 0
+    trained = max(-(-small.data.samples // rounds), watched)
     points = max(trained, tested)
     inputs = small.data.tokens * small.data.dim
     # Drawing points takes four times their size; a pass holds them beside its own. Final weights, and the points they
-    # were trained on, wait for the test of all runs.
-    numbers = 2 * cost.weights + small.data.samples * inputs
+    # were trained on, wait for the test of all runs; those that are watched are copied.
+    numbers = 2 * cost.weights + (small.data.samples + watched) * inputs
     numbers += points * max(4 * inputs, cost.point + inputs)
     numbers += max(
         _attack_numbers(small, setup.attack, trained),
@@ -261,12 +263,8 @@ class _Results:
         if not (at_snapshot or ending.any()):
             return
         setup = step.batch.setup
-        seen = (
-            watch(step.batch, step.number)
-            if step.batch.whole is not None and ending.any()
-            else step
-        )
-        values = {probe.name: probe.measure(seen) for probe in snapshots_for(setup)}
+        watched = watch(step)
+        values = {probe.name: probe.measure(watched) for probe in snapshots_for(setup)}
         if at_snapshot:
             tests = measure(step.batch, setup.attack) if setup.evaluation.at == "snapshots" else {}
             self._write_curves(step, values | tests)

@@ -107,7 +107,7 @@ class Setup(Spec):
 
     def flipping(self) -> torch.Tensor:
         """Whether training labels are flipped: one answer, or one a run."""
-        return torch.as_tensor(getattr(self.data, "flip", 0.0)).gt(0)
+        return torch.as_tensor(self.data.flip_rate()).gt(0)
 
     def flips_labels(self) -> bool:
         """Whether training labels are flipped in some run."""
