@@ -74,7 +74,7 @@ def test_an_interrupted_training_goes_on(training, after, tmp_path, monkeypatch)
             raise Killed
 
     monkeypatch.setattr(references._Training, "record", killing)
-    with references.kept_in(tmp_path):
+    with references.kept_in(Keeping(tmp_path)):
         with pytest.raises(Killed):
             trained(training)
         again = trained(training)
@@ -88,7 +88,7 @@ def test_an_interrupted_training_goes_on(training, after, tmp_path, monkeypatch)
 
 def test_steps_are_told_as_those_of_no_run(tmp_path):
     told: list[tuple[int, int]] = []
-    with references.kept_in(tmp_path, lambda *step: told.append(step)):
+    with references.kept_in(Keeping(tmp_path), lambda *step: told.append(step)):
         trained(METHODS[0])
     assert [training for _, training in told] == [0] * len(told)
     steps = [number for number, _ in told]
@@ -98,7 +98,7 @@ def test_steps_are_told_as_those_of_no_run(tmp_path):
 
 def test_a_checkpoint_of_another_training_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
-    with references.kept_in(tmp_path):
+    with references.kept_in(Keeping(tmp_path)):
         for training in METHODS:
             trained(training)
         names = _names(tmp_path)
