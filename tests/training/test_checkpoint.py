@@ -131,7 +131,9 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 FORGERIES: dict[str, Callable[[dict[str, torch.Tensor]], object]] = {
     "no weights": lambda kept: kept.pop("weights/inner"),
     "weights of another shape": lambda kept: kept.update({"weights/inner": torch.ones(1, 2)}),
-    "weights of another type": lambda kept: kept.update({"weights/inner": kept["weights/inner"].double()}),
+    "weights of another type": lambda kept: kept.update(
+        {"weights/inner": kept["weights/inner"].double()}
+    ),
     "one more": lambda kept: kept.update({"weights/more": torch.ones(1)}),
     "no index": lambda kept: kept.pop("place/index"),
     "empty index": lambda kept: kept.update({"place/index": kept["place/index"][:0]}),
