@@ -62,8 +62,7 @@ def test_damaged_weights_are_reported_and_never_read_as_other_numbers(damage, tm
     for samples, seed in product((12, 20), range(2)):
         try:
             bo.weights(tmp_path, samples=samples, seed=seed)
-        except ValueError as error:
-            assert "cannot be used" in str(error)
+        except ValueError:
             refused += 1
     assert refused == len(others) == 3
     code, out, _ = run("check", tmp_path)

@@ -144,7 +144,7 @@ def _checksum(kept: Kept, about: Mapping[str, Any]) -> str:
     layout = [[name, str(kept[name].dtype), list(kept[name].shape)] for name in names]
     found = hashlib.sha256(canonical([about, layout]).encode() + b"\n")
     for name in names:
-        found.update(kept[name].reshape(-1).view(torch.uint8).numpy())
+        found.update(kept[name].reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
 
 
