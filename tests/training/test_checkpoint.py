@@ -123,6 +123,9 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "other numerics": lambda path: Checkpoint(path, path.stem, Keeping(numerics=77)).write(
         load_file(path)
     ),
+    "other code": lambda path: Checkpoint(path, path.stem, Keeping(code="before")).write(
+        load_file(path)
+    ),
     "bit of a weight": lambda path: flip(path, "weights/inner", 2),
     "bit of the step": lambda path: flip(path, "place/number"),
     "bit of a moment": lambda path: flip(path, "moments/inner/square", 2),
