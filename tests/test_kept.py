@@ -73,6 +73,15 @@ def test_damaged_weights_are_reported_and_never_read_as_other_numbers(damage, tm
     assert run("check", tmp_path)[0] == 0
 
 
+def test_a_link_among_the_weights_is_not_followed(tmp_path, run):
+    folder, path = tmp_path / "run", tmp_path / "other.safetensors"
+    sweep().run(folder, keep_weights=True)
+    path.write_bytes(b"of somebody else")
+    (folder / "weights" / path.name).symlink_to(path)
+    assert run("check", folder, "--remove")[0] == 0
+    assert path.exists()
+
+
 def test_weights_of_other_numerics_are_not_those_of_today(tmp_path, monkeypatch):
     sweep().run(tmp_path, keep_weights=True)
     monkeypatch.setattr("benign.kept.NUMERICS", 77)

@@ -146,6 +146,7 @@ FORGERIES: dict[str, Callable[[dict[str, torch.Tensor]], object]] = {
     "step -1": lambda kept: kept.update({"place/number": torch.tensor(-1)}),
     "two steps": lambda kept: kept.update({"place/number": torch.tensor([1, 2])}),
     "no final weights": lambda kept: kept.pop("final/inner"),
+    "no loss of the last step": lambda kept: kept.pop("place/reached"),
     "a loss of two runs": lambda kept: kept.update({"place/reached": torch.ones(2)}),
     "an array of another shape": lambda kept: kept.update({"arrays/test_loss": torch.ones(3)}),
     "an array that nobody knows": lambda kept: kept.update({"arrays/new": torch.ones(1)}),

@@ -80,17 +80,20 @@ def check_records(store: Store) -> Checked:
     checked.runs, checked.damaged = len(runs), dict(store.damaged)
     checked.strange = [path for path in _files(store) if not _is_ours(path)]
     for path in sorted(kept_files(store)):
-        if fault := fault_of_kept(path):
-            checked.spoiled[path] = fault
-        else:
+        if not (fault := fault_of_kept(path)):
             checked.kept += 1
+        elif path.exists():  # a sweep that goes on replaces and removes its checkpoints
+            checked.spoiled[path] = fault
     return checked
 
 
 def kept_files(store: Store) -> Iterator[Path]:
-    """The checkpoints and the files of weights in a store."""
-    yield from store.folder.glob("checkpoints/*/*.safetensors")
-    yield from store.folder.glob("weights/*.safetensors")
+    """The checkpoints and the files of weights in a store, but for those that links lead to: they belong to others."""
+    home = store.folder.resolve()
+    for names in ("checkpoints/*/*.safetensors", "weights/*.safetensors"):
+        for path in store.folder.glob(names):
+            if path.resolve() == home / path.relative_to(store.folder):
+                yield path
 
 
 def _files(store: Store) -> list[Path]:

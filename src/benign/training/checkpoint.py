@@ -87,9 +87,11 @@ class Checkpoint:
         None where there are none. None also, with a warning, where anything is wrong with them: `begin` raises
         before it changes anything.
         """
-        if self._path is None or not self._path.exists():
+        if self._path is None:
             return None
         try:
+            if not self._path.exists():
+                return None
             kept = read_checked(self._path, self._origin)
             return begin({name: part.to(device) for name, part in kept.items()})
         except Exception as error:  # a file can be wrong in any way, and all it saves is time
@@ -101,6 +103,8 @@ class Checkpoint:
 
 def read_checked(path: Path, origin: Mapping[str, Any]) -> Kept:
     """The tensors of a file; ValueError unless they are as they were written, by this origin."""
+    if not path.is_file():  # a pipe would wait for ever
+        raise ValueError("it is no file")
     try:
         with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {}).get("benign", "{}"))
@@ -177,6 +181,8 @@ def found_place(start: Batch, kept: Kept, like: Kept) -> Place:
     if not 0 <= number <= start.setup.training.most_steps():
         raise ValueError(f"it is of step {number}, which the batch does not have")
     batch, reached = start.select(torch.isin(start.index, index)), kept.get("place/reached")
+    if (reached is not None) != (number > 0 and start.rounds > 1):
+        raise ValueError("it has, or lacks, the loss of a step in mini-batches")
     if reached is not None and reached.shape != index.shape:
         raise ValueError("its `place/reached` has another shape")
     check_like(kept, kept_place(Place(batch, number, reached)) | like)
