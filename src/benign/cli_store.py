@@ -53,10 +53,10 @@ def check(
         ),
     ],
     remove: Annotated[
-        bool, typer.Option("--remove", help="Delete the damaged records that are found.")
+        bool, typer.Option("--remove", help="Delete the damaged files that are found.")
     ] = False,
 ) -> None:
-    """Verify every record of a sweep: its checksum, its form and its name.
+    """Verify every record, checkpoint and file of weights of a sweep: its checksum, its form and its name.
 
     Exit code 1: something is damaged.
     """
@@ -160,10 +160,13 @@ def _faults(folder: Path, remove: bool) -> int:
     checked = check_records(store)
     told += checked.damaged.values()
     told += [f"{path} is no record: move it away" for path in checked.strange]
+    told += [f"{path} cannot be used: {fault}" for path, fault in checked.spoiled.items()]
     if remove:
-        for key in checked.damaged:
-            store.path(key).unlink(missing_ok=True)
+        for path in (*map(store.path, checked.damaged), *checked.spoiled):
+            path.unlink(missing_ok=True)
     say(f"{folder}: {checked.records} records of {checked.runs} runs are intact")
+    if checked.kept:
+        say(f"{checked.kept} files of checkpoints and weights are intact")
     say("\n".join(told))
     if checked.damaged:
         done = "removed; " if remove else ""
@@ -183,7 +186,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(
         epilog=examples(
             "benign check runs/jiang/fig1/paper/default",
-            "benign check runs --remove                    so that damaged records are gone",
+            "benign check runs --remove                    so that damaged files are gone",
         )
     )(check)
     app.command(

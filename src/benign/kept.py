@@ -6,6 +6,7 @@ from typing import Any
 from benign.experiment import Folder
 from benign.networks.network import Params
 from benign.opening import open_experiment
+from benign.plan.runs import NUMERICS
 from benign.training.checkpoint import read_weights
 from benign.training.engine import weights_name
 
@@ -34,4 +35,4 @@ def weights(folder: Folder, seed: int = 0, **where: Any) -> Params:
             f"{folder} holds no weights of this run: they are kept by keep_weights=True (--keep-weights); "
             "what is there already is computed again in another folder"
         )
-    return {name: part[None] for name, part in read_weights(file).items()}
+    return {name: part[None] for name, part in read_weights(file, NUMERICS).items()}

@@ -1,6 +1,5 @@
 """Sweeps seen while others write them: what is new is read, what is wrong is told, nothing is touched."""
 
-import json
 import os
 import shutil
 import socket
@@ -29,6 +28,7 @@ from benign.sweep import taken
 from benign.sweep.along import At
 from benign.sweep.notes import Note, write_note
 from benign.sweep.pace import Pace
+from benign.sweep.sealed import sealed, unsealed
 from benign.sweep.status import Counts, Standing
 from tests.tiny import tiny
 
@@ -63,7 +63,7 @@ def work_on(root: Path, number: int, since: float) -> Path:
     pid = os.getpid()
     mine = taken.Taken(socket.gethostname(), pid, taken._started(pid), since)
     path = root / "a" / "tiny" / "taken" / f"{tiny().units()[number].key}.json"
-    path.write_text(json.dumps(asdict(mine)), encoding="utf-8")
+    path.write_bytes(sealed(asdict(mine)))
     return path
 
 
@@ -220,8 +220,8 @@ def test_notes_of_the_dead_tell_nothing(root):
     record(root, 0).unlink()
     file = work_on(root, 0, time.time())
     tell(root, 0, AT)
-    claim = json.loads(file.read_text())
-    file.write_text(json.dumps(claim | {"started": "another process of this number"}))
+    claim = unsealed(file.read_bytes())
+    file.write_bytes(sealed(claim | {"started": "another process of this number"}))
     sweep = looked(root).sweeps["a/tiny"]
     assert (sweep.under_way, steps_text(sweep)) == ((), "")
     assert left_text(sweep, time.time()) == "nobody is working on it"

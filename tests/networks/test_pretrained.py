@@ -352,7 +352,10 @@ def test_files_that_cannot_be_read_are_told_in_one_line(tmp_path: Path, monkeypa
     torch.save([1, 2], tmp_path / "list.pt")
     assert "is no dictionary of tensors" in refusal(tiny(tmp_path / "list.pt"))
     (tmp_path / "model").mkdir()
-    assert "no readable config.json" in refusal(tiny(tmp_path / "model"))
+    for content in (None, "[]", "[" * 4000):
+        if content:
+            (tmp_path / "model" / "config.json").write_text(content)
+        assert "no readable config.json" in refusal(tiny(tmp_path / "model"))
     (tmp_path / "model" / "config.json").write_text("{}")
     assert "0 files of weights" in refusal(tiny(tmp_path / "model"))
 

@@ -190,8 +190,9 @@ def test_verdicts_that_lie_beside_the_runs_fill_the_table(jiang: Path, default: 
     assert row.numbers[0][2] == told["parts"][0]["rule"]
 
 
-def test_a_file_that_holds_no_verdicts_is_refused(default: Folder, tmp_path: Path):
-    (tmp_path / "no.json").write_text("{}")
+@pytest.mark.parametrize("content", ["{}", "[]", "[" * 4000], ids=["{}", "[]", "brackets"])
+def test_a_file_that_holds_no_verdicts_is_refused(content, default: Folder, tmp_path: Path):
+    (tmp_path / "no.json").write_text(content)
     with pytest.raises(ValueError, match=r"no\.json is no file of verdicts .* `benign verify`"):
         claims.rows([default], [tmp_path / "no.json"])
 

@@ -1,6 +1,5 @@
 """A sweep leaves no unit out and does none twice, whoever else works on it and whatever becomes of its processes."""
 
-import json
 import os
 import threading
 import time
@@ -13,6 +12,7 @@ from benign.opening import open_result
 from benign.plan.runs import Unit
 from benign.sweep import drive, taken
 from benign.sweep.results import ResultWarning, RunsFailed
+from benign.sweep.sealed import sealed, unsealed
 from benign.sweep.store import Store
 from benign.sweep.work import Computed, compute
 from benign.training.descent import Status
@@ -38,7 +38,7 @@ def belongs(folder: Path, key: str, **other: object) -> None:
     store = Store.open(folder)
     assert taken.take(store, key) is None
     path = folder / "taken" / f"{key}.json"
-    path.write_text(json.dumps(asdict(taken.taken_in(store)[key]) | other))
+    path.write_bytes(sealed(asdict(taken.taken_in(store)[key]) | other))
 
 
 def test_units_of_another_host_are_left_to_it(tmp_path, computed):
@@ -74,8 +74,8 @@ def test_units_of_a_living_process_are_waited_for(tmp_path, computed, monkeypatc
         taken.release(Store.open(folder), recorded)
         time.sleep(0.2)
         belongs_to_nobody = folder / "taken" / f"{left}.json"
-        text = json.loads(belongs_to_nobody.read_text())
-        belongs_to_nobody.write_text(json.dumps(text | {"started": "long ago"}))
+        text = unsealed(belongs_to_nobody.read_bytes())
+        belongs_to_nobody.write_bytes(sealed(text | {"started": "long ago"}))
 
     thread = threading.Thread(target=other)
     thread.start()

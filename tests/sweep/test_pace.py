@@ -1,6 +1,5 @@
 """How far units are, how long a sweep will take, and notes of it for people who look on."""
 
-import json
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from benign.sweep import along, notes
 from benign.sweep.along import Along, At, Ways
 from benign.sweep.notes import Notes, note_of, write_note
 from benign.sweep.pace import Pace
+from benign.sweep.sealed import sealed, unsealed
 from benign.sweep.store import Store
 from benign.sweep.taken import release, take, taken_in
 from benign.training.engine import TESTING
@@ -201,20 +201,21 @@ def test_notes_are_no_claims_and_the_next_who_takes_a_unit_begins_without_one(st
     write_note(store, KEY, HALF)
     assert list(taken_in(store)) == [KEY]
     claim = store.folder / "taken" / f"{KEY}.json"
-    claim.write_text(claim.read_text().replace('"started": "', '"started": "0'))
+    claim.write_bytes(sealed(unsealed(claim.read_bytes()) | {"started": "0"}))
     assert take(store, KEY) is None
     assert note_of(store, KEY) is None
 
 
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", "{}", "\0", json.dumps(asdict(HALF) | {"runs": "10"})]
-    + [json.dumps(asdict(HALF) | more) for more in ({"runs": 0}, {"step": -2}, {"seconds": 1e999})],
+    [b"", b"[]", b"{}", b"\0", b"[" * 4000, sealed(asdict(HALF) | {"runs": "10"})]
+    + [sealed(asdict(HALF) | more) for more in ({"runs": 0}, {"step": -2}, {"step": 10**400})]
+    + [sealed(asdict(HALF)).replace(b"500", b"501"), b'{"seconds": 1e999}'],
 )
 def test_what_no_process_wrote_is_no_note(store, content):
     write_note(store, KEY, HALF)
     path = store.folder / "taken" / f"steps-{KEY}"
-    path.write_text(content)
+    path.write_bytes(content)
     assert note_of(store, KEY) is None
     path.unlink()
     path.symlink_to("/etc/passwd")

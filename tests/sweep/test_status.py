@@ -18,6 +18,7 @@ from benign.spec import digest
 from benign.standing import next_steps
 from benign.sweep import export
 from benign.sweep.results import RunsFailed
+from benign.sweep.sealed import sealed
 from benign.sweep.sound import fault_of
 from benign.sweep.status import Counts, Standing, standing_of, stores_in
 from benign.sweep.store import Store
@@ -53,7 +54,7 @@ def first_record(folder: Path) -> Path:
 def take(folder: Path, unit: str, host: str, pid: int, started: str = "") -> None:
     path = folder / "taken" / f"{unit}.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(asdict(Taken(host, pid, started, 1e9))), encoding="utf-8")
+    path.write_bytes(sealed(asdict(Taken(host, pid, started, 1e9))))
 
 
 def own_start() -> str:

@@ -1,6 +1,5 @@
 """A unit belongs to the process that took it, until that process is dead."""
 
-import json
 import os
 import socket
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benign.sweep.sealed import sealed
 from benign.sweep.store import Store
 from benign.sweep.taken import Taken, release, take, taken_in
 
@@ -24,7 +24,7 @@ def store(tmp_path: Path) -> Store:
 
 def write(store: Store, taken: Taken) -> None:
     (store.folder / "taken").mkdir(exist_ok=True)
-    (store.folder / "taken" / f"{KEY}.json").write_text(json.dumps(asdict(taken)))
+    (store.folder / "taken" / f"{KEY}.json").write_bytes(sealed(asdict(taken)))
 
 
 def mine(store: Store) -> Taken:
@@ -78,6 +78,25 @@ def test_of_another_host_only_a_person_knows(store):
         b"{}",
         b'{"host": 1, "pid": "../1", "started": "", "since": 0.0}',
         b"\xff" * 9,
+        *(
+            sealed({"host": "far away", "pid": 1, "started": "1", "since": 1.0} | more)
+            for more in (
+                {"pid": -1},
+                {"pid": 0},
+                {"pid": True},
+                {"pid": 10**40},
+                {"since": 1e300},
+                {"since": -1.0},
+                {"since": 1},
+                {"host": 1},
+                {"host": "\ud800"},
+                {"started": None},
+                {"more": 1},
+            )
+        ),
+        sealed({"host": "far away", "pid": 1, "started": "1", "since": 1.0}).replace(
+            b"1.0", b"2.0"
+        ),
     ],
 )
 def test_what_no_process_wrote_holds_no_unit(store, content):

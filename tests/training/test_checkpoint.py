@@ -1,18 +1,24 @@
 """A training that goes on from a checkpoint is bitwise the one that was never stopped."""
 
+import json
+import re
+import struct
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from benign.data.images import Images
 from benign.networks.two_layer import TwoLayer
 from benign.training.checkpoint import Checkpoint
-from benign.training.engine import Keeping, train_runs
+from benign.training.engine import Keeping, _Results, _Training, train_runs
 from benign.training.methods import SGD, AdamW, GradientDescent, Training
 from benign.training.setup import Evaluation, Setup
-from tests.reference import run_ids, small_pgd
+from tests.reference import run_ids, small_pgd, start
 
 
 class Killed(Exception):
@@ -88,24 +94,109 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.safetensors"))
 
 
-@pytest.mark.parametrize("damage", ["cut", "other batch"])
-def test_a_damaged_or_foreign_checkpoint_is_left_aside(damage, tmp_path, monkeypatch):
-    cells = [digits(TRAININGS[1])]
+def place_of(path: Path, name: str) -> int:
+    """Where the bytes of a tensor begin in a file, read without safetensors."""
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    return 8 + length + json.loads(data[8 : 8 + length])[name]["data_offsets"][0]
+
+
+def flip(path: Path, name: str, byte: int = 0) -> None:
+    """Flip the lowest bit of a byte of a tensor."""
+    data = bytearray(path.read_bytes())
+    data[place_of(path, name) + byte] ^= 1
+    path.write_bytes(data)
+
+
+def forged(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    """Change the tensors of a checkpoint and write them as the program would, with the right checksum."""
+    kept = load_file(path)
+    change(kept)
+    Checkpoint(path, path.stem).write(kept)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-100]),
+    "empty": lambda path: path.write_bytes(b""),
+    "no checksum": lambda path: save_file(load_file(path), path, {"told": path.stem}),
+    "other batch": lambda path: Checkpoint(path, "another").write(load_file(path)),
+    "other numerics": lambda path: Checkpoint(path, path.stem, Keeping(numerics=77)).write(
+        load_file(path)
+    ),
+    "other code": lambda path: Checkpoint(path, path.stem, Keeping(code="before")).write(
+        load_file(path)
+    ),
+    "bit of a weight": lambda path: flip(path, "weights/inner", 2),
+    "bit of the step": lambda path: flip(path, "place/number"),
+    "bit of a moment": lambda path: flip(path, "moments/inner/square", 2),
+    "bit of a result": lambda path: flip(path, "arrays/train_loss_curve", 6),
+}
+FORGERIES: dict[str, Callable[[dict[str, torch.Tensor]], object]] = {
+    "no weights": lambda kept: kept.pop("weights/inner"),
+    "weights of another shape": lambda kept: kept.update({"weights/inner": torch.ones(1, 2)}),
+    "weights of another type": lambda kept: kept.update(
+        {"weights/inner": kept["weights/inner"].double()}
+    ),
+    "one more": lambda kept: kept.update({"weights/more": torch.ones(1)}),
+    "no index": lambda kept: kept.pop("place/index"),
+    "empty index": lambda kept: kept.update({"place/index": kept["place/index"][:0]}),
+    "index of no run": lambda kept: kept.update({"place/index": torch.tensor([5])}),
+    "a run twice": lambda kept: kept.update({"place/index": torch.tensor([0, 0])}),
+    "step 1e9": lambda kept: kept.update({"place/number": torch.tensor(10**9)}),
+    "step -1": lambda kept: kept.update({"place/number": torch.tensor(-1)}),
+    "two steps": lambda kept: kept.update({"place/number": torch.tensor([1, 2])}),
+    "no final weights": lambda kept: kept.pop("final/inner"),
+    "no loss of the last step": lambda kept: kept.pop("place/reached"),
+    "a loss of two runs": lambda kept: kept.update({"place/reached": torch.ones(2)}),
+    "an array of another shape": lambda kept: kept.update({"arrays/test_loss": torch.ones(3)}),
+    "an array that nobody knows": lambda kept: kept.update({"arrays/new": torch.ones(1)}),
+    "a tally of two runs": lambda kept: kept.update(
+        {name: torch.ones(2) for name in kept if name.startswith("tallies/")}
+    ),
+    "no tallies": lambda kept: [
+        kept.pop(name) for name in list(kept) if name.startswith("tallies/")
+    ],
+}
+DAMAGES |= {name: partial(forged, change=change) for name, change in FORGERIES.items()}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_or_foreign_checkpoint_starts_the_batch_again(damage, tmp_path, monkeypatch):
+    cells = [digits(TRAININGS[2])]
     expected = train_runs(cells, run_ids(1))
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     with pytest.raises(Killed):
         train_runs(cells, run_ids(1), "cpu", interrupted_at(4), Keeping(tmp_path))
     (path,) = files(tmp_path)
-    if damage == "cut":
-        path.write_bytes(path.read_bytes()[:-100])
-    else:
-        Checkpoint(path, "another").write({"place/number": torch.tensor(4)})
+    DAMAGES[damage](path)
     begun = []
-    found = train_runs(
-        cells, run_ids(1), "cpu", lambda number, _: begun.append(number), Keeping(tmp_path)
-    )
+    with pytest.warns(UserWarning, match=rf"{re.escape(str(path))} .* starts again"):
+        found = train_runs(
+            cells, run_ids(1), "cpu", lambda number, _: begun.append(number), Keeping(tmp_path)
+        )
     assert begun[0] == 0
-    np.testing.assert_array_equal(found["test_loss"], expected["test_loss"])
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+def test_what_was_found_is_compared_before_anything_is_filled(tmp_path, monkeypatch):
+    """The last tensor that is looked at is wrong: final weights and arrays stay as they were."""
+    cells = [digits(TRAININGS[2])]
+    monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
+    with pytest.raises(Killed):
+        train_runs(cells, run_ids(1), "cpu", interrupted_at(4), Keeping(tmp_path))
+    (path,) = files(tmp_path)
+    forged(path, FORGERIES["weights of another shape"])
+    batch = start(cells)
+    results = _Results(batch.setup, 1)
+    results.expect(batch)
+    blank = {name: values.copy() for name, values in results.arrays.items()}
+    training = _Training(batch, results, Checkpoint(path, path.stem))
+    with pytest.warns(UserWarning, match="starts again"):
+        assert training.found("cpu") is None
+    for name, values in results.arrays.items():
+        np.testing.assert_array_equal(values, blank[name], err_msg=name)
+    assert not any(part.any() for part in results.final.held.values())
 
 
 def test_a_checkpoint_appears_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -118,9 +209,7 @@ def test_a_checkpoint_appears_whole_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr("benign.training.checkpoint.save_file", full)
     with pytest.raises(OSError, match="No space"):
         checkpoint.write({"place/number": torch.tensor(2)})
-    kept = checkpoint.read("cpu")
-    assert kept is not None
-    assert int(kept["place/number"]) == 1
+    assert checkpoint.resume("cpu", lambda kept: int(kept["place/number"])) == 1
 
 
 def test_the_time_between_checkpoints_is_measured(tmp_path, monkeypatch):

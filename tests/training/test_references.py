@@ -1,16 +1,20 @@
 """References are trained as runs are, and go on after a kill as if there had been none."""
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
 from benign.data.images import Images
 from benign.networks.patch_cnn import PatchCNN
 from benign.training import references
-from benign.training.engine import Keeping, train_runs
+from benign.training.checkpoint import REFERENCE, Checkpoint, Keeping
+from benign.training.engine import train_runs
 from benign.training.methods import SGD, GradientDescent, Training
 from benign.training.setup import Evaluation, Setup
 from tests.reference import run_ids, start
@@ -48,8 +52,6 @@ def test_a_reference_is_what_the_engine_trains(training, tmp_path):
     found = trained(training)
     arrays = train_runs([setup(training)] * 3, run_ids(3), keeping=Keeping(weights=tmp_path))
     assert len(set(arrays["steps"].tolist())) > 1, "some are to leave before others"
-    from safetensors.torch import load_file
-
     from benign.training.engine import weights_name
 
     for run, each in enumerate(run_ids(3)):
@@ -74,7 +76,7 @@ def test_an_interrupted_training_goes_on(training, after, tmp_path, monkeypatch)
             raise Killed
 
     monkeypatch.setattr(references._Training, "record", killing)
-    with references.kept_in(tmp_path):
+    with references.kept_in(Keeping(tmp_path)):
         with pytest.raises(Killed):
             trained(training)
         again = trained(training)
@@ -86,9 +88,54 @@ def test_an_interrupted_training_goes_on(training, after, tmp_path, monkeypatch)
         assert torch.equal(each.sound, whole.sound)
 
 
+def bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1  # of the last tensor
+    path.write_bytes(data)
+
+
+def without(name: str) -> Callable[[Path], None]:
+    def forge(path: Path) -> None:
+        kept = load_file(path)
+        del kept[name]
+        Checkpoint(path, path.stem.removeprefix(REFERENCE)).write(kept)
+
+    return forge
+
+
+DAMAGES = [bit, without("ended/weights"), without("sound"), without("place/index")]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("damage", DAMAGES, ids=["bit", "weights", "sound", "index"])
+def test_a_damaged_checkpoint_of_references_starts_their_training_again(
+    damage, ended, tmp_path, monkeypatch
+):
+    whole = trained(METHODS[0])
+    monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
+    steps: list[int] = []
+
+    def tell(number: int, training: int) -> None:
+        steps.append(number)
+        if number == 2 and not ended and steps.count(2) == 1:
+            raise Killed
+
+    with references.kept_in(Keeping(tmp_path), tell):
+        with nullcontext() if ended else pytest.raises(Killed):
+            trained(METHODS[0])
+        (path,) = tmp_path.iterdir()
+        damage(path)
+        first = len(steps)
+        with pytest.warns(UserWarning, match="starts again"):
+            again = trained(METHODS[0])
+    assert steps[first] == 0
+    assert torch.equal(again.params["weights"], whole.params["weights"])
+    assert torch.equal(again.sound, whole.sound)
+
+
 def test_steps_are_told_as_those_of_no_run(tmp_path):
     told: list[tuple[int, int]] = []
-    with references.kept_in(tmp_path, lambda *step: told.append(step)):
+    with references.kept_in(Keeping(tmp_path), lambda *step: told.append(step)):
         trained(METHODS[0])
     assert [training for _, training in told] == [0] * len(told)
     steps = [number for number, _ in told]
@@ -98,7 +145,7 @@ def test_steps_are_told_as_those_of_no_run(tmp_path):
 
 def test_a_checkpoint_of_another_training_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
-    with references.kept_in(tmp_path):
+    with references.kept_in(Keeping(tmp_path)):
         for training in METHODS:
             trained(training)
         names = _names(tmp_path)

@@ -125,8 +125,16 @@ class Watch:
         pause = 0.0
         while not self._ended.wait(pause):
             begin = time.monotonic()
-            self.look()
+            try:
+                self.look()
+            except Exception as error:  # a thread that ends would leave every page as it is
+                self._fail(f"{shown(str(self.folder))}: {error or type(error).__name__}")
             pause = max(EVERY, SHARE * (time.monotonic() - begin))
+
+    def _fail(self, problem: str) -> None:
+        """Say what is wrong with the folder as a whole; sweeps stay as they are."""
+        if problem != self.problem:
+            self.problem, self.version = problem, self.version + 1
 
     def _id(self, folder: Path) -> str:
         inside = folder.relative_to(self.folder).as_posix()
@@ -158,6 +166,9 @@ class _Watched:
                 self.sweep = replace(self.sweep, under_way=under_way, changed=changed)
         except OSError as error:  # it vanishes, or may not be read
             self.before, self.sweep = None, self._without(f"cannot be read: {error.strerror}")
+        # Whatever is wrong with one sweep, it shows that, and the others are shown.
+        except Exception as error:
+            self.before, self.sweep = None, self._without(str(error) or type(error).__name__)
         return self.sweep
 
     def _read(self, started: float, changed: float) -> Sweep:
@@ -166,10 +177,10 @@ class _Watched:
             Store.open(folder, writing=False)  # which refuses links and other things
             standing = standing_of(self.reader, history_of(self.reader))
             made = self.reader.about.made
+            pace = pace_of(glances(self.reader))
         # A file of a stranger may be wrong in any way: that is told, and the other sweeps are shown.
         except Exception as error:
             return self._without(str(error) or type(error).__name__, started, changed)
-        pace = pace_of(glances(self.reader))
         return Sweep(self.name, folder, made, standing, "", started, changed, pace)
 
     def _under_way(self, taken: Mapping[str, tuple[Taken, bool | None]]) -> tuple[UnderWay, ...]:

@@ -91,7 +91,7 @@ def _from_folder(folder: Path) -> Found:
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         heads = config.get("num_attention_heads")
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"`network.weights` {str(folder)!r}: no readable config.json in this folder ({first_line(error)})"
         ) from error

@@ -162,7 +162,7 @@ def _read(file: Path) -> list[dict[str, Any]]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))["verdicts"]
         _ = [(each["id"], each["verdict"], each["parts"]) for each in found]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{file} is no file of verdicts ({error}): `benign verify` writes one"
         ) from error

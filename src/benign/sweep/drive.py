@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 
-from benign.plan.runs import Unit
+from benign.plan.runs import NUMERICS, Unit
+from benign.spec import digest
 from benign.sweep.crew import Crew, Manner
 from benign.sweep.notes import Notes
+from benign.sweep.own_code import own_code
 from benign.sweep.processes import Here, Processes, check_importable
 from benign.sweep.results import runs_in, unfinished
 from benign.sweep.sound import fault_of
@@ -21,8 +23,8 @@ from benign.sweep.store import Store
 from benign.sweep.taken import Taken, release, take
 from benign.sweep.watcher import Together, Watcher
 from benign.sweep.work import Computed, not_computed, record
+from benign.training.checkpoint import Keeping
 from benign.training.descent import Status
-from benign.training.engine import Keeping
 
 POLL_SECONDS = 0.5
 
@@ -165,7 +167,8 @@ def _crew(manner: Manner, units: list[Unit], watcher: Watcher, store: Store) -> 
 
     def keeping(unit: Unit) -> Keeping:
         weights = store.folder / "weights" if manner.keep_weights else None
-        return Keeping(store.checkpoints(unit.key), weights)
+        code = digest(own_code(run.cell for run in unit.runs))
+        return Keeping(store.checkpoints(unit.key), weights, NUMERICS, code)
 
     if manner.executor is not None and units:
         from benign.sweep.cluster import cluster  # what it needs is an extra

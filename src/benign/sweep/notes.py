@@ -1,14 +1,12 @@
 """How far each unit is, written beside the file that says who works on it, for people who look on.
 
-    folder/taken/steps-<unit's key>    {"runs": ..., "step": ..., "most": ..., ...}
+    folder/taken/steps-<unit's key>    {"runs": ..., "step": ..., "most": ..., ..., "sha256": ...}
 
 A note counts as long as its unit is taken by a process that may be alive. Nothing depends on one: what cannot be
 written is not, and what no process wrote is no note.
 """
 
 import contextlib
-import json
-import math
 import os
 import time
 from collections.abc import Mapping
@@ -20,6 +18,7 @@ import numpy as np
 from benign.plan.runs import Unit
 from benign.sweep.along import At, Ways
 from benign.sweep.records import DamagedRecord, read_bytes
+from benign.sweep.sealed import sealed, unsealed
 from benign.sweep.store import Store
 from benign.sweep.taken import LARGEST, note_path
 from benign.sweep.watcher import Watcher
@@ -28,6 +27,9 @@ EVERY = 2.0
 """seconds between notes of a unit"""
 SOON = 0.2
 """the same where a unit begins to be tested, of which no step is told"""
+
+MOST = 1e15
+"""no number of a note is larger"""
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,8 @@ def write_note(store: Store, key: str, at: At) -> None:
     draft = path.with_suffix(".new")
     with contextlib.suppress(OSError):
         draft.unlink(missing_ok=True)
-        with open(draft, "x", encoding="ascii") as file:
-            file.write(json.dumps(asdict(at)))
+        with open(draft, "xb") as file:
+            file.write(sealed(asdict(at)))
         os.replace(draft, path)
 
 
@@ -81,7 +83,7 @@ def note_of(store: Store, key: str) -> Note | None:
     """The note of a unit; None where there is none, or something that no process wrote."""
     path = note_path(store, key)
     try:
-        told = json.loads(read_bytes(path, LARGEST))
+        told = unsealed(read_bytes(path, LARGEST))
         return Note(_checked(At(**told)), path.stat().st_mtime)
     except (OSError, DamagedRecord, ValueError, TypeError):
         return None
@@ -92,6 +94,6 @@ def _checked(at: At) -> At:
     numbers = [value for name, value in asdict(at).items() if name != "testing"]
     if [*kinds.values()] != [int, int, int, int, bool, float, float, float, float]:
         raise ValueError("a note holds other things than numbers")
-    if not all(math.isfinite(number) and number >= 0 for number in numbers) or at.runs < 1:
+    if not all(0 <= number <= MOST for number in numbers) or at.runs < 1:
         raise ValueError("a note holds numbers that cannot be")
     return at

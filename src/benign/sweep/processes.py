@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -184,6 +185,8 @@ def _begin(numbers: Any, sources: list[Path]) -> None:
         numbers[0:2] = [step, training]
 
     _tell = tell
+    # One line of a warning, as the command line has it; the place in the code tells a user nothing.
+    warnings.showwarning = lambda message, *_: print(message, file=sys.stderr)
     outside.load_all(sources)
     threading.Thread(target=_follow_parent, daemon=True).start()
     numbers[2] = True

@@ -30,6 +30,8 @@ from benign.sweep.members import END, checked, directory_at, joined, members_in
 
 LARGEST_RECORD = 2**30
 STALE_AFTER = 3600.0
+LONGEST = 1e10
+"""seconds that a unit may have taken: three hundred years"""
 REMEDY = "delete it or compute it again"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -127,7 +129,10 @@ def _glance(file: BinaryIO, wanted: Iterable[str]) -> Glance:
         return checked(_part(file, place, length), name, crc)
 
     arrays = {name: _array(f"{name}.npy", content(f"{name}.npy")) for name in wanted}
-    return Glance(arrays, json.loads(content("meta.json")), _names(tuple(members)))
+    meta = json.loads(content("meta.json"))
+    if not isinstance(meta, dict):
+        raise ValueError("its `meta.json` is not a dict")
+    return Glance(arrays, meta, _names(tuple(members)))
 
 
 def _part(file: BinaryIO, begin: int, length: int) -> bytes:
@@ -161,7 +166,7 @@ def check_unit(record: Record) -> None:
             raise DamagedRecord(f"holds a `{name}` that has not a number for each run")
     code, seconds = record.meta.get("code") or {}, record.meta.get("seconds") or 0
     words = isinstance(code, dict) and all(isinstance(each, str | None) for each in code.values())
-    if not words or not isinstance(seconds, int | float):
+    if not words or type(seconds) not in (int, float) or not 0 <= seconds <= LONGEST:
         raise DamagedRecord("holds a `code` or `seconds` that is none")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from benign.spec import digest
 from benign.sweep.records import REMEDY, Record, is_temporary
 from benign.sweep.store import Store, is_key
+from benign.training.checkpoint import fault_of as fault_of_kept
 from benign.training.descent import Status
 
 _ENDS = [status.value for status in Status if status != Status.MISSING]
@@ -64,17 +65,35 @@ class Checked:
     """what is wrong, by the keys of the others"""
     strange: list[Path] = field(default_factory=list)
     """files among the records that are none"""
+    kept: int = 0
+    """intact files of checkpoints and weights"""
+    spoiled: dict[Path, str] = field(default_factory=dict)
+    """what is wrong with the others"""
 
 
 def check_records(store: Store) -> Checked:
-    """Read every record and compare it with its checksum, its form and its name."""
+    """Read every record, checkpoint and file of weights, and compare it with its checksum, its form and its name."""
     checked, runs = Checked(), set[str]()
     for record in sound_records(store):
         checked.records += 1
         runs.update(record.arrays["run"].tolist())
     checked.runs, checked.damaged = len(runs), dict(store.damaged)
     checked.strange = [path for path in _files(store) if not _is_ours(path)]
+    for path in sorted(kept_files(store)):
+        if not (fault := fault_of_kept(path)):
+            checked.kept += 1
+        elif path.exists():  # a sweep that goes on replaces and removes its checkpoints
+            checked.spoiled[path] = fault
     return checked
+
+
+def kept_files(store: Store) -> Iterator[Path]:
+    """The checkpoints and the files of weights in a store, but for those that links lead to: they belong to others."""
+    home = store.folder.resolve()
+    for names in ("checkpoints/*/*.safetensors", "weights/*.safetensors"):
+        for path in store.folder.glob(names):
+            if path.resolve() == home / path.relative_to(store.folder):
+                yield path
 
 
 def _files(store: Store) -> list[Path]:

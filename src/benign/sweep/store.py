@@ -13,8 +13,6 @@ for a run is decided by `benign.sweep.results`.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -39,6 +37,7 @@ from benign.sweep.records import (
     temporary_name,
     write_record,
 )
+from benign.sweep.sealed import sealed, unsealed
 from benign.sweep.upgrade import FORMAT, upgraded
 
 LARGEST_ABOUT = 2**26
@@ -239,17 +238,13 @@ def is_key(key: str) -> bool:
 def encode_about(about: About) -> bytes:
     """The content of experiment.json."""
     _check(**vars(about))
-    content = {"format": FORMAT, **vars(about)}
-    return canonical_json({**content, "sha256": _checksum(content)}).encode()
+    return sealed({"format": FORMAT, **vars(about)})
 
 
 def decode_about(data: bytes, path: Path) -> About:
     """What an experiment.json tells; `path` is for the messages."""
     try:
-        content = json.loads(data)
-        # Files of earlier versions have none.
-        if content.pop("sha256", None) not in (None, _checksum(content)):
-            raise ValueError("its checksum does not fit its content")
+        content = unsealed(data, required=False)  # files of earlier versions have no checksum
         number = content["format"]
         if not isinstance(number, int) or number < 1:
             raise ValueError(f"`format` must be a whole number from 1 on, got {number!r}")
@@ -258,7 +253,9 @@ def decode_about(data: bytes, path: Path) -> About:
             told = {name: content[name] for name in ("history", "made", "numerics")}
             _check(**told)
             return About(**told)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except DamagedRecord as error:
+        raise StoreError(f"{path} {error}: {_RESTORE}") from error
+    except Exception as error:  # nothing but these bytes went in
         raise StoreError(f"{path} is damaged ({error}): {_RESTORE}") from error
     raise StoreError(
         f"{path} was made by a newer benign: it has format {number}, this version reads up to {FORMAT}; update benign"
@@ -280,10 +277,6 @@ def _check_made(target="", scale="", reading=None, changes=(), **_: Any) -> None
     words = [target, scale, *changes, *(reading or {}).values()]
     if isinstance(changes, str) or not all(isinstance(word, str) for word in words):
         raise ValueError("`made` must hold words")
-
-
-def _checksum(content: dict[str, Any]) -> str:
-    return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
 def try_writing(folder: Path) -> float:

@@ -1,6 +1,6 @@
 """Which process works on which unit: several may work on one sweep, and none does another's unit.
 
-    folder/taken/<unit's key>.json    {"host": ..., "pid": ..., "started": ..., "since": ...}
+    folder/taken/<unit's key>.json    {"host": ..., "pid": ..., "started": ..., "since": ..., "sha256": ...}
     folder/taken/steps-<unit's key>   how far it is (`benign.sweep.notes`)
 
 A file is left behind by a process that is killed. On its host anybody sees that it is dead, and takes the unit; from
@@ -10,7 +10,6 @@ another host nobody can, and a person decides (`--take-over`).
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import subprocess
@@ -22,10 +21,14 @@ from functools import cache
 from pathlib import Path
 
 from benign.sweep.records import DamagedRecord, read_bytes, temporary_name
+from benign.sweep.sealed import sealed, unsealed
 from benign.sweep.store import Store, is_key
 
 LARGEST = 4096
 """bytes of such a file"""
+LARGEST_PID = 2**32
+LAST = 1e11
+"""seconds since 1970: the year 5138, which every system can write as a date"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Taken:
         """Whether that process still runs; None where it is on another host."""
         if self.host != socket.gethostname():
             return None
-        return _started(self.pid) == self.started
+        return bool(self.started) and _started(self.pid) == self.started
 
     def __str__(self) -> str:
         since = datetime.fromtimestamp(self.since).strftime("%Y-%m-%d %H:%M")
@@ -95,11 +98,18 @@ def _path(store: Store, key: str) -> Path:
 def _read(path: Path) -> Taken | None:
     """None where there is none, or something that no process wrote."""
     try:
-        told = Taken(**json.loads(read_bytes(path, LARGEST)))
+        return _checked(Taken(**unsealed(read_bytes(path, LARGEST))))
     except (FileNotFoundError, DamagedRecord, ValueError, TypeError):
         return None
+
+
+def _checked(told: Taken) -> Taken:
     kinds = {"host": str, "pid": int, "started": str, "since": float}
-    return told if all(type(getattr(told, name)) is kind for name, kind in kinds.items()) else None
+    if not all(type(getattr(told, name)) is kind for name, kind in kinds.items()):
+        raise ValueError("a lease holds values of other types")
+    if not (0 < told.pid < LARGEST_PID and 0 <= told.since < LAST and told.host.isprintable()):
+        raise ValueError("a lease holds values that cannot be")
+    return told
 
 
 def _write(path: Path) -> Taken | None:
@@ -107,7 +117,7 @@ def _write(path: Path) -> Taken | None:
     pid = os.getpid()
     mine = Taken(socket.gethostname(), pid, _started(pid), time.time())
     draft = temporary_name(path)
-    draft.write_text(json.dumps(asdict(mine)))
+    draft.write_bytes(sealed(asdict(mine)))
     try:
         os.link(draft, path)
     except FileExistsError:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +15,8 @@ from benign.streams import RunId, Streams
 from benign.training import audit, references
 from benign.training.checkpoint import (
     Checkpoint,
+    Keeping,
+    Kept,
     fill,
     found_place,
     grouped,
@@ -39,15 +39,6 @@ runs before these are tested"""
 TESTING = -1
 
 
-class Keeping(NamedTuple):
-    """Where a unit keeps what is not a result."""
-
-    checkpoints: Path | None = None
-    """a folder: what long trainings need to go on"""
-    weights: Path | None = None
-    """a folder: the final weights of every run"""
-
-
 def train_runs(
     cells: Sequence[Setup],
     ids: Sequence[RunId],
@@ -61,7 +52,7 @@ def train_runs(
     """
     size = batch_size(cells[0], device)
     parts: list[dict[str, np.ndarray]] = []
-    kept = references.kept_in(keeping.checkpoints, progress)
+    kept = references.kept_in(keeping, progress)
     with products(cells[0].precision, device), kept:
         for begin in range(0, len(cells), size):
             batch = slice(begin, begin + size)
@@ -177,16 +168,14 @@ def _train_batch(
         progress(TESTING, len(cells))
     results.test()
     if keeping.weights:
-        results.keep_weights(
-            keeping.weights, [weights_name(*run) for run in zip(cells, ids, strict=True)]
-        )
+        results.keep_weights(keeping, [weights_name(*run) for run in zip(cells, ids, strict=True)])
     return results.arrays
 
 
 def _checkpoint(cells: Sequence[Setup], ids: Sequence[RunId], keeping: Keeping) -> Checkpoint:
-    told = digest([weights_name(*run) for run in zip(cells, ids, strict=True)])
-    path = keeping.checkpoints and keeping.checkpoints / f"{told}.safetensors"
-    return Checkpoint(path, told)
+    runs = digest([weights_name(*run) for run in zip(cells, ids, strict=True)])
+    path = keeping.checkpoints and keeping.checkpoints / f"{runs}.safetensors"
+    return Checkpoint(path, runs, keeping)
 
 
 def weights_name(cell: Setup, id: RunId) -> str:
@@ -216,23 +205,30 @@ class _Training:
         if not self.checkpoint.due() or here.batch.carried is not None:
             return
         tallies = {name: state for name, state in self._tallies.items() if state is not None}
-        self.checkpoint.write(
-            kept_place(here)
-            | named("final", self.results.final.held)
-            | named("tallies", tallies)
-            | named("arrays", self.results.arrays)
-        )
+        self.checkpoint.write(kept_place(here) | named("tallies", tallies) | self._measured())
 
     def found(self, device: str) -> Place | None:
         """Where a checkpoint says that the batch was."""
-        kept = self.checkpoint.read(device)
-        if kept is None:
-            return None
+        return self.checkpoint.resume(device, self._resume)
+
+    def _resume(self, kept: Kept) -> Place:
+        tallies = grouped(kept, "tallies")
+        runs = len(kept["place/index"])
+        if any(len(state) != runs for state in tallies.values()):
+            raise ValueError("its tallies are of other runs")
+        if tallies.keys() != (self._watched.keys() if int(kept["place/number"]) else set()):
+            raise ValueError("it has other tallies than the batch")
+        # Everything is compared before the first number is copied: the batch starts again with what it had.
+        place = found_place(self._start, kept, named("tallies", tallies) | self._measured())
         fill(self.results.final.held, grouped(kept, "final"))
         for name, values in grouped(kept, "arrays").items():
             self.results.arrays[name][...] = values.cpu().numpy()
-        self._tallies |= grouped(kept, "tallies")
-        return found_place(self._start, kept)
+        self._tallies |= tallies
+        return place
+
+    def _measured(self) -> Kept:
+        """What is kept of the results."""
+        return named("final", self.results.final.held) | named("arrays", self.results.arrays)
 
 
 class _Results:
@@ -306,11 +302,12 @@ class _Results:
         for name, value in (found | audit.of_runs(final, known | found)).items():
             self.arrays[name][places] = _numbers(value)
 
-    def keep_weights(self, folder: Path, names: list[str]) -> None:
+    def keep_weights(self, keeping: Keeping, names: list[str]) -> None:
         """Write the final weights of every run, each into a file of its own."""
+        assert keeping.weights is not None
         for place, name in enumerate(names):
             weights = {part: value[place] for part, value in self.final.held.items()}
-            Checkpoint(folder / f"{name}.safetensors", name).write(weights)
+            Checkpoint(keeping.weights / f"{name}.safetensors", name, keeping).write(weights)
 
 
 def _numbers(value: Tensor) -> np.ndarray:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -15,8 +14,11 @@ from benign.networks.network import Params
 from benign.spec import digest
 from benign.streams import Streams
 from benign.training.checkpoint import (
+    REFERENCE,
     Checkpoint,
+    Keeping,
     Kept,
+    check_like,
     fill,
     found_place,
     grouped,
@@ -29,7 +31,7 @@ from benign.training.setup import Setup
 Tell = Callable[[int, int], None]
 """called with the step, and 0: no run is being trained meanwhile"""
 
-_folder: ContextVar[Path | None] = ContextVar("folder", default=None)
+_keeping: ContextVar[Keeping] = ContextVar("keeping", default=Keeping())  # noqa: B039
 _tell: ContextVar[Tell | None] = ContextVar("tell", default=None)
 
 
@@ -42,14 +44,14 @@ class Reference(NamedTuple):
 
 
 @contextmanager
-def kept_in(folder: Path | None, tell: Tell | None = None) -> Iterator[None]:
+def kept_in(keeping: Keeping, tell: Tell | None = None) -> Iterator[None]:
     """A folder in which long trainings of references leave what they need to go on, and who is told of their steps,
     for the length of a block."""
-    before, told = _folder.set(folder), _tell.set(tell)
+    before, told = _keeping.set(keeping), _tell.set(tell)
     try:
         yield
     finally:
-        _folder.reset(before)
+        _keeping.reset(before)
         _tell.reset(told)
 
 
@@ -62,7 +64,7 @@ def trained(setup: Setup, streams: Streams) -> Reference:
             if tell:
                 tell(step.number, 0)
             here.record(step.batch, status)
-        here.write(named("place", {"number": 0, "index": here.start.index[:0]}))
+        here.write(here.all_ended())
     return here.ended
 
 
@@ -85,9 +87,11 @@ class _Training:
         self.ended = Reference(room, torch.ones_like(start.index, dtype=torch.bool))
         self._left = start.index
         words = start.streams("weights").words.tolist()
-        told = digest([words, [of_run(start.setup, run).identity() for run in range(len(start))]])
-        folder = _folder.get()
-        self._checkpoint = Checkpoint(folder and folder / f"reference-{told}.safetensors", told)
+        runs = digest([words, [of_run(start.setup, run).identity() for run in range(len(start))]])
+        keeping = _keeping.get()
+        folder = keeping.checkpoints
+        path = folder and folder / f"{REFERENCE}{runs}.safetensors"
+        self._checkpoint = Checkpoint(path, runs, keeping)
 
     def record(self, batch: Batch, status: Tensor) -> None:
         ending = status != Status.MISSING
@@ -101,6 +105,10 @@ class _Training:
     def done(self) -> bool:
         return not len(self._left)
 
+    def all_ended(self) -> Kept:
+        """The place of a training of which no run is left."""
+        return named("place", {"number": 0, "index": self.start.index[:0]})
+
     def keep(self, here: Place) -> None:
         if here.batch.carried is None:  # a look would round what it carries
             self.write(kept_place(here))
@@ -108,17 +116,23 @@ class _Training:
     def write(self, place: Kept) -> None:
         """A checkpoint, where one is due."""
         if self._checkpoint.due():
-            ended = named("ended", self.ended.params) | {"sound": self.ended.sound}
-            self._checkpoint.write(place | ended)
+            self._checkpoint.write(place | self._kept())
 
     def found(self) -> Place | None:
         """Where a checkpoint says that the training was."""
-        kept = self._checkpoint.read(str(self.start.streams.device))
-        if kept is None:
-            return None
-        self._left = kept["place/index"]
+        return self._checkpoint.resume(str(self.start.streams.device), self._resume)
+
+    def _resume(self, kept: Kept) -> Place | None:
+        place, left = None, kept["place/index"]
+        if len(left):
+            place = found_place(self.start, kept, self._kept())
+        else:
+            check_like(kept, self.all_ended() | self._kept())
+        self._left = left
         fill(self.ended.params, grouped(kept, "ended"))
         self.ended.sound.copy_(kept["sound"])
-        if self.done():
-            return None
-        return found_place(self.start, kept)
+        return place
+
+    def _kept(self) -> Kept:
+        """What is kept of the runs that have ended."""
+        return named("ended", self.ended.params) | {"sound": self.ended.sound}
