@@ -220,13 +220,13 @@ def _fewest(counts: np.ndarray, errors: np.ndarray) -> float:
 @CLAIMS.add("fig3.benign", "Figure 3", MOST, FIG3)
 def figure_3(evidence: Evidence) -> Measured:
     """In benign training scores, attention and values of the signal end above those of the strong noise token."""
-    return _orderings(walks(evidence.experiment), SIGNAL, STRONG)
+    return _orderings(walks(evidence), SIGNAL, STRONG)
 
 
 @CLAIMS.add("fig4.harmful", "Figure 4", MOST, FIG4)
 def figure_4(evidence: Evidence) -> Measured:
     """In harmful training scores, attention and values of the strong noise token end above those of the signal."""
-    return _orderings(walks(evidence.experiment), STRONG, SIGNAL)
+    return _orderings(walks(evidence), STRONG, SIGNAL)
 
 
 def _orderings(found: Sequence[Walk], above: int, below: int) -> Measured:

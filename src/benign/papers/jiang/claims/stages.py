@@ -30,7 +30,7 @@ SIGNAL, STRONG = 0, 1
 def signal_dominates(evidence: Evidence) -> Measured:
     """By step T1 = 10 M (3M+1) N / (eta d_h^1/4 (N |mu|^2 - 60 M^2 C_p^2 sigma_p^2 d) |w_O|^2) the value of every
     point's signal is 3M times those of its noise tokens."""
-    found = walks(evidence.experiment)
+    found = walks(evidence)
     bound = benign_stage_1_steps_printed(found[0].numbers)
     if np.isinf(bound):
         raise Undecided("vacuous: N SNR^2 is not above 60 M^2 C_p^2")
@@ -41,7 +41,7 @@ def signal_dominates(evidence: Evidence) -> Measured:
 def strong_noise_dominates(evidence: Evidence) -> Measured:
     """By step T1 = 4 M (3M+1) N / (eta d_h^1/4 (C_p^2 - 24 M) sigma_p^2 d |w_O|^2) the value of every point's strong
     noise token is 3M times those of its other tokens, where N SNR^2 <= 4."""
-    found = walks(evidence.experiment)
+    found = walks(evidence)
     if found[0].numbers.race > HARMFUL_CONSTANT:
         raise Undecided("vacuous: N SNR^2 is above 4")
     told = _dominance(found, STRONG, harmful_stage_1_steps_corrected(found[0].numbers))
@@ -61,7 +61,7 @@ def _dominance(found: list[Walk], token: int, bound: float) -> Measured:
 def scores_stay_small(evidence: Evidence) -> Measured:
     """At T1 all scores, here without those of strong tokens with themselves, are still o(1): below .5, and of order
     max(|mu|^2, sigma_p^2 d) sigma_h^2 sqrt(d_h L)."""
-    return _small(walks(evidence.experiment), SIGNAL, strong=False)
+    return _small(walks(evidence), SIGNAL, strong=False)
 
 
 @CLAIMS.add(
@@ -70,7 +70,7 @@ def scores_stay_small(evidence: Evidence) -> Measured:
 def strong_scores_stay_small(evidence: Evidence) -> Measured:
     """At T1 the scores of strong tokens with themselves are still o(1) too, although they are C_p^2 / L^2 to
     C_p^2 / L^3/2 at the start where the signal is no longer than the noise."""
-    return _small(walks(evidence.experiment), STRONG, strong=True)
+    return _small(walks(evidence), STRONG, strong=True)
 
 
 def _small(found: list[Walk], token: int, strong: bool) -> Measured:
@@ -101,7 +101,7 @@ def _small(found: list[Walk], token: int, strong: bool) -> Measured:
 )
 def signal_grows_linearly(evidence: Evidence) -> dict[str, Measured]:
     """In stage II the value of the signal grows on a line, by 1/M to 1 times eta |mu|^2 |w_O|^2 |S| / (2N) a step."""
-    found = walks(evidence.experiment)
+    found = walks(evidence)
     fits = [_line(walk, SIGNAL, _signal_pace(walk)) for walk in found]
     return _straight(fits)
 
@@ -116,9 +116,7 @@ def signal_grows_linearly(evidence: Evidence) -> dict[str, Measured]:
 def strong_noise_grows_linearly(evidence: Evidence) -> dict[str, Measured]:
     """In stage II the values of strong noise tokens grow along a line, by 1/M to 1 times
     eta C_p^2 sigma_p^2 d |w_O|^2 / (2N) a step."""
-    return _straight(
-        [_line(walk, STRONG, _strong_pace(walk)) for walk in walks(evidence.experiment)]
-    )
+    return _straight([_line(walk, STRONG, _strong_pace(walk)) for walk in walks(evidence)])
 
 
 def _signal_pace(walk: Walk) -> float:
@@ -162,7 +160,7 @@ def _straight(fits: list[tuple[float, float]]) -> dict[str, Measured]:
 def scores_monotone(evidence: Evidence) -> dict[str, Measured]:
     """In stage II scores on the signal never fall and scores on noise of the same point never rise, in every row."""
     rows = {"signal and strong rows": slice(0, 2), "weak rows": slice(2, None)}
-    found = walks(evidence.experiment)
+    found = walks(evidence)
     return {
         name: mean("share of (step, pair) with the stated sign", [_right(w, r) for w in found])
         for name, r in rows.items()
@@ -182,7 +180,7 @@ def strong_scores_double(evidence: Evidence) -> Measured:
     """In stage II each row's score on the strong token grows at least twice as fast as on any other token."""
     return mean(
         "share of (step, row) with twice the growth",
-        [_doubles(walk) for walk in walks(evidence.experiment)],
+        [_doubles(walk) for walk in walks(evidence)],
     )
 
 
@@ -205,7 +203,7 @@ def signal_gaps_grow(evidence: Evidence) -> Measured:
     C (t - T1)(t - T1 + 1)."""
     return mean(
         "slope of log growth on log (t-T1)(t-T1+1)",
-        [_growth(w, SIGNAL, SIGNAL) for w in walks(evidence.experiment)],
+        [_growth(w, SIGNAL, SIGNAL) for w in walks(evidence)],
     )
 
 
@@ -213,7 +211,7 @@ def signal_gaps_grow(evidence: Evidence) -> Measured:
 def strong_gaps_grow(evidence: Evidence) -> dict[str, Measured]:
     """exp(Psi), a row's score on the strong token less that on others, grows at least as
     C (t - T1)(t - T1 + 1)."""
-    found = walks(evidence.experiment)
+    found = walks(evidence)
     return {
         name: mean(
             "slope of log growth on log (t-T1)(t-T1+1)", [_growth(w, STRONG, row) for w in found]
@@ -242,7 +240,7 @@ def _growth(walk: Walk, token: int, row: int) -> float:
 def coefficient_signs(evidence: Evidence) -> Measured:
     """After T1 coefficients alpha and beta that lead to the signal are not negative, those to noise not positive."""
     shares = []
-    for walk in walks(evidence.experiment):
+    for walk in walks(evidence):
         begin = walk.leads_from(SIGNAL)
         shares.append(np.nan if begin is None else walk.signs[begin:].mean())
     return mean("share of coefficients with the stated sign", shares)

@@ -204,12 +204,14 @@ def attack_beyond_signal(evidence: Evidence) -> Measured:
 
 
 def _alignments(evidence: Evidence) -> np.ndarray:
-    """s = <u, mu> / |u| of the training points of every run, [cells, seeds]."""
+    """s = <u, mu> / |u| of the training points of every run, [cells, seeds]; NaN for a run that is not there."""
     found = []
-    for cell in again.cells_of(evidence.experiment):
-        sample = again.batch_of(cell, evidence.experiment.seeds).sample
-        found.append(alignment(sample.x[:, :, 0], sample.y, sample.latent["signal"][:, 0]))
-    return torch.stack(found).numpy()
+    for replay in evidence.replays_by_cell():
+        sample, row = replay.start().sample, np.full(evidence.experiment.seeds, np.nan)
+        aligned = alignment(sample.x[:, :, 0], sample.y, sample.latent["signal"][:, 0])
+        row[replay.seeds] = aligned.numpy()
+        found.append(row)
+    return np.array(found)
 
 
 @CLAIMS.add("derived.one-step-closed-form", "derived", at_most(4.0), ONE_STEP, robust=True)
