@@ -57,8 +57,9 @@ def test_replays_are_units_of_the_experiment(result: xr.Dataset):
 
 def test_cells_come_in_the_order_of_the_grid(result: xr.Dataset):
     made = evidence(tiny(), result)
-    found = [(each.cell.data.samples, each.cell.data.snr) for each in made.replays_by_cell()]
-    assert found == [(2, 0.5), (2, 2.0), (4, 0.5), (4, 2.0)]
+    found = [each.runs[0].where for each in made.replays_by_cell()]
+    grid = [(2, 0.5), (2, 2.0), (4, 0.5), (4, 2.0)]
+    assert found == [{"samples": samples, "snr": snr, "seed": 0} for samples, snr in grid]
     one = made.replay(samples=4, snr=0.5)
     assert one == made.replays_by_cell()[2]
     assert one.seeds == [0, 1]
@@ -68,7 +69,7 @@ def test_cells_come_in_the_order_of_the_grid(result: xr.Dataset):
 @pytest.mark.parametrize("where", [{"samples": 3, "snr": 0.5}, {"radius": 1.0}, {"samples": 4}, {}])
 def test_one_cell_must_be_there(result: xr.Dataset, where: dict[str, float]):
     with pytest.raises(Undecided):
-        evidence(tiny(), result).replay(**where)
+        evidence(tiny(), result).replay(0, **where)
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def _on_time(experiment: Experiment, result: xr.Dataset, formula) -> list[bool]:
         runs = result.sel(where)
         for ended, steps in zip(runs.stage_1_end.values, runs.steps.values, strict=True):
             if np.isfinite(due) and (ended >= 0 or steps >= due):
-                found.append(0 <= ended <= due)
+                found.append(bool(0 <= ended <= due))
     return found
 
 
