@@ -16,7 +16,8 @@ from benign.papers.jiang.claims.maps import BOUNDARY
 from benign.papers.jiang.claims.studies import BENIGN_END
 from benign.papers.jiang.theory import Numbers
 from benign.papers.li.claims.studies import STANDARD
-from benign.papers.wang.claims.studies import INSIDE
+from benign.papers.wang.claims.again import rhos
+from benign.papers.wang.claims.studies import BY_PACE, BY_RADIUS, FIRST, FLOOR, INSIDE
 from benign.papers.zhang.claims.weak import WEAK
 from benign.training.descent import Status
 from benign.verify import Verifier
@@ -211,3 +212,36 @@ def test_a_row_with_a_diverged_cell_crosses_nothing(place: int):
     verdict = on("jiang/derived.boundary_Cp", experiment, result)
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert not values(verdict)
+
+
+# Cells of Wang's studies.
+
+
+@pytest.mark.parametrize(
+    ("study", "name"),
+    [
+        (BY_RADIUS, "wang/thm3.1.clean-same-as-GD"),
+        (BY_RADIUS, "wang/sec4.trajectory-close"),
+        (BY_RADIUS, "wang/fn1.perturb-at-zero"),
+        (BY_PACE, "wang/derived.eta-invariance"),
+        (FIRST, "wang/lem4.1.span-distance"),
+        (FLOOR, "wang/derived.lower-bound-sharp"),
+    ],
+)
+def test_cells_in_another_order_say_the_same(ran, tmp_path: Path, study: Study, name: str):
+    experiment, result = ran(study)
+    reverse = with_cells(experiment, lambda values: values[::-1])
+    turned = on(name, reverse, reverse.run(tmp_path))
+    straight = on(name, experiment, result)
+    assert values(straight)
+    assert values(turned) == pytest.approx(values(straight), rel=1e-6)
+
+
+@pytest.mark.parametrize("kept", [[0, 5, 6], [6], [0, 1]])
+def test_radii_are_those_of_the_cells(kept: list[int]):
+    """Beyond |mu| every classifier errs on half of the points: planted so, and no errors below."""
+    experiment = with_cells(FLOOR.experiment("smoke"), lambda all_: [all_[at] for at in kept])
+    errors = np.where(rhos(experiment) >= 1, 0.5, 0.0)[:, None] * np.ones((1, experiment.seeds))
+    result = xr.Dataset({"robust_noisy_error": (("cell", "seed"), errors)})
+    verdict = on("wang/thm3.2.alpha-ge-mu", experiment, result)
+    assert values(verdict) == ([0.0] if 6 in kept else [])

@@ -113,8 +113,7 @@ def signal_row_sparse(evidence: Evidence) -> Measured:
 )
 def all_rows_sparse(evidence: Evidence) -> Measured:
     """At the end of benign training every row attends to the signal alone, those of weak noise tokens too."""
-    rows = list(range(walks(evidence)[0].numbers.tokens))
-    return _sparse(evidence, SIGNAL, rows, "noise")
+    return _sparse(evidence, SIGNAL, slice(None), "noise")
 
 
 @CLAIMS.add("E5.sparse_xi2", "Lemma E.5", at_least(0.9), HARMFUL_WIDE, conditions=harmful)
@@ -123,7 +122,7 @@ def strong_token_sparse(evidence: Evidence) -> Measured:
     return _sparse(evidence, STRONG, [SIGNAL, STRONG], "harmful signal")
 
 
-def _sparse(evidence: Evidence, token: int, rows: list[int], bound: str) -> Measured:
+def _sparse(evidence: Evidence, token: int, rows: list[int] | slice, bound: str) -> Measured:
     """The smallest attention of these rows on a token in runs where the paper's bound says something."""
     chosen = [
         walk
@@ -167,13 +166,13 @@ def fresh_values(evidence: Evidence) -> Measured:
 def fresh_margins(evidence: Evidence) -> Measured:
     """A fresh point has a margin of at least log(1/eps) / (2 M^2) - 1."""
     found = walks(evidence)
-    n = found[0].numbers
-    bound = margin_bound_printed(n.loss, n.tokens)
-    if bound <= 0:
-        raise Undecided(f"vacuous: the bound is {bound:.3g}, so that it allows errors")
+    bounds = [margin_bound_printed(walk.numbers.loss, walk.numbers.tokens) for walk in found]
+    if min(bounds) <= 0:
+        raise Undecided(f"vacuous: the bound is {min(bounds):.3g}, so that it allows errors")
     smallest = min(float(walk.fresh.margins.min()) for walk in found)
-    told = _fresh(evidence, [np.asarray(walk.fresh.margins >= bound) for walk in found])
-    return told.noting(f"bound {bound:.3g}, smallest margin {smallest:.3g}")
+    held = [walk.fresh.margins >= bound for walk, bound in zip(found, bounds, strict=True)]
+    told = _fresh(evidence, held)
+    return told.noting(f"bound {min(bounds):.3g}, smallest margin {smallest:.3g}")
 
 
 def _fresh(evidence: Evidence, held: Sequence[np.ndarray]) -> Measured:

@@ -1,13 +1,14 @@
 """Stages I and II of both proofs: who takes the lead, how values and scores grow while values are small."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from benign.claims import Claims, Evidence, Measured, Undecided, at_least, between, mean, share
 from benign.papers.jiang.claims.studies import BENIGN_STAGES, HARMFUL_STAGES, benign, harmful
 from benign.papers.jiang.claims.walk import Walk, walks
-from benign.papers.jiang.theory import HARMFUL_CONSTANT
+from benign.papers.jiang.theory import HARMFUL_CONSTANT, Numbers
 from benign.papers.jiang.times import (
     benign_stage_1_steps_printed,
     harmful_stage_1_steps_corrected,
@@ -31,10 +32,9 @@ def signal_dominates(evidence: Evidence) -> Measured:
     """By step T1 = 10 M (3M+1) N / (eta d_h^1/4 (N |mu|^2 - 60 M^2 C_p^2 sigma_p^2 d) |w_O|^2) the value of every
     point's signal is 3M times those of its noise tokens."""
     found = walks(evidence)
-    bound = benign_stage_1_steps_printed(found[0].numbers)
-    if np.isinf(bound):
+    if any(np.isinf(benign_stage_1_steps_printed(walk.numbers)) for walk in found):
         raise Undecided("vacuous: N SNR^2 is not above 60 M^2 C_p^2")
-    return _dominance(found, SIGNAL, bound)
+    return _dominance(found, SIGNAL, benign_stage_1_steps_printed)
 
 
 @CLAIMS.add("E3.dominance", "Lemma E.3", MOST, HARMFUL_STAGES, conditions=harmful)
@@ -42,19 +42,21 @@ def strong_noise_dominates(evidence: Evidence) -> Measured:
     """By step T1 = 4 M (3M+1) N / (eta d_h^1/4 (C_p^2 - 24 M) sigma_p^2 d |w_O|^2) the value of every point's strong
     noise token is 3M times those of its other tokens, where N SNR^2 <= 4."""
     found = walks(evidence)
-    if found[0].numbers.race > HARMFUL_CONSTANT:
+    if any(walk.numbers.race > HARMFUL_CONSTANT for walk in found):
         raise Undecided("vacuous: N SNR^2 is above 4")
-    told = _dominance(found, STRONG, harmful_stage_1_steps_corrected(found[0].numbers))
+    told = _dominance(found, STRONG, harmful_stage_1_steps_corrected)
     return told.noting("equation (151) prints C_p^2 - 200 M, which is negative")
 
 
-def _dominance(found: list[Walk], token: int, bound: float) -> Measured:
+def _dominance(found: list[Walk], token: int, due: Callable[[Numbers], float]) -> Measured:
     leads = [walk.leads_from(token) for walk in found]
-    steps = [walk.steps[at] for walk, at in zip(found, leads, strict=True) if at is not None]
-    told = share(
-        "share of seeds with dominance by T1", [at is not None and at <= bound for at in leads]
-    )
-    return told.noting(f"T1 = {bound:.4g}, seen at {np.median(steps) if steps else np.nan:.4g}")
+    bounds = [due(walk.numbers) for walk in found]
+    steps = [
+        math.inf if at is None else walk.steps[at] for walk, at in zip(found, leads, strict=True)
+    ]
+    told = share("share of seeds with dominance by T1", np.less_equal(steps, bounds))
+    median = np.median([step for step in steps if step < math.inf] or np.nan)
+    return told.noting(f"T1 = {np.median(bounds):.4g}, seen at {median:.4g}")
 
 
 @CLAIMS.add("D4.scores_small", "Lemma D.4", MOST, BENIGN_STAGES, conditions=benign)
@@ -75,18 +77,19 @@ def strong_scores_stay_small(evidence: Evidence) -> Measured:
 
 def _small(found: list[Walk], token: int, strong: bool) -> Measured:
     """Beside 5 times the lemma's own order with constant 1: the largest score of one start is too random a measure."""
-    sizes, n = [], found[0].numbers
-    order = n.scale * n.score_std**2 * math.sqrt(n.hidden * log_factor(n.samples, n.tokens))
+    sizes, orders = [], []
     for walk in found:
-        end = walk.leads_from(token)
+        n, end = walk.numbers, walk.leads_from(token)
+        order = n.scale * n.score_std**2 * math.sqrt(n.hidden * log_factor(n.samples, n.tokens))
+        orders.append(order)
         if end is None:
             raise Undecided("a run never comes to T1")
         both = np.zeros(walk.scores.shape[2:], dtype=bool)
         both[STRONG, STRONG] = True
         sizes.append(np.abs(walk.scores[end][:, both if strong else ~both]).max())
-    held = (np.array(sizes) <= 5 * order) & (np.array(sizes) < 0.5)
+    held = (np.array(sizes) <= 5 * np.array(orders)) & (np.array(sizes) < 0.5)
     told = share("share of seeds with small scores at T1", held)
-    return told.noting(f"largest at T1 {np.median(sizes):.3g}, order {order:.3g}")
+    return told.noting(f"largest at T1 {np.median(sizes):.3g}, order {np.median(orders):.3g}")
 
 
 # Stage II: values grow along a line.

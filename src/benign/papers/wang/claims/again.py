@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -24,6 +25,11 @@ PerRun = Float[Tensor, " runs"]
 def cells_of(experiment: Experiment) -> list[Setup]:
     """Its cells, in the order of its axis."""
     return [cell for _, cell in cells(experiment)]
+
+
+def rhos(experiment: Experiment) -> np.ndarray:
+    """alpha / |mu| of its cells."""
+    return np.array([Numbers.of(cell).rho for cell in cells_of(experiment)])
 
 
 def walked(replay: Replays) -> Iterator[Step]:
@@ -47,6 +53,11 @@ class Numbers:
     rate: float
     slope: float
     """gamma: 1 for ReLU, of whose class it is the slope above 0"""
+
+    @property
+    def rho(self) -> float:
+        """alpha / |mu|"""
+        return round(self.radius / self.signal, 9)
 
     @staticmethod
     def of(cell: Setup) -> "Numbers":

@@ -10,6 +10,7 @@ from benign.claims import (
     Claims,
     Evidence,
     Measured,
+    Undecided,
     at_least,
     at_most,
     between,
@@ -25,12 +26,12 @@ from benign.papers.wang.claims.studies import (
     FIRST,
     INSIDE,
     SCALING,
-    STARTS,
     assumption,
     relu_only,
     smooth_only,
 )
 from benign.papers.wang.claims.trail import aligned_share, trail
+from benign.training.setup import Setup
 
 CLAIMS = Claims("wang")
 GOOD_RUN = 0.8
@@ -54,20 +55,30 @@ def span_distance(evidence: Evidence) -> dict[str, Measured]:
     """Attacked points stay within min(omega sqrt(m d) / eta, alpha) of the span of the training points; the distance
     is proportional to omega."""
     cells = again.cells_of(evidence.experiment)
-    largest = evidence.result.span_distance_curve.max("step")
-    starts = np.resize(STARTS, len(cells))
+    largest = evidence.result.span_distance_curve.max("step").transpose("cell", "seed")
+    starts = np.array([_start(cell) for cell in cells])
     radii = np.array([again.Numbers.of(cell).radius for cell in cells])
     bounds = np.minimum(starts, radii)[:, None] * (1 + 1e-6)
-    rows = largest.values.reshape(-1, len(STARTS), largest.sizes["seed"]).swapaxes(1, 2)
+    smooth = np.array([again.is_smooth(cell) for cell in cells])
+    relu_starts, smooth_starts = starts[~smooth], starts[smooth]
+    if not np.array_equal(relu_starts, smooth_starts):
+        raise Undecided("ReLU and smooth networks start at other sizes")
+    rows = np.concatenate([largest.values[case].T for case in (~smooth, smooth)])
     found = share("runs within the bound", largest.values <= bounds, "run")
     return {
         "bound": found.noting(f"largest distance over bound {np.max(largest.values / bounds):.3g}"),
         "scaling": slope_by_seed(
             "slope of log distance on log omega",
-            np.log(STARTS),
-            np.log(rows.reshape(-1, len(STARTS))),
+            np.log(relu_starts),
+            np.log(rows),
         ),
     }
+
+
+def _start(cell: Setup) -> float:
+    """omega sqrt(m d) / eta, which condition (3) bounds by 1."""
+    numbers, std = again.Numbers.of(cell), again.two_layer(cell).init_std or 0.0
+    return float(f"{std * math.sqrt(numbers.width * numbers.dim) / numbers.rate:.6g}")
 
 
 @CLAIMS.add(

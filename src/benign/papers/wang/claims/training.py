@@ -176,7 +176,7 @@ def trajectory_close(evidence: Evidence) -> dict[str, Measured]:
 
 def _distances(evidence: Evidence) -> dict[float, np.ndarray]:
     """How far runs go from the clean runs of their seeds, by rho; NaN for a seed that lacks one of the two."""
-    cells = {_rho(replay): replay for replay in evidence.replays_by_cell()}
+    cells = {again.Numbers.of(each.cell).rho: each for each in evidence.replays_by_cell()}
     clean = cells.pop(0.0, None)
     if clean is None or not cells:
         raise Undecided("no clean runs, or none that are attacked")
@@ -186,12 +186,6 @@ def _distances(evidence: Evidence) -> dict[float, np.ndarray]:
         found[rho] = np.full(evidence.experiment.seeds, np.nan)
         found[rho][both] = trail.distance_between(attacked.of_seeds(both), clean.of_seeds(both))
     return found
-
-
-def _rho(replay: Replays) -> float:
-    """alpha / |mu|"""
-    numbers = again.Numbers.of(replay.cell)
-    return round(numbers.radius / numbers.signal, 9)
 
 
 @CLAIMS.add(
@@ -208,9 +202,10 @@ def perturb_at_zero(evidence: Evidence) -> dict[str, Measured]:
     # leave step 0 clean, which PGD could not attack where f = 0: its attacked step is put into runs of the evidence.
     largest = {True: 0.0, False: 0.0}
     for replay in evidence.replays_by_cell():
+        rho = again.Numbers.of(replay.cell).rho
         for attacked in largest:
             fitted = _interpolating(replay, attacked)
-            largest[attacked] = max(largest[attacked], _rho(replay) * (fitted >= OFTEN))
+            largest[attacked] = max(largest[attacked], rho * (fitted >= OFTEN))
     told = "largest alpha / |mu| at which 95 % of the runs interpolate"
     return {
         "attacked": worst(f"{told}, step 0 attacked", [largest[True]]),
