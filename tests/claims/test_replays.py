@@ -55,6 +55,13 @@ def test_replays_are_units_of_the_experiment(result: xr.Dataset):
     assert [tuple(run.key for run in replay.runs) for replay in found] == units
 
 
+def test_large_units_are_split_as_the_cpu_splits_them(result: xr.Dataset, monkeypatch):
+    monkeypatch.setattr("benign.claims.replays.batch_size", lambda cell, device: 3)
+    found = evidence(tiny(), result).replays()
+    assert [len(each) for each in found] == [3, 1, 3, 1]
+    assert sum(len(runs) for each in found for runs, _ in each.ended()) == 8
+
+
 def test_cells_come_in_the_order_of_the_grid(result: xr.Dataset):
     made = evidence(tiny(), result)
     found = [each.runs[0].where for each in made.replays_by_cell()]
@@ -99,10 +106,19 @@ def test_another_number_of_steps_is_noticed(result: xr.Dataset, change: int):
 
 
 @pytest.mark.parametrize(
-    ("factor", "same"), [(1 + 1e-4, True), (1.01, False), (float("nan"), False)]
+    ("precision", "change", "same"),
+    [
+        ("float32", 1e-3, True),
+        ("float32", 0.05, False),
+        ("float64", 1e-10, True),
+        ("float64", 1e-6, False),
+        ("float64", float("nan"), False),
+    ],
 )
-def test_losses_agree_but_for_rounding(result: xr.Dataset, factor: float, same: bool):
-    made = evidence(tiny(), result.assign(train_loss=factor * result.train_loss))
+def test_losses_agree_but_for_rounding(tmp_path: Path, precision: str, change: float, same: bool):
+    experiment = tiny(f"precision={precision}")
+    result = experiment.run(tmp_path)
+    made = evidence(experiment, result.assign(train_loss=(1 + change) * result.train_loss))
     if same:
         assert list(made.replays()[0].steps())
     else:
