@@ -221,6 +221,42 @@ def _names(text: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.attr
 
 
+TRAINS = {
+    "training.descent": {"Batch", "Status", "Step"},
+    "training.engine": set(),
+    "streams": {"Streams"},
+    "plan.runs": {"Run"},
+    "replay": set(),
+}
+"""what trains or draws, and the names of it that a claim may import, as types"""
+
+
+def training_claims(sources: Sources) -> list[str]:
+    """Claims that train runs or draw numbers by themselves, and not by `claims/replays` or `claims/identity`."""
+    rooms = {path: text for path, text in sources.items() if re.match(r"papers/\w+/claims/", path)}
+    imported = [
+        f"{path}, line {line}: {name} trains or draws"
+        for path, text in rooms.items()
+        for line, name in _inner(path, text)
+        for module, types in TRAINS.items()
+        if _beyond(name, module, types)
+    ]
+    called = [
+        f"{path}, line {node.lineno}: {ast.unparse(node.func)}() trains or draws"
+        for path, text in rooms.items()
+        for node in ast.walk(_tree(text))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in {"Batch", "Batch.start", "Streams", "Run"}
+    ]
+    return imported + called
+
+
+def _beyond(name: str, module: str, types: set[str]) -> bool:
+    """Whether an imported name is of a module, and none of its types; the module itself is."""
+    origin, _, last = name.rpartition(".")
+    return name == module or (origin == module and last not in types)
+
+
 def circles(sources: Sources) -> list[str]:
     """Modules that import themselves over others, lazy imports included."""
     modules = {path.removesuffix(".py").replace("/", "."): path for path in sources}

@@ -36,8 +36,10 @@ RULES = [
     house.between_rooms,
     house.outside,
     house.dynamic,
+    house.training_claims,
     house.circles,
 ]
+CLAIM = "papers/wang/claims/errors.py"
 BROKEN: list[tuple[Callable[[Sources], list[str]], str, str]] = [
     (house.unnamed, "attic.py", ""),
     (house.upward, "streams.py", "import benign.cli"),
@@ -48,6 +50,11 @@ BROKEN: list[tuple[Callable[[Sources], list[str]], str, str]] = [
     (house.outside, "cli.py", "from pandas import DataFrame"),
     (house.dynamic, "streams.py", "import importlib\nimportlib.import_module('benign.cli')"),
     (house.dynamic, "files.py", "eval('1')"),
+    (house.training_claims, CLAIM, "from benign.training.descent import descend"),
+    (house.training_claims, CLAIM, "from benign.training import descent"),
+    (house.training_claims, CLAIM, "def f():\n    from benign.plan.runs import runs_of"),
+    (house.training_claims, CLAIM, "Batch.start(setup, streams)"),
+    (house.training_claims, CLAIM, "Streams([], 'cpu')"),
     (house.circles, "data/model.py", "def f():\n    from benign.data.mixture import Mixture"),
     (house.circles, "sweep/store.py", "from benign.sweep import drive"),
 ]

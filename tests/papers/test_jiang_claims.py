@@ -204,7 +204,7 @@ def test_places_are_inside_their_theorem():
 def test_a_walk_is_the_run(tmp_path: Path):
     made = side_by_side([Place(race=1.0, samples=4, tokens=4, loss=0.3)], seeds=2, steps=200)
     result = made.run(tmp_path)
-    for seed, walk in enumerate(walks(made)):
+    for seed, walk in enumerate(walks(Evidence("smoke", {}, (result,), (made,)))):
         end = result.isel(cell=0, seed=seed)
         assert walk.converged
         assert walk.steps[-1] == end.steps

@@ -9,13 +9,15 @@ import torch
 import xarray as xr
 
 from benign.axes import cells, dimensions
-from benign.claims import Claim, Evidence, Outcome, judge
+from benign.claims import Claim, Evidence, Outcome, Study, judge
+from benign.claims.identity import identity_batch, identity_steps
+from benign.claims.replays import Replays
 from benign.experiment import Experiment
 from benign.papers.claims import claims
 from benign.papers.wang import windows
 from benign.papers.wang.bounds import robust_error_floor
 from benign.papers.wang.claims import again, identities, studies
-from benign.papers.wang.claims.trail import distance_between, first_move, trail
+from benign.papers.wang.claims.trail import distance_between, trail
 from benign.verify import Verifier
 
 IDS = [
@@ -209,7 +211,7 @@ def test_identities_hold_to_rounding(case: str):
 
 def test_an_identity_with_other_weights_does_not():
     cell = again.cells_of(studies.INSIDE.experiment("smoke"))[0]
-    before, weights, after = next(again.pairs(again.walked(cell, 1)))
+    before, weights, after = next(again.pairs(identity_steps(identity_batch([cell]))))
     fresh = before.batch.fresh("test/0", 5).x
     moved = after.batch.params
     altered = {**moved, "inner": 1.01 * moved["inner"]}
@@ -217,7 +219,14 @@ def test_an_identity_with_other_weights_does_not():
     assert float(identities.increment_error(before, weights, altered, fresh)) > 1e-3
 
 
-def test_a_trail_is_the_extreme_of_a_plain_replay():
+def replays_of(study: Study, folder: Path) -> tuple[Replays, ...]:
+    """The runs of every cell of a study at smoke scale."""
+    experiment = study.experiment("smoke")
+    made = Evidence("smoke", {}, (in_process(experiment, folder, ""),), (experiment,))
+    return made.replays_by_cell()
+
+
+def test_a_trail_is_the_extreme_of_a_plain_replay(tmp_path: Path):
     experiment = studies.INSIDE.experiment("smoke")
     cell = again.cells_of(experiment)[0]
     n = again.Numbers.of(cell)
@@ -231,20 +240,21 @@ def test_a_trail_is_the_extreme_of_a_plain_replay():
             unit = n.rate * (n.dim / n.samples) ** 0.5 * total
             growth = max(growth, float(weights - start) / unit)
         total += float(torch.sigmoid(-step.margins).mean())
-    assert trail(cell, 2)["growth"][1] == pytest.approx(growth, rel=1e-10)
+    found = trail(replays_of(studies.INSIDE, tmp_path)[0])
+    assert found["growth"][1] == pytest.approx(growth, rel=1e-10)
 
 
-def test_the_first_move_is_the_first_gradient():
-    cell = again.cells_of(studies.FIRST.experiment("smoke"))[3]
-    step = again.first_look(cell, 2)
-    moved = cell.training.rate * step.gradient()["inner"].norm(dim=(1, 2))
+def test_the_first_move_is_the_first_gradient(tmp_path: Path):
+    replay = replays_of(studies.FIRST, tmp_path)[3]
+    step = replay.first_step()
+    moved = replay.cell.training.rate * step.gradient()["inner"].norm(dim=(1, 2))
     expected = moved / step.batch.params["inner"].norm(dim=(1, 2))
-    torch.testing.assert_close(first_move(cell, 2), expected, rtol=1e-10, atol=0)
+    torch.testing.assert_close(trail(replay)["first_move"], expected, rtol=1e-10, atol=0)
 
 
-def test_runs_without_an_attack_are_at_distance_0():
-    cell = again.cells_of(studies.BY_RADIUS.experiment("smoke"))[0]
-    assert distance_between(cell, cell, 2).tolist() == [0.0, 0.0]
+def test_runs_without_an_attack_are_at_distance_0(tmp_path: Path):
+    clean = replays_of(studies.BY_RADIUS, tmp_path)[0]
+    assert distance_between(clean, clean).tolist() == [0.0, 0.0]
 
 
 def losses(height: float) -> xr.Dataset:

@@ -143,18 +143,17 @@ def test_a_half_below_the_barrier_is_found_to_be_none():
     assert outcomes(replace(claim, statistic=lambda _: near)) == {"": Outcome.FAILS}
 
 
+HIDDEN = 500
+
+
 def endings(ratio: Any, gap: float = 1.0, seeds: int = 7) -> list[weak.Ending]:
     """Planted runs: log ratio as a function of d."""
     return [
-        weak.Ending(seed, dim, radius, ratio(dim) + 0.01 * seed, gap)
-        for radius in (0.02, 0.07, 0.24)
+        weak.Ending(seed, 2, dim, HIDDEN, c / math.log(HIDDEN), ratio(dim) + 0.01 * seed, gap)
+        for c in weak.SHARES
         for dim in (1000, 10_000, 100_000)
         for seed in range(seeds)
     ]
-
-
-def weak_evidence() -> Evidence:
-    return Evidence("quick", {}, (xr.Dataset(),), (weak.WEAK.experiment("quick"),))
 
 
 @pytest.mark.parametrize(
@@ -167,9 +166,9 @@ def weak_evidence() -> Evidence:
 def test_attention_that_an_attack_moves_more_in_high_dimension_is_found(
     monkeypatch: pytest.MonkeyPatch, ratio: Any, expected: Outcome
 ):
-    monkeypatch.setattr(weak, "_endings", lambda scale: endings(ratio))
+    monkeypatch.setattr(weak, "_found", lambda evidence: endings(ratio))
     claim = replace(ALL["lem4.attn_ratio"], conditions=None)
-    found = outcomes(claim, weak_evidence())
+    found = outcomes(claim, Evidence("quick", {}, (), (weak.WEAK.experiment("quick"),)))
     assert {found[name] for name in found if name != "largest"} == {expected}
 
 
@@ -177,10 +176,12 @@ def test_attention_that_an_attack_moves_more_in_high_dimension_is_found(
 def test_margins_that_fall_too_far_are_found(
     monkeypatch: pytest.MonkeyPatch, gap: float, expected: Outcome
 ):
-    monkeypatch.setattr(weak, "_endings", lambda scale: endings(math.log, gap))
+    monkeypatch.setattr(weak, "_found", lambda evidence: endings(math.log, gap))
     for name in ("lem6.margin_gap", "derived.frozen_gap"):
         claim = replace(ALL[name], conditions=None)
-        assert outcomes(claim, weak_evidence()) == {"": expected}
+        assert outcomes(claim, Evidence("quick", {}, (), (weak.WEAK.experiment("quick"),))) == {
+            "": expected
+        }
 
 
 def augmented(share: Any, noise: float = 0.02, seeds: int = 6) -> Evidence:

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 import xarray as xr
 
-from benign.claims.measure import Measured
+from benign.claims.measure import Measured, Undecided
+from benign.claims.replays import Replays, by_cell, by_unit
 from benign.claims.rule import Rule
 from benign.claims.study import Question, Reading, Study, at
 from benign.experiment import Experiment
@@ -43,6 +44,24 @@ class Evidence:
         """Of the only study."""
         (only,) = self.experiments
         return only
+
+    def replays(self, study: int = 0) -> tuple[Replays, ...]:
+        """The runs of a study, to be trained again in the units of its experiment.
+
+        Without those that are missing, failed or diverged; undecided where these are more than a fifth.
+        """
+        return by_unit(self.experiments[study], self.results[study])
+
+    def replays_by_cell(self, study: int = 0) -> tuple[Replays, ...]:
+        """The same, the runs of each cell together, in the order of the grid."""
+        return by_cell(self.experiments[study], self.results[study])
+
+    def replay(self, study: int = 0, **where: Any) -> Replays:
+        """The same for the one cell at these coordinates."""
+        found = by_cell(self.experiments[study], self.results[study], where)
+        if len(found) != 1:
+            raise Undecided(f"the result has {len(found)} cells where one is asked for")
+        return found[0]
 
     def size(self, smoke: Any, quick: Any, paper: Any) -> Any:
         """The number that belongs to the scale."""

@@ -6,26 +6,20 @@ import torch
 from torch import Tensor
 
 from benign.claims import Claims, Evidence, Measured, at_most, share
-from benign.experiment import Experiment
 from benign.papers.jiang.claims.studies import START, benign
 from benign.papers.jiang.recursion import State, start
 from benign.papers.jiang.theory import Numbers
 from benign.papers.jiang.times import log_factor, start_spread
-from benign.plan.runs import runs_of
-from benign.streams import Streams
-from benign.training.descent import Batch
-from benign.training.setup import stack
 
 CLAIMS = Claims("jiang")
 DELTA = 0.05
 BROKEN = at_most(DELTA)
 
 
-def drawn(experiment: Experiment) -> tuple[Numbers, State]:
+def drawn(evidence: Evidence) -> tuple[Numbers, State]:
     """The numbers of the one cell, and the start of all its runs: inner products of tokens, queries, keys, values."""
-    runs = list(runs_of(experiment))
-    setup = stack([run.cell for run in runs], "cpu")
-    return Numbers.of(runs[0].cell), start(Batch.start(setup, Streams([r.id for r in runs], "cpu")))
+    replay = evidence.replay()
+    return Numbers.of(replay.cell), start(replay.start())
 
 
 def broken(of: str, held: Tensor) -> Measured:
@@ -54,7 +48,7 @@ def class_balance(evidence: Evidence) -> Measured:
 def initial_values(evidence: Evidence) -> dict[str, Measured]:
     """Initial values of all tokens are at most d_h^-1/4. The log factor that condition (7) hides is taken as
     C_p sqrt(2 log(4 N M / delta)); without it strong tokens have values of C_p d_h^-1/4."""
-    n, state = drawn(evidence.experiment)
+    n, state = drawn(evidence)
     spread = start_spread(n.samples, n.tokens, n.strong_noise_std / n.noise_std, DELTA)
     sizes = state.values.abs() * n.hidden**0.25
     strong = torch.zeros(sizes.shape[1], dtype=torch.bool)
@@ -69,7 +63,7 @@ def initial_values(evidence: Evidence) -> dict[str, Measured]:
 @CLAIMS.add("C3.QK_norms", "Lemma C.3", BROKEN, START, conditions=benign)
 def query_key_norms(evidence: Evidence) -> Measured:
     """|q|^2 and |k|^2 of every token lie within half of |x|^2 sigma_h^2 d_h."""
-    n, state = drawn(evidence.experiment)
+    n, state = drawn(evidence)
     wanted = _lengths(n).repeat(2) * n.score_std**2 * n.hidden
     ratios = state.products.diagonal(dim1=1, dim2=2) / wanted
     return broken("a query or key has a length out of range", (ratios - 1).abs() <= 0.5)
@@ -79,7 +73,7 @@ def query_key_norms(evidence: Evidence) -> Measured:
 def query_key_products(evidence: Evidence) -> Measured:
     """Different queries, different keys, and any query with any key have a product of at most
     2 |x| |x'| sigma_h^2 sqrt(d_h L), with the strong length for all noise."""
-    n, state = drawn(evidence.experiment)
+    n, state = drawn(evidence)
     strong = n.strong_noise_std**2 * n.dim
     lengths = torch.where(torch.arange(len(_lengths(n))) < 2, n.signal, strong).sqrt().repeat(2)
     factor = 2 * n.score_std**2 * math.sqrt(n.hidden * log_factor(n.samples, n.tokens, DELTA))
@@ -91,7 +85,7 @@ def query_key_products(evidence: Evidence) -> Measured:
 @CLAIMS.add("C4.noise_norms", "Lemma C.4", BROKEN, START, conditions=benign)
 def noise_norms(evidence: Evidence) -> Measured:
     """Squared lengths of noise tokens lie within half of their mean, sigma^2 d."""
-    n, state = drawn(evidence.experiment)
+    n, state = drawn(evidence)
     ratios = (state.gamma.diagonal(dim1=1, dim2=2) / _lengths(n))[:, 2:]
     return broken("a noise token has a length out of range", (ratios - 1).abs() <= 0.5)
 
@@ -99,7 +93,7 @@ def noise_norms(evidence: Evidence) -> Measured:
 @CLAIMS.add("C4.noise_cross", "Lemma C.4", BROKEN, START, conditions=benign)
 def noise_products(evidence: Evidence) -> Measured:
     """Different noise tokens have a product of at most 2 C_p^2 sigma_p^2 sqrt(d log(4 N^2 M^2 / delta))."""
-    n, state = drawn(evidence.experiment)
+    n, state = drawn(evidence)
     log = math.log(4 * (n.samples * n.tokens) ** 2 / DELTA)
     bound = 2 * n.strong_noise_std**2 * math.sqrt(n.dim * log)
     products = state.gamma[:, 2:, 2:].abs().clone()

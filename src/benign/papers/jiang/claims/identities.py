@@ -9,18 +9,16 @@ import torch
 from torch import Tensor
 
 from benign.claims import Claims, Evidence, Measured, at_most, exact, worst
+from benign.claims.identity import identity_batch, identity_steps
 from benign.data.signal_noise import SignalNoise
-from benign.experiment import Experiment
 from benign.losses import loss
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.papers.jiang.recursion import State, Tokens, predict, start
-from benign.plan.runs import runs_of
-from benign.streams import Streams
-from benign.training.descent import Batch, Step, descend
+from benign.training.descent import Batch, Step
 from benign.training.methods import GradientDescent
 from benign.training.probes.attention import attention_network, attention_pass
-from benign.training.setup import stack
+from benign.training.setup import Setup
 
 CLAIMS = Claims("jiang")
 ROUNDING = at_most(1e-10)
@@ -40,7 +38,7 @@ class Trained(NamedTuple):
 @cache
 def trained(steps: int) -> tuple[Batch, list[Trained]]:
     """Five runs of a small network on projected noise, trained so fast that attention is learned."""
-    setting = Experiment(
+    setting = Setup(
         data=SignalNoise(
             samples=6,
             tokens=3,
@@ -54,16 +52,9 @@ def trained(steps: int) -> tuple[Batch, list[Trained]]:
         network=Attention(hidden=7, init=GaussianInit(score_std=0.25, value_std=0.05), value_dim=5),
         training=GradientDescent(rate=0.4, stop_loss=0.0, max_steps=steps),
         precision="float64",
-        seeds=5,
     )
-    return _start(setting), [_seen(step) for step, _ in descend(_start(setting))]
-
-
-def _start(setting: Experiment) -> Batch:
-    runs = list(runs_of(setting))
-    return Batch.start(
-        stack([run.cell for run in runs], "cpu"), Streams([run.id for run in runs], "cpu")
-    )
+    begin, batch = (identity_batch([setting] * 5) for _ in range(2))
+    return begin, [_seen(step) for step in identity_steps(batch)]
 
 
 def _seen(step: Step) -> Trained:

@@ -45,7 +45,7 @@ exp V is a line is more than they say, and is told beside"""
 def signal_grows_logarithmically(evidence: Evidence) -> dict[str, Measured]:
     """In stage III the value of the signal grows as a logarithm: its exponential at least as fast as a line, and to no
     more than eps^-2."""
-    return _logarithm(walks(evidence.experiment), SIGNAL)
+    return _logarithm(walks(evidence), SIGNAL)
 
 
 @CLAIMS.add(
@@ -58,7 +58,7 @@ def signal_grows_logarithmically(evidence: Evidence) -> dict[str, Measured]:
 )
 def strong_noise_grows_logarithmically(evidence: Evidence) -> dict[str, Measured]:
     """In stage III of harmful overfitting the values of strong tokens grow as a logarithm, likewise."""
-    return _logarithm(walks(evidence.experiment), STRONG)
+    return _logarithm(walks(evidence), STRONG)
 
 
 def _logarithm(found: list[Walk], token: int) -> dict[str, Measured]:
@@ -88,14 +88,14 @@ def noise_stays_bounded(evidence: Evidence) -> Measured:
     """Values of noise tokens stay O(1), here at most 2, up to the end of benign training."""
     return mean(
         "largest |V_{n,i}|",
-        [np.abs(walk.values[:, :, 1:]).max() for walk in walks(evidence.experiment)],
+        [np.abs(walk.values[:, :, 1:]).max() for walk in walks(evidence)],
     )
 
 
 @CLAIMS.add("N.signal_small", "Proposition N", at_most(0.1), HARMFUL_END, conditions=harmful)
 def signal_stays_small(evidence: Evidence) -> Measured:
     """At the end of harmful training values of signals are o(1), here at most a tenth of those of strong tokens."""
-    ends = [np.abs(walk.values[-1]) for walk in walks(evidence.experiment)]
+    ends = [np.abs(walk.values[-1]) for walk in walks(evidence)]
     return mean("largest |V_s| / |V_{n,2}|", [(end[:, 0] / end[:, 1]).max() for end in ends])
 
 
@@ -113,8 +113,7 @@ def signal_row_sparse(evidence: Evidence) -> Measured:
 )
 def all_rows_sparse(evidence: Evidence) -> Measured:
     """At the end of benign training every row attends to the signal alone, those of weak noise tokens too."""
-    rows = list(range(walks(evidence.experiment)[0].numbers.tokens))
-    return _sparse(evidence, SIGNAL, rows, "noise")
+    return _sparse(evidence, SIGNAL, slice(None), "noise")
 
 
 @CLAIMS.add("E5.sparse_xi2", "Lemma E.5", at_least(0.9), HARMFUL_WIDE, conditions=harmful)
@@ -123,11 +122,11 @@ def strong_token_sparse(evidence: Evidence) -> Measured:
     return _sparse(evidence, STRONG, [SIGNAL, STRONG], "harmful signal")
 
 
-def _sparse(evidence: Evidence, token: int, rows: list[int], bound: str) -> Measured:
+def _sparse(evidence: Evidence, token: int, rows: list[int] | slice, bound: str) -> Measured:
     """The smallest attention of these rows on a token in runs where the paper's bound says something."""
     chosen = [
         walk
-        for walk in walks(evidence.experiment)
+        for walk in walks(evidence)
         if (walk.numbers.tokens - 1) * attention_left_printed(walk.numbers, bound) <= SPARSE
     ]
     if not chosen:
@@ -153,36 +152,31 @@ def fresh_attention(evidence: Evidence) -> Measured:
     """On a fresh point the signal's row keeps at least 1/(2M) of its attention on the signal."""
     return _fresh(
         evidence,
-        [
-            w.fresh.attention[:, 0, 0] >= 1 / (2 * w.numbers.tokens)
-            for w in walks(evidence.experiment)
-        ],
+        [w.fresh.attention[:, 0, 0] >= 1 / (2 * w.numbers.tokens) for w in walks(evidence)],
     )
 
 
 @CLAIMS.add("D9.value", "Lemma D.9", MOST, BENIGN_END, conditions=benign)
 def fresh_values(evidence: Evidence) -> Measured:
     """The noise tokens of a fresh point have values of at most 1."""
-    return _fresh(
-        evidence, [np.abs(w.fresh.values[:, 1:]).max(1) <= 1 for w in walks(evidence.experiment)]
-    )
+    return _fresh(evidence, [np.abs(w.fresh.values[:, 1:]).max(1) <= 1 for w in walks(evidence)])
 
 
 @CLAIMS.add("L5.5.margin", "Lemma 5.5, (136)", MOST, TINY_LOSS, conditions=benign)
 def fresh_margins(evidence: Evidence) -> Measured:
     """A fresh point has a margin of at least log(1/eps) / (2 M^2) - 1."""
-    found = walks(evidence.experiment)
-    n = found[0].numbers
-    bound = margin_bound_printed(n.loss, n.tokens)
-    if bound <= 0:
-        raise Undecided(f"vacuous: the bound is {bound:.3g}, so that it allows errors")
+    found = walks(evidence)
+    bounds = [margin_bound_printed(walk.numbers.loss, walk.numbers.tokens) for walk in found]
+    if min(bounds) <= 0:
+        raise Undecided(f"vacuous: the bound is {min(bounds):.3g}, so that it allows errors")
     smallest = min(float(walk.fresh.margins.min()) for walk in found)
-    told = _fresh(evidence, [np.asarray(walk.fresh.margins >= bound) for walk in found])
-    return told.noting(f"bound {bound:.3g}, smallest margin {smallest:.3g}")
+    held = [walk.fresh.margins >= bound for walk, bound in zip(found, bounds, strict=True)]
+    told = _fresh(evidence, held)
+    return told.noting(f"bound {min(bounds):.3g}, smallest margin {smallest:.3g}")
 
 
 def _fresh(evidence: Evidence, held: Sequence[np.ndarray]) -> Measured:
-    ended = [walk.converged for walk in walks(evidence.experiment)]
+    ended = [walk.converged for walk in walks(evidence)]
     if not all(ended):
         raise Undecided(f"only {sum(ended)} of {len(ended)} runs reached their loss")
     return share(
@@ -194,6 +188,6 @@ def _fresh(evidence: Evidence, held: Sequence[np.ndarray]) -> Measured:
 @CLAIMS.add("D8.weight_drift", "(130)", at_most(3.0), BENIGN_END, conditions=benign)
 def weights_stay(evidence: Evidence) -> Measured:
     """Training moves W_K by no more than O(sigma_h sqrt(d_h)), here 3 times that."""
-    found = walks(evidence.experiment)
+    found = walks(evidence)
     ratios = [w.key_drift / (w.numbers.score_std * math.sqrt(w.numbers.hidden)) for w in found]
     return mean("|W_K(T) - W_K(0)| / (sigma_h sqrt(d_h))", ratios)

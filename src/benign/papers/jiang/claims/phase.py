@@ -1,13 +1,13 @@
 """Figures and boundaries: where overfitting turns from harmful to benign."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
 from scipy import stats
 
-from benign.axes import cells
+from benign.axes import cells, dimensions
 from benign.claims import (
     Claims,
     Evidence,
@@ -21,7 +21,7 @@ from benign.claims import (
     share,
     slope_by_seed,
 )
-from benign.papers.jiang.claims.maps import BOUNDARY, CNN, ROWS, Row
+from benign.papers.jiang.claims.maps import BOUNDARY, CNN, Row
 from benign.papers.jiang.claims.stages import MOST, SIGNAL, STRONG
 from benign.papers.jiang.claims.studies import either
 from benign.papers.jiang.claims.walk import Walk, walks
@@ -115,20 +115,56 @@ def _slope(edge: Boundary) -> Measured:
 # Boundaries.
 
 
-def _row(evidence: Evidence, row: Row, variable: xr.DataArray) -> tuple[np.ndarray, np.ndarray]:
-    """N SNR^2 / C_p^2 along a row of the boundary map, and a variable there, [seeds, races]."""
-    chosen, races = [], []
+@dataclass(frozen=True)
+class Line:
+    """A row of the boundary map that runs make up, N SNR^2 / C_p^2 going up."""
+
+    row: Row
+    races: np.ndarray
+    """N SNR^2 / C_p^2"""
+    values: np.ndarray
+    """a variable there, [seeds, races]"""
+
+    def critical(self, level: float) -> list[float]:
+        """Where the variable passes a level, of every seed."""
+        return [_crossing(self.races, curve, level) for curve in self.values]
+
+    def widths(self) -> list[float]:
+        """Over which part of log N SNR^2 it moves from 10 to 90 % of its way, of every seed."""
+        found = []
+        for curve in self.values:
+            low, high = curve.min(), curve.max()
+            ends = [_crossing(self.races, curve, low + part * (high - low)) for part in (0.1, 0.9)]
+            found.append(float(np.log(ends[1] / ends[0])))
+        return found
+
+
+def _lines(evidence: Evidence, along: str, variable: xr.DataArray) -> list[Line]:
+    """The rows of the evidence that differ in one field of `Row` only, the most that there are, in its order."""
+    alike: dict[tuple, dict[Row, dict[float, int]]] = {}
     for place, (_, cell) in enumerate(cells(evidence.experiment)):
         n = Numbers.of(cell)
         strong = n.strong_noise_std / n.noise_std
-        if (n.samples, n.dim) == (row.samples, row.dim) and np.isclose(strong, row.strong):
-            chosen.append(place)
-            races.append(n.race / strong**2)
-    return np.array(races), variable.isel(cell=chosen).transpose("seed", "cell").values
+        row = Row(float(f"{strong:.6g}"), n.samples, n.dim)
+        others = tuple(getattr(row, name) for name in ("strong", "samples", "dim") if name != along)
+        places = alike.setdefault(others, {}).setdefault(row, {})
+        if places.setdefault(n.race / strong**2, place) != place:
+            raise Undecided(f"several cells of the row {row} have one N SNR^2")
+    rows = max(alike.values(), key=len)
+    if len(rows) < 2:
+        raise Undecided(f"no two rows of the runs differ in `{along}` only")
+    dims = [dim.name for dim in dimensions(evidence.experiment)]
+    values = variable.transpose("seed", *dims).values.reshape(variable.sizes["seed"], -1)
+    return [
+        Line(row, np.array(sorted(places)), values[:, [places[race] for race in sorted(places)]])
+        for row, places in sorted(rows.items(), key=lambda each: getattr(each[0], along))
+    ]
 
 
 def _crossing(x: np.ndarray, y: np.ndarray, level: float) -> float:
-    """Where a curve first passes a level, interpolated in log x; NaN where it does not."""
+    """Where a curve first passes a level, interpolated in log x; NaN where it does not, or some run has no number."""
+    if not np.isfinite(y).all():
+        return np.nan
     beyond = (y >= level) == (y[-1] >= y[0])
     if beyond[0] or not beyond.any():
         return np.nan
@@ -145,29 +181,21 @@ def _lead(result: xr.Dataset) -> xr.DataArray:
 @CLAIMS.add("derived.boundary_Cp", "derived", between(2.0, 3.0), BOUNDARY)
 def boundary_in_strong_noise(evidence: Evidence) -> dict[str, Measured]:
     """Attention flips from the strong noise token to the signal at N SNR^2 = 2 to 3 times C_p^2, whatever C_p."""
-    rows = [row for row in ROWS[evidence.scale] if (row.samples, row.dim) == (16, 1024)]
+    lines = _lines(evidence, "strong", _lead(evidence.result))
     return {
-        f"C_p = {row.strong:g}": mean(
-            "N SNR^2 / C_p^2 at the flip", _critical(evidence, row, _lead(evidence.result), 0.0)
-        )
-        for row in rows
+        f"C_p = {line.row.strong:g}": mean("N SNR^2 / C_p^2 at the flip", line.critical(0.0))
+        for line in lines
     }
-
-
-def _critical(evidence: Evidence, row: Row, variable: xr.DataArray, level: float) -> list[float]:
-    """Of every seed."""
-    races, curves = _row(evidence, row, variable)
-    return [_crossing(races, curve, level) for curve in curves]
 
 
 @CLAIMS.add("thm.sharp_1overN", "Theorems 4.1 and 4.2", at_most(2.0), BOUNDARY, conditions=either)
 def boundary_in_samples(evidence: Evidence) -> Measured:
     """The boundary between benign and harmful overfitting is N SNR^2 = const: where the test loss passes .2, this
     product differs by no more than a factor of 2 over N."""
-    rows = [row for row in ROWS[evidence.scale] if (row.strong, row.dim) == (20.0, 1024)]
-    found = np.array([_critical(evidence, row, evidence.result.test_loss, CUT) for row in rows])
+    lines = _lines(evidence, "samples", evidence.result.test_loss)
+    found = np.array([line.critical(CUT) for line in lines])
     return mean("largest / smallest N SNR^2 over N", found.max(0) / found.min(0)).noting(
-        f"N = {', '.join(str(row.samples) for row in rows)}"
+        f"N = {', '.join(str(line.row.samples) for line in lines)}"
     )
 
 
@@ -175,26 +203,16 @@ def boundary_in_samples(evidence: Evidence) -> Measured:
 def width_of_the_transition(evidence: Evidence) -> Measured:
     """The transition is sharp: the width in log N SNR^2 over which attention moves from 10 to 90 % of the way between
     the strong token and the signal falls with d."""
-    rows = [row for row in ROWS[evidence.scale] if (row.strong, row.samples) == (20.0, 16)]
-    rows = sorted(rows, key=lambda row: row.dim)
-    widths = np.array([_widths(evidence, row) for row in rows]).T
-    found = slope_by_seed("slope of the width on log d", np.log([row.dim for row in rows]), widths)
+    lines = _lines(evidence, "dim", _lead(evidence.result))
+    widths = np.array([line.widths() for line in lines]).T
+    dims = np.log([line.row.dim for line in lines])
+    found = slope_by_seed("slope of the width on log d", dims, widths)
     return found.noting(
         ", ".join(
-            f"{width:.3f} at d = {row.dim}"
-            for width, row in zip(np.nanmean(widths, 0), rows, strict=True)
+            f"{width:.3f} at d = {line.row.dim}"
+            for width, line in zip(np.nanmean(widths, 0), lines, strict=True)
         )
     )
-
-
-def _widths(evidence: Evidence, row: Row) -> list[float]:
-    races, curves = _row(evidence, row, _lead(evidence.result))
-    found = []
-    for curve in curves:
-        low, high = curve.min(), curve.max()
-        ends = [_crossing(races, curve, low + part * (high - low)) for part in (0.1, 0.9)]
-        found.append(float(np.log(ends[1] / ends[0])))
-    return found
 
 
 @CLAIMS.add("text.vs_cnn", "Section 4, remarks", at_least(1.0, fails_below=1.0), CNN)
@@ -220,13 +238,13 @@ def _fewest(counts: np.ndarray, errors: np.ndarray) -> float:
 @CLAIMS.add("fig3.benign", "Figure 3", MOST, FIG3)
 def figure_3(evidence: Evidence) -> Measured:
     """In benign training scores, attention and values of the signal end above those of the strong noise token."""
-    return _orderings(walks(evidence.experiment), SIGNAL, STRONG)
+    return _orderings(walks(evidence), SIGNAL, STRONG)
 
 
 @CLAIMS.add("fig4.harmful", "Figure 4", MOST, FIG4)
 def figure_4(evidence: Evidence) -> Measured:
     """In harmful training scores, attention and values of the strong noise token end above those of the signal."""
-    return _orderings(walks(evidence.experiment), STRONG, SIGNAL)
+    return _orderings(walks(evidence), STRONG, SIGNAL)
 
 
 def _orderings(found: Sequence[Walk], above: int, below: int) -> Measured:

@@ -2,22 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
 
-from benign.experiment import Experiment
+from benign.claims import Evidence
+from benign.claims.replays import Replays
 from benign.networks.attention import Attention
 from benign.papers.jiang.theory import Numbers
 from benign.papers.jiang.times import log_factor
-from benign.plan.runs import Run, units_of
-from benign.spec import digest
-from benign.streams import Streams
-from benign.training.descent import Batch, Status, Step, descend
+from benign.plan.runs import Run
+from benign.training.descent import Batch, Status, Step
 from benign.training.probes.attention import attention_network, attention_pass
 from benign.training.probes.scores import coefficients
-from benign.training.setup import stack
 
 DENSE = 1500
 """every step up to here is kept; later ones 1 % apart"""
@@ -91,34 +89,32 @@ class Walk:
         return slice(int(late.argmax()), len(self.steps)) if late.any() else slice(0, 0)
 
 
-_KNOWN: dict[str, list[Walk]] = {}
-"""walks by the digest of their experiment: several claims look at the same"""
+def walks(evidence: Evidence) -> list[Walk]:
+    """Every run of the evidence, trained again."""
+    return _walks(evidence.replays())
 
 
-def walks(experiment: Experiment) -> list[Walk]:
-    """Every run of an experiment, trained again."""
-    key = digest(experiment.as_dict())
-    if key not in _KNOWN:
-        units = units_of([experiment])
-        _KNOWN[key] = [walk for unit in units for walk in _walked(unit.runs)]
-    return _KNOWN[key]
+@lru_cache(maxsize=3)
+def _walks(replays: tuple[Replays, ...]) -> list[Walk]:
+    """Kept, as several claims ask for the same: neighbours in the list of claims share two studies at most."""
+    return [walk for replay in replays for walk in _walked(replay)]
 
 
-def _walked(runs: tuple[Run, ...]) -> list[Walk]:
-    ids, cells = [run.id for run in runs], [run.cell for run in runs]
-    batch = Batch.start(stack(cells, "cpu"), Streams(ids, "cpu"))
-    kept: list[list[tuple]] = [[] for _ in runs]
-    keys = _keys(batch)
+def _walked(replay: Replays) -> list[Walk]:
+    kept: list[list[tuple]] = [[] for _ in replay.runs]
+    keys = y = torch.zeros(0)
     done: dict[int, Walk] = {}
-    for step, status in descend(batch):
+    for step, status in replay.steps():
+        if step.number == 0:
+            keys, y = _keys(step.batch), step.batch.sample.y
         ending = status != Status.MISSING
         if ending.any() or _keeps(step.number):
             for place, row in zip(step.batch.index.tolist(), _rows(step), strict=True):
                 kept[place].append(row)
         if ending.any():
             for place, end in _ends(step, status, keys):
-                done[place] = _assembled(runs[place], kept[place], batch.sample.y[place], end)
-    return [done[place] for place in range(len(runs))]
+                done[place] = _assembled(replay.runs[place], kept[place], y[place], end)
+    return [done[place] for place in range(len(replay))]
 
 
 def _keeps(number: int) -> bool:

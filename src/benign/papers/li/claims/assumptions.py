@@ -8,6 +8,7 @@ from benign.attacks.attack import Target
 from benign.attacks.model_free import AllPatch, FeatureSwap
 from benign.attacks.pgd import PGD
 from benign.claims import Claims, Evidence, Measured, at_least, at_most, exact, share, worst
+from benign.claims.identity import own_streams
 from benign.data.feature_patches import FeaturePatches
 from benign.data.model import Sample
 from benign.losses import correct, margin
@@ -15,12 +16,11 @@ from benign.networks.patch_cnn import PatchCNN
 from benign.papers.li import theory
 from benign.papers.li.claims.studies import EPS, FIGURE, SEPARATED, linf
 from benign.papers.li.claims.trained import Perturb
-from benign.streams import RunId, Streams
 
 CLAIMS = Claims("li")
 
 GAMMAS = (1.0, 10.0, 100.0)
-STREAMS = Streams([RunId(0, 0, "li/claims")], "cpu")
+STREAMS = own_streams("li/claims")
 
 
 def _data(law: dict) -> FeaturePatches:

@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from benign.claims import Claims, Evidence, Measured, at_most, worst
+from benign.claims.identity import identity_batch, identity_steps
 from benign.data.feature_patches import FeaturePatches
 from benign.networks.patch_cnn import PatchCNN
 from benign.papers.li.recursion import Features, Problem, feature_recursion, tensor_power
-from benign.streams import RunId, Streams
-from benign.training.descent import Batch, descend
 from benign.training.methods import GradientDescent
-from benign.training.setup import Setup, stack
+from benign.training.setup import Setup
 
 CLAIMS = Claims("li")
 
@@ -32,9 +31,8 @@ def noiseless(steps: int) -> tuple[Problem, Tensor, list[Tensor]]:
         training=GradientDescent(rate=0.1, stop_loss=0.0, max_steps=steps),
         precision="float64",
     )  # fmt: skip
-    ids = [RunId(0, seed, "noiseless") for seed in range(3)]
-    batch = Batch.start(stack([setup] * 3, "cpu"), Streams(ids, "cpu"))
-    weights = [step.batch.params["weights"].clone() for step, _ in descend(batch)]
+    batch = identity_batch([setup] * 3, "noiseless")
+    weights = [step.batch.params["weights"].clone() for step in identity_steps(batch)]
     return Problem.of(setup), batch.sample.latent["features"], weights
 
 

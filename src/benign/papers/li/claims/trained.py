@@ -1,8 +1,9 @@
 """Runs of a study trained again, the seeds of a cell together: what their filters do at every step, and the networks
 themselves, for attacks that no stored variable knows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -10,13 +11,12 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from benign.attacks.attack import Points, Target
+from benign.axes import dimensions
 from benign.claims import Evidence, Undecided
+from benign.claims.replays import Replays
 from benign.losses import correct, margin
-from benign.plan.runs import Run, Unit, runs_of
-from benign.streams import Streams
-from benign.training.descent import Batch, descend
+from benign.training.descent import Batch
 from benign.training.probes.features import correlations, own
-from benign.training.setup import stack
 
 Curves = Float[Tensor, "steps seeds classes width"]
 Perturb = Callable[[Target], Points]
@@ -50,31 +50,24 @@ class Trained:
         return self.B.amax(3)
 
 
-_TRAINED: dict[str, Trained] = {}
-"""by what was computed: several claims look at the same networks"""
-
-
 def trained(evidence: Evidence, study: int = 0, **cell: Any) -> Trained:
     """The cell of a study with these coordinates; the last along every axis that is not named."""
-    runs = list(runs_of(evidence.experiments[study]))
-    where = {**runs[-1].where, **cell}
-    unit = Unit(tuple(run for run in runs if {**run.where, "seed": where["seed"]} == where))
-    if unit.key not in _TRAINED:
-        _TRAINED[unit.key] = _train(unit.runs)
-    return _TRAINED[unit.key]
+    last = {dim.name: dim.values[-1] for dim in dimensions(evidence.experiments[study])}
+    return _trained(evidence.replay(study, **(last | cell)))
 
 
-def _train(runs: Sequence[Run]) -> Trained:
-    setup = stack([run.cell for run in runs], "cpu")
-    batch = Batch.start(setup, Streams([run.id for run in runs], "cpu"))
-    snapshots, curves, weights = set(setup.snapshot_steps()), [], {}
-    for step, _ in descend(batch):
+@lru_cache(maxsize=8)
+def _trained(replay: Replays) -> Trained:
+    """Kept, as several claims ask for the same: at most the three sizes of two studies, or five rates."""
+    batch, snapshots = replay.start(), set(replay.cell.snapshot_steps())
+    curves, weights = [], {}
+    for step, _ in replay.steps():
         batch = step.batch
         curves.append([own(part).clone() for part in correlations(step)])
         if step.number in snapshots:
             weights[step.number] = batch.params["weights"].clone()
-    if len(batch) < len(runs):
-        raise Undecided(f"{len(runs) - len(batch)} of {len(runs)} runs ended before the others")
+    if len(batch) < len(replay):
+        raise Undecided(f"{len(replay) - len(batch)} of {len(replay)} runs ended before the others")
     robust, non_robust = (torch.stack(part) for part in zip(*curves, strict=True))
     return Trained(batch, robust, non_robust, weights)
 

@@ -1,30 +1,25 @@
-"""The runs of a study once more, all together and with every step in sight, for what no variable of a result holds."""
+"""What the lemmas of Wang et al. are stated in: numbers of a cell; slopes, outputs and the signal at a step."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from benign.axes import cells
+from benign.claims import Undecided
+from benign.claims.replays import Replays
 from benign.experiment import Experiment
 from benign.losses import logistic_slope
 from benign.networks.network import Params
 from benign.networks.two_layer import TwoLayer
-from benign.plan.runs import Run
-from benign.streams import Streams
-from benign.training.descent import Batch, Step, descend, look, update
-from benign.training.setup import Setup, stack
+from benign.training.descent import Step
+from benign.training.setup import Setup
 
 PerRun = Float[Tensor, " runs"]
-
-
-def batch_of(cell: Setup, seeds: int) -> Batch:
-    """The first seeds of one cell, as they start."""
-    runs = [Run(cell, seed, {}) for seed in range(seeds)]
-    return Batch.start(stack([cell] * seeds, "cpu"), Streams([run.id for run in runs], "cpu"))
 
 
 def cells_of(experiment: Experiment) -> list[Setup]:
@@ -32,27 +27,17 @@ def cells_of(experiment: Experiment) -> list[Setup]:
     return [cell for _, cell in cells(experiment)]
 
 
-def walked(cell: Setup, seeds: int) -> Iterator[Step]:
-    """Every step of these runs before its update; weights change in place."""
-    for step, _ in descend(batch_of(cell, seeds)):
+def rhos(experiment: Experiment) -> np.ndarray:
+    """alpha / |mu| of its cells."""
+    return np.array([Numbers.of(cell).rho for cell in cells_of(experiment)])
+
+
+def walked(replay: Replays) -> Iterator[Step]:
+    """Every step of runs that end together, before its update; weights change in place."""
+    for step, _ in replay.steps():
+        if len(step.batch) < len(replay):
+            raise Undecided("some runs of a cell end before the others")
         yield step
-
-
-def first_look(cell: Setup, seeds: int) -> Step:
-    """The first step, whose weights stay."""
-    return next(walked(cell, seeds))
-
-
-@torch.no_grad()
-def walked_after(batch: Batch, first: Tensor) -> Iterator[Step]:
-    """The same where step 0 trains on the points given."""
-    step = Step(0, batch, first, batch.setup.network.run(batch.params, first))
-    while True:
-        yield step
-        if step.number >= batch.setup.training.most_steps():
-            return
-        update(batch, step.gradient(), step.number)
-        step = look(batch, step.number + 1)
 
 
 @dataclass(frozen=True)
@@ -68,6 +53,11 @@ class Numbers:
     rate: float
     slope: float
     """gamma: 1 for ReLU, of whose class it is the slope above 0"""
+
+    @property
+    def rho(self) -> float:
+        """alpha / |mu|"""
+        return round(self.radius / self.signal, 9)
 
     @staticmethod
     def of(cell: Setup) -> "Numbers":

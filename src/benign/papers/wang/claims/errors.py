@@ -29,13 +29,10 @@ from benign.papers.wang.claims.studies import (
     BY_RADIUS,
     FLIP,
     FLOOR,
-    FLOOR_RADII,
     INSIDE,
     LEVELS,
     MODES,
     ONE_STEP,
-    PACES,
-    RADII,
     SCALING,
     assumption,
     for_robust_error,
@@ -134,12 +131,15 @@ def robust_rate(evidence: Evidence) -> dict[str, Measured]:
 def clean_as_without_attack(evidence: Evidence) -> dict[str, Measured]:
     """The clean error of adversarial training is that of clean training."""
     errors = 1 - evidence.result.test_accuracy.transpose("cell", "seed").values
-    change = errors[1:] - errors[0]
-    small = [each for rho, each in zip(RADII[1:], change, strict=True) if rho <= 0.1]
-    told = "change of clean error by attacks, same draws"
+    rhos = again.rhos(evidence.experiment)
+    small = (rhos > 0) & (rhos <= 0.1)
+    if not (rhos == 0).any() or not small.any():
+        raise Undecided("no clean runs, or none with rho <= 0.1")
+    change = errors - errors[rhos == 0]
+    told, largest = "change of clean error by attacks, same draws", int(rhos.argmax())
     return {
-        "small": mean(f"{told}, rho <= 0.1", np.mean(small, axis=0)),
-        "up_to_signal": mean(f"{told}, rho = {RADII[-1]:g}", change[-1]),
+        "small": mean(f"{told}, rho <= 0.1", np.mean(change[small], axis=0)),
+        "up_to_signal": mean(f"{told}, rho = {rhos[largest]:g}", change[largest]),
     }
 
 
@@ -164,8 +164,8 @@ def benign(evidence: Evidence) -> Measured:
 def _above(evidence: Evidence, version: Literal["printed", "sharp"]) -> Measured:
     """By how many standard errors the floor exceeds the mean robust error of a cell, at alpha < |mu|."""
     result, count = evidence.result, evidence.experiment.evaluation.samples
-    below = [place for place, rho in enumerate(FLOOR_RADII) if rho < 1]
-    found = []
+    rhos, found = again.rhos(evidence.experiment), []
+    below = np.flatnonzero(rhos < 1)
     for place in below:
         numbers = again.Numbers.of(again.cells_of(evidence.experiment)[place])
         floor = float(
@@ -174,10 +174,8 @@ def _above(evidence: Evidence, version: Literal["printed", "sharp"]) -> Measured
         errors = result.robust_noisy_error.isel(cell=place).values
         spread = math.sqrt(floor * (1 - floor) / count / errors.size)
         found.append((floor - errors.mean()) / spread)
-    closest = max(range(len(below)), key=lambda place: found[place])
-    return worst("floor less robust error, in standard errors", found).noting(
-        f"closest at rho = {FLOOR_RADII[below[closest]]:g}"
-    )
+    measured = worst("floor less robust error, in standard errors", found)
+    return measured.noting(f"closest at rho = {rhos[below[np.argmax(found)]]:g}")
 
 
 @CLAIMS.add("thm3.2.lower-bound", "Theorem 3.2", at_most(3.0), FLOOR, robust=True)
@@ -195,7 +193,7 @@ def lower_bound_sharp(evidence: Evidence) -> Measured:
 @CLAIMS.add("thm3.2.alpha-ge-mu", "Theorem 3.2", at_most(3.0), FLOOR, robust=True)
 def attack_beyond_signal(evidence: Evidence) -> Measured:
     """For alpha >= |mu| every classifier has a robust error of at least 1/2."""
-    places = [place for place, rho in enumerate(FLOOR_RADII) if rho >= 1]
+    places = np.flatnonzero(again.rhos(evidence.experiment) >= 1)
     errors = evidence.result.robust_noisy_error.isel(cell=places)
     spread = 0.5 / math.sqrt(evidence.experiment.evaluation.samples)
     return worst(
@@ -204,12 +202,14 @@ def attack_beyond_signal(evidence: Evidence) -> Measured:
 
 
 def _alignments(evidence: Evidence) -> np.ndarray:
-    """s = <u, mu> / |u| of the training points of every run, [cells, seeds]."""
+    """s = <u, mu> / |u| of the training points of every run, [cells, seeds]; NaN for a run that is not there."""
     found = []
-    for cell in again.cells_of(evidence.experiment):
-        sample = again.batch_of(cell, evidence.experiment.seeds).sample
-        found.append(alignment(sample.x[:, :, 0], sample.y, sample.latent["signal"][:, 0]))
-    return torch.stack(found).numpy()
+    for replay in evidence.replays_by_cell():
+        sample, row = replay.start().sample, np.full(evidence.experiment.seeds, np.nan)
+        aligned = alignment(sample.x[:, :, 0], sample.y, sample.latent["signal"][:, 0])
+        row[replay.seeds] = aligned.numpy()
+        found.append(row)
+    return np.array(found)
 
 
 @CLAIMS.add("derived.one-step-closed-form", "derived", at_most(4.0), ONE_STEP, robust=True)
@@ -277,12 +277,16 @@ def noise_modes(evidence: Evidence) -> dict[str, Measured]:
 
 
 def _at_equal_time(evidence: Evidence, name: str) -> np.ndarray:
-    """A curve where eta T is what it is at the end of the slowest run, [paces, seeds]."""
-    curve = evidence.result[name]
-    last = int(curve.step[-1])
+    """A curve where eta T is what it is at the end of the slowest run, [step sizes, seeds], the slowest last."""
+    curve, rates = evidence.result[name], {}
+    for place, cell in enumerate(again.cells_of(evidence.experiment)):
+        rates[again.Numbers.of(cell).rate] = place
+    steps = {rate: round(int(curve.step[-1]) * min(rates) / rate) for rate in rates}
+    if len(rates) < 2 or not set(steps.values()) <= set(curve.step.values.tolist()):
+        raise Undecided("no two step sizes have snapshots at equal eta T")
     rows = [
-        curve.isel(cell=place).sel(step=round(last * PACES[-1] / pace)).values
-        for place, pace in enumerate(PACES)
+        curve.isel(cell=rates[rate]).sel(step=steps[rate]).values
+        for rate in sorted(rates, reverse=True)
     ]
     return np.array(rows)
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from benign.claims import Claims, Evidence, Measured, at_most, worst
+from benign.claims.identity import identity_batch, identity_steps
 from benign.networks.network import Params
 from benign.networks.two_layer import TwoLayer
 from benign.papers.wang.claims import again
@@ -71,7 +72,7 @@ def errors(case: str) -> dict[str, float]:
     found: dict[str, float] = {}
     fresh = torch.randn(1, 5, 1, 40, generator=torch.Generator().manual_seed(1)).double()
     total = start = torch.zeros(())
-    for before, weights, after in again.pairs(again.walked(cell, 1)):
+    for before, weights, after in again.pairs(identity_steps(identity_batch([cell]))):
         if before.number == 0:
             found |= _at_the_start(before, weights, fresh)
             start = _aligned(before, weights)

@@ -10,6 +10,7 @@ from benign.claims import (
     Claims,
     Evidence,
     Measured,
+    Undecided,
     at_least,
     at_most,
     between,
@@ -25,12 +26,12 @@ from benign.papers.wang.claims.studies import (
     FIRST,
     INSIDE,
     SCALING,
-    STARTS,
     assumption,
     relu_only,
     smooth_only,
 )
 from benign.papers.wang.claims.trail import aligned_share, trail
+from benign.training.setup import Setup
 
 CLAIMS = Claims("wang")
 GOOD_RUN = 0.8
@@ -40,8 +41,7 @@ LEAST_ACTIVE = 0.05
 
 def _trails(evidence: Evidence, name: str) -> list[Tensor]:
     """An extreme of the runs of every cell: ReLU first, then smooth."""
-    experiment = evidence.experiments[0]
-    return [trail(cell, experiment.seeds)[name] for cell in again.cells_of(experiment)]
+    return [trail(replay)[name] for replay in evidence.replays_by_cell()]
 
 
 @CLAIMS.add(
@@ -55,20 +55,30 @@ def span_distance(evidence: Evidence) -> dict[str, Measured]:
     """Attacked points stay within min(omega sqrt(m d) / eta, alpha) of the span of the training points; the distance
     is proportional to omega."""
     cells = again.cells_of(evidence.experiment)
-    largest = evidence.result.span_distance_curve.max("step")
-    starts = np.resize(STARTS, len(cells))
+    largest = evidence.result.span_distance_curve.max("step").transpose("cell", "seed")
+    starts = np.array([_start(cell) for cell in cells])
     radii = np.array([again.Numbers.of(cell).radius for cell in cells])
     bounds = np.minimum(starts, radii)[:, None] * (1 + 1e-6)
-    rows = largest.values.reshape(-1, len(STARTS), largest.sizes["seed"]).swapaxes(1, 2)
+    smooth = np.array([again.is_smooth(cell) for cell in cells])
+    relu_starts, smooth_starts = starts[~smooth], starts[smooth]
+    if not np.array_equal(relu_starts, smooth_starts):
+        raise Undecided("ReLU and smooth networks start at other sizes")
+    rows = np.concatenate([largest.values[case].T for case in (~smooth, smooth)])
     found = share("runs within the bound", largest.values <= bounds, "run")
     return {
         "bound": found.noting(f"largest distance over bound {np.max(largest.values / bounds):.3g}"),
         "scaling": slope_by_seed(
             "slope of log distance on log omega",
-            np.log(STARTS),
-            np.log(rows.reshape(-1, len(STARTS))),
+            np.log(relu_starts),
+            np.log(rows),
         ),
     }
+
+
+def _start(cell: Setup) -> float:
+    """omega sqrt(m d) / eta, which condition (3) bounds by 1."""
+    numbers, std = again.Numbers.of(cell), again.two_layer(cell).init_std or 0.0
+    return float(f"{std * math.sqrt(numbers.width * numbers.dim) / numbers.rate:.6g}")
 
 
 @CLAIMS.add(
@@ -141,12 +151,12 @@ def signal_in_attacked(evidence: Evidence) -> Measured:
 )
 def norm_growth(evidence: Evidence) -> dict[str, Measured]:
     """|W_t| grows by at most C2 eta sqrt(d/n) times the sum of G, with one C2 for all n, r and d."""
-    cells = [cell for each in evidence.experiments for cell in again.cells_of(each)]
-    seeds = min(each.seeds for each in evidence.experiments)
-    found = [trail(cell, seeds)["growth"] for cell in cells]
+    seeds = range(min(each.seeds for each in evidence.experiments))
+    replays = [each.of_seeds(seeds) for study in (0, 1) for each in evidence.replays_by_cell(study)]
+    found = [trail(replay)["growth"] for replay in replays]
     shares = [
-        float(each.max()) / rates.norm_growth_bound(again.Numbers.of(cell).slope)
-        for each, cell in zip(found, cells, strict=True)
+        float(each.max()) / rates.norm_growth_bound(again.Numbers.of(replay.cell).slope)
+        for each, replay in zip(found, replays, strict=True)
     ]
     middles = [float(each.mean()) for each in found]
     return {
@@ -236,10 +246,9 @@ def increment_band(evidence: Evidence) -> Measured:
 def all_neurons_align(evidence: Evidence) -> Measured:
     """On a fresh point every neuron has the sign of a_s y, but for a chance of 4 (d/n)^(-11)."""
     # Three standard errors are those of the printed chance: those of what is found would excuse any few misses.
-    experiment, count = evidence.experiment, evidence.size(100, 250, 250)
-    cell = again.cells_of(experiment)[0]
-    numbers = again.Numbers.of(cell)
-    aligned = aligned_share(cell, experiment.seeds, count).numpy()
+    count, replay = evidence.size(100, 250, 250), evidence.replays_by_cell()[0]
+    numbers = again.Numbers.of(replay.cell)
+    aligned = aligned_share(replay, count).numpy()
     chance = 4 * (numbers.dim / numbers.samples) ** -11
     error = math.sqrt(max(chance * (1 - chance), 1 / count) / count)
     found = share(
@@ -283,10 +292,8 @@ def power_laws(evidence: Evidence, values, of: str) -> dict[str, Measured]:
 
 def trail_margins(evidence: Evidence) -> np.ndarray:
     """Largest |kappa_t / kappa_T - 1| over t >= 1 of every seed, kappa the mean margin over ||W||_2; base cell."""
-    seeds = evidence.experiment.seeds
-    cell = again.cells_of(evidence.experiment)[0]
     found = []
-    for step in again.walked(cell, seeds):
+    for step in again.walked(evidence.replays_by_cell()[0]):
         if step.number:
             fresh = step.batch.fresh("test/0", 250)
             margins = (fresh.clean_y * step.batch.see(fresh).outputs).mean(1)

@@ -1,23 +1,23 @@
 """What the lemmas of Wang's appendix bound at every step, as the extremes over a run.
 
-One walk through the runs of a cell serves all lemmas: `trail` is kept.
+One walk through the runs of a cell serves all lemmas: `trail` is kept for the cells of two studies.
 """
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from benign.claims.replays import Replays
 from benign.networks.network import Params
 from benign.papers.wang.claims import again
 from benign.papers.wang.claims.again import Numbers, PerRun
 from benign.papers.wang.rates import CLUSTER_CONSTANT
-from benign.plan.runs import Run
 from benign.training.descent import Step
 from benign.training.probes.two_layer import active_neurons_min, active_points_min
-from benign.training.setup import Setup
 
 Move = tuple[Step, Params, Step]
 Extreme = tuple[Callable[[Numbers, Move], Tensor], Callable[[Tensor, Tensor], Tensor]]
@@ -84,25 +84,19 @@ EXTREMES: dict[str, Extreme] = {
 }
 
 
-_KNOWN: dict[tuple[str, int], dict[str, PerRun]] = {}
-
-
-def trail(cell: Setup, seeds: int) -> dict[str, PerRun]:
-    """Every extreme of the first seeds of a cell; `growth` is the effective C2 of Lemma B.12, `active` is c0."""
-    key = Run(cell, 0, {}).key, seeds
-    if key not in _KNOWN:
-        _KNOWN[key] = _walked(cell, seeds)
-    return _KNOWN[key]
-
-
-def _walked(cell: Setup, seeds: int) -> dict[str, PerRun]:
-    numbers, found = Numbers.of(cell), {}
-    steepness = norm = torch.zeros(seeds, dtype=torch.float64)
-    for move in again.pairs(again.walked(cell, seeds)):
+@lru_cache(maxsize=16)
+def trail(replay: Replays) -> dict[str, PerRun]:
+    """Every extreme of the runs of a cell; `growth` is the effective C2 of Lemma B.12, `active` is c0, `first_move`
+    is |W_1 - W_0| / |W_0| (Proposition B.34)."""
+    numbers, found = Numbers.of(replay.cell), {}
+    steepness = norm = torch.zeros(len(replay), dtype=torch.float64)
+    for move in again.pairs(again.walked(replay)):
         before, weights, after = move
         if before.number == 0:
             norm = torch.linalg.vector_norm(weights["inner"], dim=(1, 2))
-            found["active"] = _active(again.first_look(cell, seeds))
+            found["active"] = _active(replay.first_step())
+            moved = after.batch.params["inner"] - weights["inner"]
+            found["first_move"] = torch.linalg.vector_norm(moved, dim=(1, 2)) / norm
         steepness = steepness + again.slopes(before).mean(1)
         now = torch.linalg.vector_norm(after.batch.params["inner"], dim=(1, 2))
         unit = numbers.rate * math.sqrt(numbers.dim / numbers.samples) * steepness
@@ -124,9 +118,9 @@ def _active(step: Step) -> PerRun:
     return torch.minimum(active_neurons_min(step), active_points_min(step))
 
 
-def aligned_share(cell: Setup, seeds: int, count: int) -> Float[Tensor, " runs"]:
+def aligned_share(replay: Replays, count: int) -> Float[Tensor, " runs"]:
     """Share of fresh points on which every neuron has the sign of a_s y (Corollary B.31), at the end of a run."""
-    *_, last = again.walked(cell, seeds)
+    *_, last = again.walked(replay)
     fresh = last.batch.fresh("test/0", count)
     weights = last.batch.params
     signs = (fresh.x[:, :, 0] @ weights["inner"].mT).sign()
@@ -134,18 +128,10 @@ def aligned_share(cell: Setup, seeds: int, count: int) -> Float[Tensor, " runs"]
     return (signs == wanted).all(2).double().mean(1)
 
 
-def first_move(cell: Setup, seeds: int) -> PerRun:
-    """|W_1 - W_0| / |W_0| (Proposition B.34)."""
-    _, weights, after = next(again.pairs(again.walked(cell, seeds)))
-    start = weights["inner"]
-    moved = after.batch.params["inner"] - start
-    return torch.linalg.vector_norm(moved, dim=(1, 2)) / torch.linalg.vector_norm(start, dim=(1, 2))
-
-
-def distance_between(cell: Setup, other: Setup, seeds: int) -> PerRun:
-    """Largest |W - W'| / |W'| over all steps from the first on, of runs that share their draws."""
-    furthest = torch.zeros(seeds, dtype=torch.float64)
-    for one, two in zip(again.walked(cell, seeds), again.walked(other, seeds), strict=True):
+def distance_between(replay: Replays, other: Replays) -> PerRun:
+    """Largest |W - W'| / |W'| over all steps from the first on, of runs of the same seeds that share their draws."""
+    furthest = torch.zeros(len(replay), dtype=torch.float64)
+    for one, two in zip(again.walked(replay), again.walked(other), strict=True):
         if one.number:
             weights, base = one.batch.params["inner"], two.batch.params["inner"]
             apart = torch.linalg.vector_norm(weights - base, dim=(1, 2))

@@ -1,7 +1,7 @@
 """What Wang et al. say about training: robust interpolation, the loss and its printed rates, the first step."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from benign.claims import (
     slope_by_seed,
     worst,
 )
+from benign.claims.replays import Replays
 from benign.papers.wang import rates
 from benign.papers.wang.claims import again, trail
 from benign.papers.wang.claims.studies import (
@@ -27,12 +28,12 @@ from benign.papers.wang.claims.studies import (
     INSIDE,
     LONG,
     LONG_RELU,
-    RADII,
     SMOOTHNESS,
     assumption,
     relu_only,
     smooth_only,
 )
+from benign.training.descent import Step
 from benign.training.setup import Setup
 
 CLAIMS = Claims("wang")
@@ -79,13 +80,13 @@ def one_step_interpolation(evidence: Evidence) -> Measured:
 def leaves_lazy(evidence: Evidence) -> Measured:
     """The first step moves the weights by at least gamma r / 10 times their norm, for ReLU times the share c0 of
     active neurons."""
-    seeds, hits, least = evidence.experiment.seeds, [], math.inf
-    for cell in again.cells_of(evidence.experiment):
-        numbers = again.Numbers.of(cell)
+    hits, least = [], math.inf
+    for replay in evidence.replays_by_cell():
+        numbers, found = again.Numbers.of(replay.cell), trail.trail(replay)
         bound = numbers.slope * numbers.signal / 10
-        if not again.is_smooth(cell):
-            bound = bound * trail.trail(cell, seeds)["active"]
-        ratio = trail.first_move(cell, seeds) / bound
+        if not again.is_smooth(replay.cell):
+            bound = bound * found["active"]
+        ratio = found["first_move"] / bound
         hits.append(ratio >= 1)
         least = min(least, float(ratio.min()))
     found = share("runs that move so far", torch.cat(hits), "run")
@@ -160,17 +161,31 @@ def rate_relu(evidence: Evidence) -> Measured:
 def trajectory_close(evidence: Evidence) -> dict[str, Measured]:
     """Adversarial training stays close to clean training: |W - W_clean| / |W_clean| shrinks with alpha / |mu|."""
     # "Close" has no number in the paper: half the norm is ours; alpha = |mu| is told beside.
-    seeds = evidence.experiment.seeds
-    clean, *attacked = again.cells_of(evidence.experiment)
-    found = [trail.distance_between(cell, clean, seeds).numpy() for cell in attacked]
-    radii = np.array(RADII[1:])
-    logs = np.log(np.array(found)).T
-    small = np.max([each for rho, each in zip(radii, found, strict=True) if rho <= 0.1], axis=0)
+    found = _distances(evidence)
+    radii = np.array(sorted(found))
+    logs = np.log([found[rho] for rho in radii]).T
+    small = [found[rho] for rho in radii if rho <= 0.1]
+    if not small or 1.0 not in found:
+        raise Undecided("no runs with rho <= 0.1, or none with rho = 1")
     return {
         "trend": slope_by_seed("slope of log distance on log rho", np.log(radii), logs),
-        "small": mean("largest distance, rho <= 0.1", small),
-        "whole": mean("largest distance, rho = 1", found[-1]),
+        "small": mean("largest distance, rho <= 0.1", np.max(small, axis=0)),
+        "whole": mean("largest distance, rho = 1", found[1.0]),
     }
+
+
+def _distances(evidence: Evidence) -> dict[float, np.ndarray]:
+    """How far runs go from the clean runs of their seeds, by rho; NaN for a seed that lacks one of the two."""
+    cells = {again.Numbers.of(each.cell).rho: each for each in evidence.replays_by_cell()}
+    clean = cells.pop(0.0, None)
+    if clean is None or not cells:
+        raise Undecided("no clean runs, or none that are attacked")
+    found = {}
+    for rho, attacked in cells.items():
+        both = sorted({*attacked.seeds} & {*clean.seeds})
+        found[rho] = np.full(evidence.experiment.seeds, np.nan)
+        found[rho][both] = trail.distance_between(attacked.of_seeds(both), clean.of_seeds(both))
+    return found
 
 
 @CLAIMS.add(
@@ -183,11 +198,13 @@ def trajectory_close(evidence: Evidence) -> dict[str, Measured]:
 )
 def perturb_at_zero(evidence: Evidence) -> dict[str, Measured]:
     """Where step 0 is attacked too, robust interpolation still holds for alpha <= c |mu| with some c < 1."""
-    # f = 0 at step 0, so that every perturbation is a worst one; against the signal hurts most.
+    # f = 0 at step 0, so that every perturbation is a worst one; against the signal hurts most. The runs of the study
+    # leave step 0 clean, which PGD could not attack where f = 0: its attacked step is put into runs of the evidence.
     largest = {True: 0.0, False: 0.0}
-    for rho, cell in zip(RADII, again.cells_of(evidence.experiment), strict=True):
+    for replay in evidence.replays_by_cell():
+        rho = again.Numbers.of(replay.cell).rho
         for attacked in largest:
-            fitted = _interpolating(cell, evidence.experiment.seeds, attacked)
+            fitted = _interpolating(replay, attacked)
             largest[attacked] = max(largest[attacked], rho * (fitted >= OFTEN))
     told = "largest alpha / |mu| at which 95 % of the runs interpolate"
     return {
@@ -196,12 +213,15 @@ def perturb_at_zero(evidence: Evidence) -> dict[str, Measured]:
     }
 
 
-def _interpolating(cell: Setup, seeds: int, attacked: bool) -> float:
+def _interpolating(replay: Replays, attacked: bool) -> float:
     """Share of runs that fit every attacked point at the end."""
-    batch = again.batch_of(cell, seeds)
-    sample, radius = batch.sample, again.Numbers.of(cell).radius
+    *_, last = _attacked_first(replay) if attacked else again.walked(replay)
+    return float((last.margins > 0).all(1).double().mean())
+
+
+def _attacked_first(replay: Replays) -> Iterator[Step]:
+    """What the runs would be if step 0 were attacked too: every point moved against its signal."""
+    sample, radius = replay.start().sample, again.Numbers.of(replay.cell).radius
     signal = sample.latent["signal"]
     against = -sample.y[..., None] * radius * signal / signal.norm(dim=2, keepdim=True)
-    first = sample.x + against[:, :, None] if attacked else sample.x
-    *_, last = again.walked_after(batch, first)
-    return float((last.margins > 0).all(1).double().mean())
+    return replay.steps_after(sample.x + against[:, :, None])

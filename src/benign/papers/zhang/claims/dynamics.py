@@ -35,10 +35,6 @@ from benign.papers.zhang.claims.studies import (
     WIDTHS,
 )
 from benign.papers.zhang.times import stage_1_steps_corrected, stage_1_steps_printed
-from benign.plan.runs import runs_of
-from benign.streams import Streams
-from benign.training.descent import Batch
-from benign.training.setup import stack
 
 CLAIMS = Claims("zhang")
 
@@ -80,7 +76,7 @@ def _on_time(experiment: Experiment, result: xr.Dataset, formula) -> list[bool]:
         runs = result.sel(where)
         for ended, steps in zip(runs.stage_1_end.values, runs.steps.values, strict=True):
             if np.isfinite(due) and (ended >= 0 or steps >= due):
-                found.append(0 <= ended <= due)
+                found.append(bool(0 <= ended <= due))
     return found
 
 
@@ -190,14 +186,12 @@ def gaps_grow_quadratically(evidence: Evidence) -> Measured:
 
 def _stage_2(evidence: Evidence) -> Iterator[State]:
     """The exact states of the clean runs from T1 to T2 (papers/jiang.md 2.3), the shortest Stage II of the seeds."""
-    result = evidence.results[0]
+    replay = evidence.replay()
+    result = evidence.results[0].sel(seed=replay.seeds)
     first, last = result.stage_1_end.max(), result.stage_2_end.min()
     if first < 0 or last <= first:
         raise Undecided("Stage I or Stage II does not end in some run")
-    runs = list(runs_of(evidence.experiments[0]))
-    streams = Streams([run.id for run in runs], "cpu")
-    batch = Batch.start(stack([run.cell for run in runs], "cpu"), streams)
-    for state in predict(start(batch), int(last)):
+    for state in predict(start(replay.start()), int(last)):
         if state.number >= first:
             yield state
 

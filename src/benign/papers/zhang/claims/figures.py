@@ -129,7 +129,7 @@ def accuracy_needs_signal(evidence: Evidence) -> dict[str, Measured]:
 
 def _most_common(values: np.ndarray) -> float:
     found, counts = np.unique(values, return_counts=True)
-    return found[counts.argmax()]
+    return float(found[counts.argmax()])
 
 
 @CLAIMS.add(

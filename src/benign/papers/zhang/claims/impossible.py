@@ -16,15 +16,15 @@ from benign.attacks.balls import Ball
 from benign.attacks.model_free import CommonShift, Coupling
 from benign.attacks.pgd import PGD
 from benign.claims import Claims, Evidence, Measured, at_least, at_most, exact, mean, share, worst
+from benign.claims.identity import identity_batch, identity_steps, own_streams
 from benign.data.model import Sample
 from benign.data.signal_noise import SignalNoise
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.papers.zhang import linear_mode, radii
-from benign.streams import RunId, Streams
-from benign.training.descent import Batch, descend
+from benign.streams import Streams
 from benign.training.methods import GradientDescent
-from benign.training.setup import Setup, stack
+from benign.training.setup import Setup
 
 CLAIMS = Claims("zhang")
 Classifier = Callable[[Tensor], Tensor]
@@ -60,7 +60,7 @@ def _world(evidence: Evidence, **fields: Any) -> World:
     runs, count = evidence.size((2, 50), (5, 200), (20, 1000))
     sizes = {"samples": count, "tokens": 4, "dim": 20, "snr": 2.0, "noise_std": 0.3}
     data = SignalNoise(**({**sizes, "projected": True, "directions": "random"} | fields))
-    streams = Streams([RunId(0, index, "zhang/impossible") for index in range(runs)])
+    streams = own_streams("zhang/impossible", runs)
     drawn = data.sample(streams, "test/0", count, torch.float64)
     signals, y = drawn.latent["signal"], torch.ones_like(drawn.y)
     positive, negative = drawn.x, drawn.x.clone()
@@ -255,10 +255,13 @@ def stall_radius(evidence: Evidence) -> dict[str, Measured]:
 
 
 def _gain(evidence: Evidence, part: float) -> Tensor:
-    """log 2 less the robust loss at the end, each run at this part of its own stall radius."""
-    ids = [RunId(0, index, "zhang/stall") for index in range(evidence.size(30, 40, 100))]
+    """log 2 less the robust loss at the end, each run at this part of its own stall radius.
+
+    An identity on points of its own: a study has no axis for a radius that each run's points decide.
+    """
+    streams = own_streams("zhang/stall", evidence.size(30, 40, 100))
     data = SignalNoise(samples=10, tokens=2, dim=30, snr=1.0, noise_std=30**-0.5, projected=True)
-    sample = data.sample(Streams(ids), "train", data.samples, torch.float64)
+    sample = data.sample(streams, "train", data.samples, torch.float64)
     stalls = linear_mode.stall_radius(sample.x, sample.y)
     cells = [
         Setup(
@@ -278,5 +281,5 @@ def _gain(evidence: Evidence, part: float) -> Tensor:
         )
         for stall in stalls
     ]
-    *_, (last, _) = descend(Batch.start(stack(cells, "cpu"), Streams(ids)))
+    *_, last = identity_steps(identity_batch(cells, "zhang/stall"))
     return math.log(2) - last.loss

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from benign.claims import Claims, Evidence, Measured, at_most, share
+from benign.claims.identity import own_streams
 from benign.coordinates.bartlett import bartlett, chi_square
 from benign.data.signal_noise import SignalNoise
 from benign.papers.inside import inside_theorem
 from benign.papers.jiang.theory import Numbers
 from benign.papers.zhang import bounds
-from benign.streams import RunId, Streams
+from benign.streams import Streams
 
 CLAIMS = Claims("zhang")
 FAILURE = 0.05
@@ -35,8 +36,7 @@ def sizes(evidence: Evidence) -> Numbers:
 
 def _draws(evidence: Evidence) -> Streams:
     """60 draws without a failure show a chance below 0.05."""
-    count = evidence.size(60, 300, 2000)
-    return Streams([RunId(0, index, "zhang/starts") for index in range(count)])
+    return own_streams("zhang/starts", evidence.size(60, 300, 2000))
 
 
 def token_draws(evidence: Evidence, n: Numbers) -> Tensor:

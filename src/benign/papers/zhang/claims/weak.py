@@ -1,13 +1,13 @@
 """What a weak attack does to attention and to margins, inside the theorem: Lemmas 4 and 6 of Zhang et al.
 
 One study: Case 1 of Theorem 2 with r = c / log d_h, and d from the smallest that Condition 1 allows to 1e6. Its runs
-are trained once more here, since the statistics ask for the weights at the end.
+are trained again here, since the statistics ask for the weights at the end.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from benign.claims import (
     slope_by_seed,
     worst,
 )
+from benign.claims.replays import Replays
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.losses import margin
@@ -38,11 +39,9 @@ from benign.papers.inside import attention_along, descent_along, inside_theorem
 from benign.papers.jiang.theory import parts
 from benign.papers.zhang.bounds import LARGEST_ATTENTION_RATIO
 from benign.papers.zhang.theory import conditions
-from benign.plan.runs import Run
-from benign.streams import Streams
 from benign.theory.conditions import Conditions
-from benign.training.descent import Batch, Status, descend
-from benign.training.setup import Evaluation, Setup, stack
+from benign.training.descent import Batch, Status
+from benign.training.setup import Evaluation, Setup
 
 CLAIMS = Claims("zhang")
 SHARES = (0.1, 0.3, 1.0)
@@ -101,7 +100,9 @@ class Ending:
     """What an attack does to a trained run."""
 
     seed: int
+    tokens: int
     dim: int
+    hidden: int
     radius: float
     """tau / |mu|"""
     log_ratio: float
@@ -109,31 +110,27 @@ class Ending:
     gap: float
     """largest fall of a training margin, in units of |u| tau"""
 
-
-@cache
-def _endings(scale: str) -> list[Ending]:
-    """Every run of the study that converged; three claims ask for them."""
-    experiment = WEAK.experiment(scale)
-    return [each for runs, batch in _ended(experiment) for each in _looked_at(runs, batch)]
+    @property
+    def share(self) -> float:
+        """c of r = c / log d_h"""
+        return self.radius * math.log(self.hidden)
 
 
-def _ended(experiment: Experiment) -> Iterator[tuple[list[Run], Batch]]:
-    """The runs again, with their weights at the end."""
-    for unit in experiment.units():
-        setup = stack([run.cell for run in unit.runs], "cpu")
-        for step, status in descend(Batch.start(setup, Streams([run.id for run in unit.runs]))):
-            over = status == Status.CONVERGED
-            if over.any():
-                batch = step.batch.select(over)
-                yield [unit.runs[place] for place in batch.index.tolist()], batch
+@lru_cache(maxsize=2)
+def _endings(replays: tuple[Replays, ...]) -> list[Ending]:
+    """Every run that converged; kept, as three claims ask for them."""
+    return [each for replay in replays for each in _ended(replay)]
 
 
-def _looked_at(runs: list[Run], batch: Batch) -> Iterator[Ending]:
-    ratios = (_log_attention(batch, 1.0) + _log_attention(batch, -1.0)).amax(1)
-    gaps = _gaps(batch).amax(1)
-    for run, ratio, gap in zip(runs, ratios.tolist(), gaps.tolist(), strict=True):
-        assert isinstance(run.cell.attack, PGD)
-        yield Ending(run.seed, run.cell.data.dim, run.cell.attack.ball.radius, ratio, gap)
+def _ended(replay: Replays) -> Iterator[Ending]:
+    for runs, batch in replay.ended(Status.CONVERGED):
+        ratios = (_log_attention(batch, 1.0) + _log_attention(batch, -1.0)).amax(1)
+        gaps = _gaps(batch).amax(1)
+        for run, ratio, gap in zip(runs, ratios.tolist(), gaps.tolist(), strict=True):
+            data, layer = parts(run.cell)
+            assert isinstance(run.cell.attack, PGD)
+            radius = run.cell.attack.ball.radius
+            yield Ending(run.seed, data.tokens, data.dim, layer.hidden, radius, ratio, gap)
 
 
 def _attention(batch: Batch) -> Attention:
@@ -181,7 +178,7 @@ def _gaps(batch: Batch) -> Tensor:
 
 
 def _found(evidence: Evidence) -> list[Ending]:
-    endings = _endings(evidence.scale)
+    endings = _endings(evidence.replays())
     if not endings:
         raise Undecided("no run converged")
     return endings
@@ -200,12 +197,16 @@ def attention_ratio(evidence: Evidence) -> dict[str, Measured]:
     the dimension: its logarithm does not grow with d."""
     endings = _found(evidence)
     told: dict[str, Measured] = {}
-    for c, radius in zip(SHARES, sorted({each.radius for each in endings}), strict=True):
-        table = _table([each for each in endings if each.radius == radius])
+    for c in SHARES:
+        table = _table([each for each in endings if math.isclose(each.share, c, rel_tol=1e-3)])
+        if not table:
+            continue
         dims = sorted(table)
         seeds = range(evidence.experiment.seeds)
         rows = [[table[dim].get(seed, math.nan) for dim in dims] for seed in seeds]
         told[f"c={c:g}"] = slope_by_seed("slope of log ratio on log d", np.log(dims), rows)
+    if not told:
+        raise Undecided("no run has a radius of c |mu| / log d_h with a c of the claim")
     largest = max(endings, key=lambda each: each.log_ratio)
     note = f"at d = {largest.dim}, r = {largest.radius:.3g}"
     return {**told, "largest": exact("largest ratio", math.exp(largest.log_ratio), note)}
@@ -222,8 +223,7 @@ def _table(endings: list[Ending]) -> dict[int, dict[int, float]]:
 @CLAIMS.add("lem6.margin_gap", "Lemma 6", at_most(1.0), WEAK, conditions=_case_1, robust=True)
 def margin_gap(evidence: Evidence) -> Measured:
     """An attack of radius at most |mu| / log d_h lowers a margin by at most M |u| tau."""
-    tokens = evidence.experiment.data.tokens
-    return worst("gap / (M |u| tau)", [each.gap / tokens for each in _found(evidence)])
+    return worst("gap / (M |u| tau)", [each.gap / each.tokens for each in _found(evidence)])
 
 
 @CLAIMS.add(
