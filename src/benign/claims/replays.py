@@ -125,7 +125,7 @@ class Replays:
 
     def _compare(self, step: Step, status: Tensor, which: Tensor) -> None:
         """Undecided where a run that ends here, or should, is not as recorded."""
-        at_end = step if step.batch.whole is None else watch(step.batch, step.number)
+        at_end = watch(step)
         close = CLOSE[self.cell.precision]
         for place, now, loss in zip(
             step.batch.index[which].tolist(),
