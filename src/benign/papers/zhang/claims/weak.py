@@ -200,13 +200,11 @@ def attention_ratio(evidence: Evidence) -> dict[str, Measured]:
     for c in SHARES:
         table = _table([each for each in endings if math.isclose(each.share, c, rel_tol=1e-3)])
         if not table:
-            continue
+            raise Undecided(f"no run that converged has a radius of {c:g} |mu| / log d_h")
         dims = sorted(table)
         seeds = range(evidence.experiment.seeds)
         rows = [[table[dim].get(seed, math.nan) for dim in dims] for seed in seeds]
         told[f"c={c:g}"] = slope_by_seed("slope of log ratio on log d", np.log(dims), rows)
-    if not told:
-        raise Undecided("no run has a radius of c |mu| / log d_h with a c of the claim")
     largest = max(endings, key=lambda each: each.log_ratio)
     note = f"at d = {largest.dim}, r = {largest.radius:.3g}"
     return {**told, "largest": exact("largest ratio", math.exp(largest.log_ratio), note)}
