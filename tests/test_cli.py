@@ -547,7 +547,7 @@ BAD = {
     ),
     "no device": (["run", "tiny.yaml", "--device", "cuda:99"], "must be one of cpu"),
     "no workers": (["run", "tiny.yaml", "--workers", "0"], "`workers` must be at least 1, got 0"),
-    "unwritable": (["run", "tiny.yaml", "--out", "tiny.yaml/x"], "tiny.yaml/x cannot be written"),
+    "unwritable": (["run", "tiny.yaml", "--out", "tiny.yaml/x"], "tiny.yaml is a file"),
     "a file as folder": (["run", "tiny.yaml", "--out", "tiny.yaml"], "tiny.yaml is a file"),
     "a folder in use": (["run", "tiny.yaml", "--out", "."], "holds other things"),
     "no such file": (["run", "none.yaml"], "none.yaml cannot be read (No such file"),
