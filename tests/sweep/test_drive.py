@@ -122,7 +122,7 @@ def test_a_unit_that_hangs_takes_no_other_with_it(run, tmp_path):
             status_of = open_result(tmp_path / "run").status
         assert (status_of.sel(samples=2) == Status.FAILED).all()
         assert (status_of.sel(samples=4) == Status.STEP_CAP).all()
-        assert run(*words, "--workers", "1")[0] == 0, "here it does neither"
+        assert run(*words, "--workers", "1")[0] == 0, "here it does not"
 
 
 ENDS = {2: "SIGSEGV", 4: "SIGKILL", 6: "exit code 7"}

@@ -113,21 +113,20 @@ bo.Experiment.from_yaml("tiny.yaml").run("run", workers=2)
 """
 
 
+def scripted(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """A script in a process of its own."""
+    (folder / "script.py").write_text(script)
+    how = {"cwd": folder, "env": ENVIRONMENT, "capture_output": True, "text": True}
+    return subprocess.run(python("script.py"), **how, timeout=60)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
 @pytest.mark.parametrize(
     "samples", ["[2, 4]", pytest.param("[2, 4, 6, 8, 10]", marks=pytest.mark.slow)]
 )
 def test_a_script_without_a_guard_is_one_sentence(tmp_path, samples):
     """Also where the processes of the script have all its units, for which their own copies of it would wait."""
     tiny_file(tmp_path, f"data.samples={samples}")
-    (tmp_path / "script.py").write_text(SCRIPT)
-    done = subprocess.run(
-        python("script.py"),
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = scripted(tmp_path, SCRIPT)
     assert done.returncode == 1
     assert done.stderr.count("Traceback") == 1
     last = done.stderr.splitlines()[-1]
@@ -143,15 +142,7 @@ GUARDED = SCRIPT.replace("bo.Exp", 'if __name__ == "__main__":\n    bo.Exp')
 @pytest.mark.slow
 def test_a_script_with_a_guard_runs(tmp_path):
     tiny_file(tmp_path)
-    (tmp_path / "script.py").write_text(GUARDED)
-    done = subprocess.run(
-        python("script.py"),
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = scripted(tmp_path, GUARDED)
     assert done.returncode == 0, done.stderr
     assert len(contents(tmp_path / "run")) == 2
 
