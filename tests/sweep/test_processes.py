@@ -117,7 +117,7 @@ def scripted(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
     """A script in a process of its own."""
     (folder / "script.py").write_text(script)
     how = {"cwd": folder, "env": ENVIRONMENT, "capture_output": True, "text": True}
-    return subprocess.run(python("script.py"), **how, timeout=60)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    return subprocess.run(python("script.py"), **how, timeout=60)
 
 
 @pytest.mark.parametrize(
