@@ -6,6 +6,7 @@ Results go to stdout, progress and complaints to stderr. What imports torch is i
 functions, so that `--help` is quick.
 """
 
+import errno
 import os
 import sys
 import traceback
@@ -54,6 +55,9 @@ from benign.options import (
     Width,
     Workers,
     examples,
+    folder,
+    path,
+    shortened,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +99,8 @@ def benign(
         ),
     ] = False,
     sources: Annotated[
-        list[str] | None, typer.Option("--with", metavar="PATH", help=outside.OPTION_HELP)
+        list[Path] | None,
+        typer.Option("--with", parser=path, metavar="PATH", help=outside.OPTION_HELP),
     ] = None,
 ) -> None:
     outside.load_all([*outside.named(), *(sources or [])])
@@ -294,7 +299,7 @@ cli_data.add_to(app)
 @app.command(epilog=examples("benign pack runs/jiang/fig1/paper/default fig1.pack"))
 def pack(
     folder: Folder,
-    file: Annotated[Path, typer.Argument(help="The file to write.")],
+    file: Annotated[Path, typer.Argument(parser=path, help="The file to write.")],
 ) -> None:
     """Write a folder of results into one file."""
     from benign.opening import pack
@@ -304,8 +309,13 @@ def pack(
 
 @app.command(epilog=examples("benign merge fig1.pack runs/jiang/fig1/paper/default"))
 def merge(
-    source: Annotated[Path, typer.Argument(help="A packed file, or another folder of results.")],
-    folder: Annotated[Path, typer.Argument(help="The folder to add to; made if it is not there.")],
+    source: Annotated[
+        Path, typer.Argument(parser=path, help="A packed file, or another folder of results.")
+    ],
+    folder: Annotated[
+        Path,
+        typer.Argument(parser=folder, help="The folder to add to; made if it is not there."),
+    ],
 ) -> None:
     """Bring results made elsewhere into a folder."""
     from benign.opening import merge
@@ -373,8 +383,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not {"-v", "--verbose"}.isdisjoint(arguments):
             traceback.print_exc()
         if isinstance(error, OSError):
-            complain(f"{error.filename or 'input or output'}: {error.strerror or error}")
-            return FAILED
+            complain(f"{shortened(error.filename or 'input or output')}: {error.strerror or error}")
+            return BAD_INPUT if error.errno == errno.ENAMETOOLONG else FAILED
         complain(_usage(error) if isinstance(error, UsageError) else str(error))
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):

@@ -20,6 +20,7 @@ from benign.options import (
     Verbose,
     Workers,
     examples,
+    folder,
 )
 
 
@@ -52,7 +53,10 @@ def verify(
     device: Device = "cpu",
     workers: Workers = None,
     out: Annotated[
-        Path, typer.Option(help="Folder of the runs; verdicts go to OUT/verdicts.")
+        Path,
+        typer.Option(
+            parser=folder, metavar="FOLDER", help="Folder of the runs; verdicts go to OUT/verdicts."
+        ),
     ] = Path("runs"),
     data: Data = None,
     verbose: Verbose = False,
@@ -67,7 +71,7 @@ def verify(
     from benign.verify import claims_text
     from benign.verify import verify as judged
 
-    chosen = matching([each for each in [pattern, *(only or [])] if each])
+    chosen = matching([each for each in [pattern, *(only or [])] if each is not None])
     if listed:
         say(claims_text(chosen))
         return

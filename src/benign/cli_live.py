@@ -7,12 +7,14 @@ import typer
 
 from benign import completion
 from benign.options import examples, whole
+from benign.options import folder as place
 
 
 def serve(
     folder: Annotated[
         Path,
         typer.Argument(
+            parser=place,
             help="A folder of results, or one with several below it.",
             autocompletion=completion.folders,
         ),

@@ -7,13 +7,14 @@ import typer
 
 from benign import completion
 from benign.console import say, shown
-from benign.options import examples
+from benign.options import examples, folder, path
 
 
 def report(
     runs: Annotated[
         list[Path],
         typer.Argument(
+            parser=folder,
             metavar="RUN...",
             help="Folders of results, or with several below them.",
             autocompletion=completion.folders,
@@ -22,12 +23,17 @@ def report(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="The page.  [default: report.html beside RUN]"
+            "--output",
+            "-o",
+            parser=path,
+            metavar="FILE",
+            help="The page.  [default: report.html beside RUN]",
         ),
     ] = None,
     verdicts: Annotated[
         Path | None,
         typer.Option(
+            parser=path,
             metavar="FILE",
             help="Verdicts that `benign verify` wrote.  [default: those beside the runs]",
         ),

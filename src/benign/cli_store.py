@@ -9,6 +9,7 @@ import typer
 from benign import completion
 from benign.console import say
 from benign.options import FAILED, OK, Folder, examples
+from benign.options import folder as place
 
 if TYPE_CHECKING:
     from benign.sweep.status import Standing
@@ -18,6 +19,7 @@ def status(
     folder: Annotated[
         Path,
         typer.Argument(
+            parser=place,
             help="A folder of results, or one with several below it.",
             autocompletion=completion.folders,
         ),
@@ -48,6 +50,7 @@ def check(
     folders: Annotated[
         list[Path],
         typer.Argument(
+            parser=place,
             help="Folders of results, or with several below them.",
             autocompletion=completion.folders,
         ),
@@ -62,6 +65,9 @@ def check(
     """
     from benign.sweep.status import stores_in
 
+    for folder in folders:
+        if not any(store.is_dir() for store in stores_in(folder)):
+            raise ValueError(f"{folder} does not exist: name a folder of results")
     faults = [_faults(store, remove) for folder in folders for store in stores_in(folder)]
     raise typer.Exit(FAILED if any(faults) else OK)
 

@@ -1,7 +1,9 @@
 """What this machine has, and what it cannot compute."""
 
 import os
+import re
 from collections.abc import Iterable
+from pathlib import Path
 
 import torch
 
@@ -27,6 +29,23 @@ def memory_of(device: str) -> int | None:
     if not hasattr(os, "sysconf"):
         return None
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def memory_kills() -> int:
+    """How many processes the system has killed for lack of memory: of our group of processes where Linux counts
+    these, else of the machine; 0 where the system does not tell."""
+    group = _text("/proc/self/cgroup").rpartition("::")[2].strip()
+    for path in (f"/sys/fs/cgroup{group}/memory.events", "/proc/vmstat"):
+        if found := re.search(r"^oom_kill (\d+)$", _text(path), re.MULTILINE):
+            return int(found[1])
+    return 0
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def check_machine(cells: Iterable[Setup], device: str, workers: int) -> None:

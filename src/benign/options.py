@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,49 @@ def whole(text: str) -> int:
         raise typer.BadParameter(f"must be a whole number, got {text!r}") from None
 
 
+LONGEST_NAME, MOST_LEVELS = 255, 200
+"""bytes that file systems allow, and levels that are surely a mistake"""
+
+
+def path(text: str | Path) -> Path:
+    """A path as a person writes it, with `~`; refused where there can be no such file or folder."""
+    written = os.path.expanduser(str(text))
+    names = written.split(os.sep)
+    if not written:
+        problem = "a path must not be empty; the folder here is `.`"
+    elif "\0" in written:
+        problem = "a path must not hold a zero byte"
+    elif written.startswith("~") and not os.path.lexists(written):
+        problem = f"there is no user {shortened(names[0])}: write ./{shortened(written)} for a name that begins so"
+    elif longest := max((name for name in names if _bytes(name) > LONGEST_NAME), default=""):
+        problem = f"a name in a path may have {LONGEST_NAME} bytes, got {_bytes(longest)}: {shortened(longest)}"
+    elif len(names) > MOST_LEVELS:
+        problem = f"a path may have {MOST_LEVELS} levels, got {len(names)}"
+    elif file := next(filter(os.path.isfile, Path(written).parents), None):
+        problem = f"{file} is a file, so nothing lies below it"
+    else:
+        return Path(written)
+    raise typer.BadParameter(problem)
+
+
+def folder(text: str | Path) -> Path:
+    """A path that is not a file."""
+    found = path(text)
+    if os.path.exists(found) and not os.path.isdir(found):
+        raise typer.BadParameter(f"{found} is a file, name a folder")
+    return found
+
+
+def _bytes(name: str) -> int:
+    return len(os.fsencode(name))
+
+
+def shortened(name: object) -> str:
+    """A name for a message: of a long one its begin."""
+    text = str(name)
+    return text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}..."
+
+
 Number = Annotated[str | None, typer.Option(metavar="X")]
 Target = Annotated[
     str,
@@ -27,7 +71,8 @@ Target = Annotated[
     ),
 ]
 Folder = Annotated[
-    Path, typer.Argument(help="A folder of results.", autocompletion=completion.folders)
+    Path,
+    typer.Argument(parser=folder, help="A folder of results.", autocompletion=completion.folders),
 ]
 Seeds = Annotated[
     int | None,
@@ -116,8 +161,10 @@ Track = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option(
+        parser=folder,
+        metavar="FOLDER",
         help="Folder of the results; with --readings the folder around them.  "
-        "[default: runs/RECIPE/SCALE/READING or runs/FILE]"
+        "[default: runs/RECIPE/SCALE/READING or runs/FILE]",
     ),
 ]
 Width = Annotated[
@@ -149,6 +196,7 @@ Data = Annotated[
     Path | None,
     typer.Option(
         "--data",
+        parser=folder,
         metavar="FOLDER",
         callback=_use_data,
         help="Folder of image sets.  [default: BENIGN_DATA or ~/.cache/benign/data]",

@@ -124,9 +124,11 @@ def _completed(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _hint(target: str) -> str:
     """Where the recipe may be: in a folder or a file here that was not loaded."""
-    room = Path(target).parent
-    places = [room] if (room / "figures.py").is_file() else [*Path().glob(f"{room}.py")]
-    return f"\nto load {places[0]}: `benign --with {places[0]} ...`" if places else ""
+    place = os.path.dirname(target)
+    for file, found in ((os.path.join(place, "figures.py"), place), (f"{place}.py", f"{place}.py")):
+        if place and os.path.isfile(file):
+            return f"\nto load {found}: `benign --with {found} ...`"
+    return ""
 
 
 def _is_file(target: str) -> bool:

@@ -64,12 +64,3 @@ def test_the_signal_wins_in_figure_3_and_the_strong_noise_in_figure_4(tmp_path):
         assert all(
             name in drawn for name in (*dynamics.SCORES, *dynamics.ATTENTION, "T by formula")
         )
-
-
-def test_curves_end_where_the_first_run_does():
-    result = made_up(FIG3, train_loss_curve=0.5)
-    assert dynamics._last(result) == 20_000
-    curve = result.train_loss_curve.copy()
-    curve[3, 8:], curve[5, 10:] = np.nan, np.nan
-    curve[7] = np.nan  # a run that failed
-    assert dynamics._last(result.assign(train_loss_curve=curve)) == result.step[7]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from benign.opening import open_result
+from benign.opening import open_experiment, open_result
 from benign.plan.runs import Unit
 from benign.sweep import drive, taken
-from benign.sweep.results import ResultWarning, RunsFailed
+from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
 from benign.sweep.sealed import sealed, unsealed
 from benign.sweep.store import Store
 from benign.sweep.work import Computed, compute
@@ -110,29 +110,46 @@ def nothing(step):
 """
 
 
-@pytest.mark.parametrize(
-    ("does", "status", "why"),
-    [
-        ("time.sleep(1000)", Status.FAILED, "it had not ended after 2 s (--unit-timeout)"),
-        pytest.param(
-            "os.kill(os.getpid(), signal.SIGKILL)",
-            Status.OUT_OF_MEMORY,
-            "killed twice",
-            marks=pytest.mark.slow,
-        ),
-    ],
-    ids=["hangs", "is killed"],
-)
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
-def test_a_unit_that_hangs_or_dies_takes_no_other_with_it(run, tmp_path, does, status, why):
-    (tmp_path / "own.py").write_text(OWN.format(does=does))
+def test_a_unit_that_hangs_takes_no_other_with_it(run, tmp_path):
+    (tmp_path / "own.py").write_text(OWN.format(does="time.sleep(1000)"))
     words = ["--with", tmp_path / "own.py", "run", tiny_file(tmp_path), "--out", tmp_path / "run"]
     with forgetting():
         code, out, _ = run(*words, "--workers", "2", "--unit-timeout", "2")
         assert code == 1
-        assert why in out
+        assert "it had not ended after 2 s (--unit-timeout)" in out
         with pytest.warns(RunsFailed):
             status_of = open_result(tmp_path / "run").status
-        assert (status_of.sel(samples=2) == status).all()
+        assert (status_of.sel(samples=2) == Status.FAILED).all()
         assert status_of.sel(samples=4).isin([Status.CONVERGED, Status.STEP_CAP]).all()
-        assert run(*words, "--workers", "1")[0] == 0, "here it does neither"
+        assert run(*words, "--workers", "1")[0] == 0, "here it does not"
+
+
+ENDS = {2: "SIGSEGV", 4: "SIGKILL", 6: "exit code 7"}
+DIFFERENTLY = """{2: lambda: os.kill(os.getpid(), signal.SIGSEGV), 4: lambda: os.kill(os.getpid(), signal.SIGKILL),
+            6: lambda: os._exit(7), 8: int}[step.attacked.shape[1]]()"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="needs signals")
+def test_a_unit_whose_process_dies_takes_no_other_with_it_and_tells_how(run, tmp_path):
+    own = OWN.replace(" and step.attacked.shape[1] == 2", "").format(does=DIFFERENTLY)
+    (tmp_path / "own.py").write_text(own)
+    file, folder = tiny_file(tmp_path, "data.samples=[2, 4, 6, 8]"), tmp_path / "run"
+    words = ["--with", tmp_path / "own.py", "run", file, "--out", folder]
+    with forgetting():
+        assert run(*words, "--workers", "2")[0] == 1
+        with pytest.warns(RunsFailed):
+            result = open_result(folder)
+        errors = {
+            unit.runs[0].cell.data.samples: Store.open(folder).read(unit.key)
+            for unit in open_experiment(folder).units()
+        }
+        for samples, how in ENDS.items():
+            assert (result.status.sel(samples=samples) == Status.FAILED).all()
+            record = errors[samples]
+            assert record is not None
+            assert how in record.meta["error"]
+        assert not result.status.sel(samples=8).isin(RETRIED).any()
+        assert run(*words, "--workers", "1")[0] == 0, "failed runs are tried again, here none dies"
+        assert not open_result(folder).status.isin(RETRIED).any()

@@ -14,14 +14,14 @@ VARIABLE = "BENIGN_DATA"
 def data_folder() -> Path:
     """The folder that `BENIGN_DATA` names, or the user's cache."""
     if named := os.environ.get(VARIABLE):
-        return Path(named).expanduser()
+        return Path(os.path.expanduser(named))
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "benign" / "data"
 
 
 def use_folder(folder: Path) -> None:
     """Look for data there, in this process and in those it starts."""
-    os.environ[VARIABLE] = os.path.abspath(folder.expanduser())
+    os.environ[VARIABLE] = os.path.abspath(folder)
 
 
 @contextmanager

@@ -50,15 +50,17 @@ class Mixture(DataModel):
     latent_vectors: ClassVar[tuple[str, ...]] = ("signal", "half_space")
 
     tokens: Shape[Count] = 1
-    """one: a point of the mixture is a vector"""
+    """number of tokens of a point, always one: it is a vector"""
+    dim: Shape[Count]
+    """dimension d of a point"""
     signal: PerRun[NonNegative]
     """distance |mu| of a cluster's centre from the origin"""
     cluster: Shape[Literal["gaussian", "truncated", "quartic"]] = "gaussian"
     """law of a coordinate of xi"""
     noise_std: PerRun[Positive] = 1.0
-    """factor of the law: the standard deviation of a coordinate for `gaussian`, more than it for the others"""
+    """factor sigma of the law of a coordinate: its standard deviation for `gaussian`, more than that for the others"""
     cut: PerRun[Positive] = 1.4
-    """where `truncated` ends, in units of `noise_std`; the other laws ignore it"""
+    """end of the law `truncated`, in units of `noise_std`; the other laws ignore it"""
     flip: PerRun[FlipRate] = 0.0
     """share beta of training labels that are flipped"""
     flip_mode: Shape[Literal["independent", "half_space", "fixed_count", "blocks"]] = "independent"
@@ -66,7 +68,7 @@ class Mixture(DataModel):
     half_space: Shape[Literal["orthogonal", "signal"]] = "orthogonal"
     """normal u of the half space: orthogonal to mu (then <u, xi> = <u, x>), or mu / |mu|"""
     block: Shape[Count] = 10
-    """points of a block of `blocks`; the last one may be shorter"""
+    """points that are flipped together by `blocks`; the last ones may be fewer"""
     direction: Literal["axis", "random"] | Vector = "axis"
     """direction of mu: the first coordinate axis, uniform on the sphere, or a given vector"""
     balanced: bool = False

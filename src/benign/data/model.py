@@ -69,9 +69,9 @@ class DataModel(Component):
     samples: Shape[Count]
     """number of training points N"""
     tokens: Shape[Count]
-    """tokens of a point, M"""
+    """number of tokens M of a point"""
     dim: Shape[Count]
-    """dimension of a token, d"""
+    """dimension d of a token"""
 
     @abstractmethod
     def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:

@@ -22,7 +22,7 @@ class NoisyCopies(SignalNoise):
     """
 
     copies: Shape[Count]
-    """K, how many training points are made of one"""
+    """number K of training points that are made of one"""
     injected_std: PerRun[NonNegative]
     """standard deviation of a coordinate of the injected noise"""
 

@@ -162,6 +162,8 @@ def _read(file: Path) -> list[dict[str, Any]]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))["verdicts"]
         _ = [(each["id"], each["verdict"], each["parts"]) for each in found]
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{file} is no file of verdicts ({error}): `benign verify` writes one"

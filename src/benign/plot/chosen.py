@@ -10,6 +10,7 @@ import xarray as xr
 
 from benign.experiment import experiment_of
 from benign.plot.caption import describe, endings
+from benign.training.descent import Status
 
 NEVER = "-1 if never"
 """how the meaning of a variable tells it"""
@@ -42,13 +43,21 @@ def reached(values: xr.DataArray) -> xr.DataArray:
     return values.where(values >= 0).assign_attrs(attrs)
 
 
-def held(result: xr.Dataset, name: str, end: str | None = None) -> xr.DataArray:
-    """A curve along training on which a run that has ended stays at its last value (of `end`, if it has another name).
+def held(result: xr.Dataset, name: str) -> xr.DataArray:
+    """A curve along training on which a run that has ended stays at its last value, that of the result.
 
-    Without that the mean over seeds would jump whenever a run leaves it. It stops soon after the last run has.
+    Without that the mean over seeds would jump whenever a run leaves it. Of an attack the curve is that of training,
+    and so is its last value where that was measured. A run that diverged has no last value: it is NaN from its end
+    on, and the mean is that of the others. The curve stops soon after the last run has.
     """
     curve = result[f"{name}_curve"]
-    curve = curve.where(curve.step <= result.steps, result[end or name])
+    ends = [each for each in (f"{name}_training_attack", name) if each in result]
+    if not ends:
+        return curve
+    end = result[ends[0]]
+    if "status" in result:
+        end = end.where(result.status != Status.DIVERGED)
+    curve = curve.where(curve.step <= result.steps, end)
     last = float(result.steps.max())
     return curve.isel(step=slice(None, 1 + int(np.searchsorted(curve.step, last))))
 

@@ -19,14 +19,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
-from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 from benign import __version__, outside
 from benign.files import read_yaml
 from benign.plan.runs import NUMERICS, Unit
-from benign.sweep.crew import Crew, Manner
+from benign.sweep.crew import Crew, Manner, ProcessEnded
 from benign.sweep.processes import interrupts_wait
 from benign.sweep.work import Computed, compute
 from benign.training.engine import TESTING, Progress
@@ -78,8 +77,6 @@ def cluster(manner: Manner) -> Iterator[Crew]:
 class Workers(Crew):
     """The workers of a Dask cluster, who may come and go."""
 
-    lost = distributed.KilledWorker
-
     def __init__(self, client: distributed.Client, manner: Manner, keep_up: Callable[[], None]):
         self._client, self._manner, self._keep_up = client, manner, keep_up
         self._topic = f"benign-{client.id}"
@@ -106,8 +103,8 @@ class Workers(Crew):
     def _pass_on(self, unit: Unit, theirs: distributed.Future, future: Future[Computed]) -> None:
         try:
             future.set_result(theirs.result())
-        except self.lost as error:
-            future.set_exception(error)
+        except distributed.KilledWorker:
+            future.set_exception(ProcessEnded("the cluster lost its worker"))
         except (CancelledError, OSError):
             future.set_exception(self._cut_off())
         except Exception as error:
@@ -157,7 +154,6 @@ def _local(manner: Manner) -> Iterator[Joined]:
     options |= {"dashboard_address": None, "memory_limit": 0}
     if manner.device != "cpu":
         options["resources"] = GPU
-    resource_tracker.ensure_running()  # before: where it starts, interrupts come through again
     with config.set(OURS):
         with interrupts_wait():
             ours = distributed.LocalCluster(silence_logs=logging.CRITICAL, **options)

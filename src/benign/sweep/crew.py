@@ -2,11 +2,11 @@
 
 from abc import ABC, abstractmethod
 from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
 from benign.plan.runs import Unit
 from benign.sweep.work import Computed
+from benign.training.descent import Status
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,24 @@ class Manner:
             raise ValueError(f"`unit_timeout` must be above 0 seconds, got {self.unit_timeout}")
 
 
+class ProcessEnded(Exception):
+    """The process that had a unit ended before the unit did."""
+
+    def __init__(self, how: str, status: Status = Status.FAILED, started: bool = True):
+        super().__init__(how)
+        self.how, self.status, self.started = how, status, started
+        """what is known of its end, the status that this gives to runs, and whether the process was ready for work"""
+
+
 class Crew(ABC):
     """Computes units for a sweep that records what comes back."""
 
     size: int = 1
     """units to hand out at a time"""
-    lost: type[Exception] = BrokenProcessPool
-    """what a future raises when the process that computed its unit has ended"""
 
     @abstractmethod
     def submit(self, unit: Unit) -> "Future[Computed]":
-        """Have a unit computed."""
+        """Have a unit computed; the future raises `ProcessEnded` if its process ended first."""
 
     @abstractmethod
     def told(self) -> dict[str, tuple[int, int]]:
@@ -55,4 +62,4 @@ class Crew(ABC):
         return False
 
     def look_after(self) -> None:  # noqa: B027
-        """Called twice a second: end units that take too long."""
+        """Called twice a second: end units that take too long, count the processes that are left."""

@@ -1,6 +1,7 @@
 """From records to one labelled result."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +11,7 @@ import xarray as xr
 
 from benign.axes import Dimension, Path, cells, coordinates, dimensions
 from benign.plan.runs import NUMERICS, keys_of
-from benign.spec import canonical
+from benign.spec import Spec, canonical
 from benign.sweep.records import Record
 from benign.sweep.results import RETRIED, Counting, RunAt, failures
 from benign.training.audit import FLAGS
@@ -172,9 +173,15 @@ def _coordinates(experiment: Any, dim: Dimension) -> dict[str, Any]:
 
 
 def _attributes(experiment: Any, path: Path) -> dict[str, str]:
-    """The docstring of a field, and the papers' symbol for it."""
+    """What a field is called, and the papers' symbol for it."""
     owner = experiment
     for name in path[:-1]:
         owner = getattr(owner, name)
-    described = {"long_name": type(owner).model_fields[path[-1]].description or path[-1]}
+    described = {"long_name": short_name(type(owner), path[-1])}
     return described | ({"symbol": SYMBOLS[path[-1]]} if path[-1] in SYMBOLS else {})
+
+
+def short_name(owner: type[Spec], field: str) -> str:
+    """What a field is called beside an axis: its docstring up to the first remark, without code."""
+    told = owner.model_fields[field].description or field
+    return re.split(r"[,;:] |(?<!/) \(", told)[0].replace("`", "")

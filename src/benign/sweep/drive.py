@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from benign.plan.runs import NUMERICS, Unit
 from benign.spec import digest
-from benign.sweep.crew import Crew, Manner
+from benign.sweep.crew import Crew, Manner, ProcessEnded
 from benign.sweep.notes import Notes
 from benign.sweep.own_code import own_code
 from benign.sweep.processes import Here, Processes, check_importable
@@ -66,8 +66,8 @@ class _Sweep:
         self.manner, self.again = manner, again
         self.under_way: dict[Future[Computed], Unit] = {}
         self.mine: set[str] = set()
-        self.lost: set[str] = set()
-        """units whose process ended"""
+        self.lost: dict[str, str] = {}
+        """how the process of a unit ended, by key"""
         self.elsewhere: list[Taken] = []
 
     def run(self, queue: deque[Unit], stopping: threading.Event) -> None:
@@ -86,7 +86,7 @@ class _Sweep:
 
     def hand_out(self, unit: Unit, waiting: deque[Unit]) -> None:
         """Have a unit computed, unless another process has it or has recorded it meanwhile."""
-        if unit.key not in self.lost:
+        if unit.key not in self.mine:
             other = take(self.store, unit.key, self.manner.take_over)
             if other is None:
                 self.mine.add(unit.key)
@@ -126,23 +126,26 @@ class _Sweep:
             unit = self.under_way.pop(future)
             try:
                 self.keep(unit, future.result())
-            except self.crew.lost:
-                if lost := self.explained(unit):
+            except ProcessEnded as end:
+                if lost := self.explained(unit, end):
                     self.keep(unit, lost)
                 else:
                     once_more.append(unit)
         return once_more
 
-    def explained(self, unit: Unit) -> Computed | None:
+    def explained(self, unit: Unit, end: ProcessEnded) -> Computed | None:
         """What is recorded of a unit whose process ended; None where it deserves another try."""
         device = self.manner.device
         if self.crew.overdue(unit):
             why = f"it had not ended after {self.manner.unit_timeout:g} s (--unit-timeout)"
             return not_computed(unit, device, Status.FAILED, why)
+        if not end.started:
+            return None  # no fault of the unit
         if unit.key in self.lost:
-            why = "the process that computed it was killed twice, most likely for memory"
-            return not_computed(unit, device, Status.OUT_OF_MEMORY, why)
-        self.lost.add(unit.key)
+            why = " and ".join(dict.fromkeys((self.lost[unit.key], end.how)))
+            why = f"the process that computed it ended twice: {why}"
+            return not_computed(unit, device, end.status, why)
+        self.lost[unit.key] = end.how
         return None
 
     def keep(self, unit: Unit, done: Computed) -> None:

@@ -16,6 +16,7 @@ from benign.papers.attention_questions import OUTPUT
 from benign.papers.jiang.theory import Numbers, Theorem, conditions
 from benign.papers.jiang.times import steps_derived, test_loss_limit
 from benign.papers.recipes import Recipe
+from benign.plot.chosen import held
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
@@ -85,10 +86,9 @@ def numbers(result: xr.Dataset) -> Numbers:
 
 def _draw(case: _Case, result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     time = steps_derived(numbers(result), case.theorem, attention=1.0)
-    known = result.sel(step=slice(None, _last(result)))
 
     def panel(label: str, named: dict[str, str], **more) -> Curves:
-        curves = [(name, known[f"{variable}_curve"]) for name, variable in named.items()]
+        curves = [(name, held(result, variable)) for name, variable in named.items()]
         return Curves(curves, label, marks=[(time, "T by formula")], **more)
 
     row = [
@@ -102,17 +102,9 @@ def _draw(case: _Case, result: xr.Dataset, folder: Path, caption: str) -> list[P
         ),
         panel("value x^T v, v = W_V w_O", VALUES, title="values"),
     ]
-    told = f"T by formula: {_formula(case)} = {number(time)} steps. Curves end where the first run does."
+    told = f"T by formula: {_formula(case)} = {number(time)} steps. A run that has ended stays at its last value."
     figure = curves_figure([row], title=case.title, caption=f"{caption} {told}")
     return save(figure, folder / case.figure)
-
-
-def _last(result: xr.Dataset) -> int:
-    """The last snapshot that all runs reached: beyond it curves would jump as runs drop out of their mean."""
-    there = result.train_loss_curve.notnull()
-    begun = there.isel(step=0)
-    reached = (there | ~begun).all("seed") & begun.any()
-    return int(result.step[reached].max()) if reached.any() else int(result.step[-1])
 
 
 def _formula(case: _Case) -> str:

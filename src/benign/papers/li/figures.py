@@ -20,6 +20,7 @@ from benign.papers.li.setting import (
 )
 from benign.papers.li.tables import TABLES
 from benign.papers.recipes import Recipe
+from benign.plot.chosen import held
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 
@@ -72,12 +73,12 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     features, accuracy = [], []
     for name, cell in kinds(result):
         learned = [
-            ("robust feature u", cell.robust_feature_learned_curve),
-            ("non-robust feature v", cell.non_robust_feature_learned_curve),
+            ("robust feature u", held(cell, "robust_feature_learned")),
+            ("non-robust feature v", held(cell, "non_robust_feature_learned")),
         ]
         features.append(Curves(learned, "largest correlation with a weight", title=name))
-        curves = [("clean", cell.test_accuracy_curve)]
-        curves += [(word, _known(cell, f"{each}_curve")) for each, word in DRAWN.items()]
+        curves = [("clean", held(cell, "test_accuracy"))]
+        curves += [(word, _known(cell, each)) for each, word in DRAWN.items()]
         label = f"test accuracy, eps = {EPS}"
         accuracy.append(Curves(curves, label, title=name, legend="lower left"))
     figure = curves_figure(
@@ -90,7 +91,9 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
 
 def _known(cell: xr.Dataset, name: str) -> xr.DataArray:
     """A curve at the steps that have values; runs from before it was measured have none."""
-    curve = cell.get(name, xr.full_like(cell.test_accuracy_curve, float("nan")))
+    if f"{name}_curve" not in cell:
+        return xr.full_like(cell.test_accuracy_curve, float("nan"))
+    curve = held(cell, name)
     return curve.dropna("step", how="all") if curve.notnull().any() else curve
 
 

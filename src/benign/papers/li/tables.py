@@ -20,6 +20,7 @@ from benign.papers.li.images import (
 from benign.papers.li.printed import PAIRS, TABLE_1, TABLE_2, TRAININGS
 from benign.papers.recipes import Recipe
 from benign.plot.bars import Bars, bars_figure
+from benign.plot.chosen import held
 from benign.plot.inversions import inversions_figure
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
@@ -97,9 +98,9 @@ def _draw_curves(found: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     for training in TRAININGS:
         cell = found.sel(training=training)
         drawn = {
-            "non-robust features": cell.non_robust_feature_accuracy_curve,
-            "robust features": cell.robust_feature_accuracy_curve,
-            "test images": cell.test_accuracy_curve,
+            "non-robust features": held(cell, "non_robust_feature_accuracy"),
+            "robust features": held(cell, "robust_feature_accuracy"),
+            "test images": held(cell, "test_accuracy"),
         }
         title = f"{training} training"
         panels.append(Curves([*drawn.items()], "accuracy", along_label="epochs", title=title))

@@ -26,6 +26,7 @@ from benign.papers.wang.setting import (
 )
 from benign.papers.wang.theory import conditions
 from benign.papers.wang.windows import FIG1, FIG3
+from benign.plot.chosen import held
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 from benign.sweep.dataset import ended
@@ -75,10 +76,6 @@ def _chosen(result: xr.Dataset, setting: tuple[float, float, float]) -> xr.Datas
     return result.isel(setting=_SETTINGS.index(setting))
 
 
-def _error(result: xr.Dataset) -> xr.DataArray:
-    return result.robust_noisy_error_curve
-
-
 def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     rows = []
     for field, symbol, settings in _PANELS:
@@ -87,9 +84,9 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         rows.append(
             [
                 Curves(
-                    [(n, e.train_loss_curve) for n, e in named], "robust training loss", log=True
+                    [(n, held(e, "train_loss")) for n, e in named], "robust training loss", log=True
                 ),
-                Curves([(n, _error(e)) for n, e in named], "robust test error"),
+                Curves([(n, held(e, "robust_noisy_error")) for n, e in named], "robust test error"),
             ]
         )
     note = "Test labels are flipped as training labels are: no classifier is below 10 %."

@@ -14,6 +14,7 @@ from benign.papers.recipes import Recipe
 from benign.papers.wang.image_maps import RHO
 from benign.papers.wang.images import IMAGES, default_std, figure
 from benign.papers.wang.setting import NETWORK, RADIUS, training_attack
+from benign.plot.chosen import held
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
 from benign.theory.intervals import mean_interval
@@ -63,8 +64,8 @@ def _draw_6(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     for field, symbol, settings in _PANELS:
         chosen = [_chosen(result, setting) for setting in settings]
         named = [(f"{symbol} = {float(each[field]):g}", each) for each in chosen]
-        losses = [(name, each.train_loss_curve) for name, each in named]
-        errors = [(name, 1 - each.robust_accuracy_curve) for name, each in named]
+        losses = [(name, held(each, "train_loss")) for name, each in named]
+        errors = [(name, 1 - held(each, "robust_accuracy")) for name, each in named]
         rows.append(
             [Curves(losses, "robust training loss", log=True), Curves(errors, "robust test error")]
         )

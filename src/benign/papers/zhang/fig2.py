@@ -73,7 +73,7 @@ def _along_training(fixed: str, varied: str, runs: xr.Dataset) -> list[Curves]:
             (f"{name} = {place:g}", values.sel({varied: place})) for place in values[varied].values
         ]
 
-    accuracy = held(runs, "robust_accuracy", "robust_accuracy_training_attack")
+    accuracy = held(runs, "robust_accuracy")
     return [
         Curves(
             each(held(runs, "train_loss")),
