@@ -37,6 +37,8 @@ PATIENCE = 10.0
 UNGUARDED = 86
 """exit code of a process that would run, as it starts, the sweep that started it"""
 
+Task = tuple[Unit, str, Keeping, bool]
+"""what `_work` takes"""
 Keep = Callable[[Unit], Keeping]
 """where a unit keeps what is not a result"""
 Tell = Callable[[str, int, int], None]
@@ -140,13 +142,8 @@ class _Place:
             self._future.set_exception(ProcessEnded(str(error), started=False))
             return self._future
         # A thread each, since a unit may be larger than what a pipe takes before its reader is there.
-        given = (
-            self._future,
-            (unit, manner.device, keeping, manner.compile),
-            self._process,
-            self._connection,
-            self.numbers,
-        )
+        task = unit, manner.device, keeping, manner.compile
+        given = self._future, task, self._process, self._connection, self.numbers
         threading.Thread(target=_waited_for, args=given, daemon=True).start()
         return self._future
 
@@ -253,7 +250,7 @@ def interrupts_wait() -> Iterator[None]:
 
 def _waited_for(
     future: Future[Computed],
-    task: tuple[Unit, str, Keeping],
+    task: Task,
     process: SpawnProcess,
     connection: Connection,
     numbers: Any,
@@ -317,10 +314,10 @@ def _work_through(connection: Connection, numbers: Any, sources: list[Path]) -> 
     _begin(numbers, sources)
     while True:
         try:
-            unit, device, keeping = connection.recv()
+            task: Task = connection.recv()
         except EOFError:
             return
-        connection.send(_work(unit, device, keeping))
+        connection.send(_work(*task))
 
 
 def _begin(numbers: Any, sources: list[Path]) -> None:
