@@ -1,6 +1,8 @@
 """The switch for compiled code."""
 
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,6 +135,32 @@ def test_nothing_else_decides(monkeypatch):
     assert _gains_by_compiling(experiment, Manner("cuda"))
     assert not _gains_by_compiling(experiment, Manner("cuda", compile=True))
     assert not _gains_by_compiling(experiment, Manner("cpu"))
+
+
+ON_A_GPU = """
+import sys
+import benign as bo
+
+if __name__ == "__main__":
+    experiment = bo.recipe("li/fig3").experiment("smoke")
+    for compile in (False, True):
+        result = experiment.run(f"{sys.argv[1]}/{compile}", "cuda", int(sys.argv[2]), compile=compile)
+        print(float(result.train_loss.mean()), result.attrs["devices"])
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_gpu_compiles_when_asked_and_gives_the_same(workers, tmp_path):
+    """In a process of its own: what checks shapes in tests cannot be compiled."""
+    script = tmp_path / "script.py"
+    script.write_text(ON_A_GPU)
+    words = [sys.executable, str(script), str(tmp_path), str(workers)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    plain, fast = done.stdout.splitlines()
+    assert "compiled" not in plain
+    assert fast.endswith(", compiled")
+    assert float(fast.split()[0]) == pytest.approx(float(plain.split()[0]), rel=1e-4)
 
 
 @pytest.mark.parametrize("command", ["run", "resume"])

@@ -51,9 +51,10 @@ def in_one_batch(attacked: bool) -> Arrays:
     return train_runs(different_runs(attacked), run_ids(5))
 
 
-def alone(cells: Sequence[Setup], ids: Sequence[RunId]) -> Arrays:
+def alone(cells: Sequence[Setup], ids: Sequence[RunId], device: str = "cpu") -> Arrays:
     """Every run in a batch of its own."""
-    return engine._joined([train_runs([cell], [id]) for cell, id in zip(cells, ids, strict=True)])
+    each = zip(cells, ids, strict=True)
+    return engine._joined([train_runs([cell], [id], device) for cell, id in each])
 
 
 def assert_same(

@@ -5,6 +5,7 @@ products of more runs round otherwise, by 1e-16 of a number, and a few steps of 
 than 1e6. A wrong draw or another set of points moves a loss of a few points by more than 1e-4.
 """
 
+import sys
 from collections.abc import Sequence
 from functools import cache
 from itertools import product
@@ -88,12 +89,12 @@ def cells(
     ]
 
 
-def check_together(runs: Sequence[Setup], first: int = 0) -> None:
+def check_together(runs: Sequence[Setup], first: int = 0, device: str = "cpu") -> None:
     """All at once, and each alone; curves from a snapshot on. The first run ends while the others go on."""
     ids = run_ids(len(runs))
-    together = train_runs(runs, ids)
+    together = train_runs(runs, ids, device)
     assert together["steps"][0] <= 1 < together["steps"].max() == STEPS
-    assert_same(cut(together, first), cut(alone(runs, ids), first), tolerance=1e-9)
+    assert_same(cut(together, first), cut(alone(runs, ids, device), first), tolerance=1e-9)
 
 
 def cut(found: Arrays, first: int) -> Arrays:
@@ -123,6 +124,17 @@ def cases() -> list[Any]:
 def test_a_run_does_not_depend_on_those_it_is_trained_with(method, attack, way):
     network, data = victims(attack)[-1] if attack else components.VICTIMS[0]
     check_together(cells(method, data, network, attack, way))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.kind)
+@pytest.mark.parametrize("attack", [None, small_pgd(steps=3), APGD(ball=Ball(radius=0.3), steps=3)])
+def test_steps_that_a_gpu_records_do_not_depend_on_the_others(method, attack, monkeypatch):
+    """Long enough for recorded steps, which begin anew whenever a run ends."""
+    monkeypatch.setattr(sys.modules[__name__], "STEPS", 9)
+    monkeypatch.setitem(MINI_BATCHES, "epochs", 9)
+    network, data = victims(attack)[-1] if attack else components.VICTIMS[0]
+    check_together(cells(method, data, network, attack), device="cuda")
 
 
 ROUND: list[Attack | None] = [
