@@ -75,6 +75,19 @@ def test_two_layers_and_patches():
     assert (patches.unit, patches.theorems[0].title[:14]) == ("alpha", "Li Theorem 4.4")
 
 
+def test_training_to_a_loss_of_0_has_no_number_of_steps(tmp_path):
+    """The page of such an experiment ended in a ZeroDivisionError."""
+    experiment = bo.Experiment(
+        data=bo.Mixture(samples=4, dim=6, signal=2.0),
+        network=bo.TwoLayer(width=2, preset="torch_default"),
+        training=bo.GradientDescent(rate=0.1, stop_loss=0.0, max_steps=2),
+        evaluation=bo.Evaluation(samples=4),
+    )
+    assert advise(experiment).steps == ()
+    experiment.run(tmp_path / "run")
+    assert bo.report(tmp_path / "run").is_file()
+
+
 def test_the_command_gives_an_experiment_that_runs(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = [

@@ -154,6 +154,9 @@ TRAININGS = [
 ]
 
 
+@pytest.mark.filterwarnings(
+    "ignore:Attempting to run cuBLAS"
+)  # torch 2.11, at its first backward pass
 @pytest.mark.gpu
 @pytest.mark.parametrize("training", TRAININGS, ids=lambda training: training.kind)
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.label() if attack else "none")

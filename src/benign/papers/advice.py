@@ -235,21 +235,18 @@ def _two_layer(setup: Setup) -> Advice:
                 "wang/derived.linear-predictor",
             ),
         ),
-        steps=(
-            Limit(
-                "loss falls as 1 / t",
-                _two_layer_steps(n, setup.training.stop_loss),
-                CORRECTED,
-                "wang.md 5",
-            ),
-        ),
+        steps=_two_layer_steps(n, setup.training.stop_loss),
         radius=n.radius,
     )
 
 
-def _two_layer_steps(n: wang.Numbers, loss: float) -> float:
-    """A margin grows by about eta d / (4 n) a step at first, then as log t (papers/wang.md 5)."""
-    return 4 * n.samples / (n.rate * n.dim * loss)
+def _two_layer_steps(n: wang.Numbers, loss: float) -> tuple[Limit, ...]:
+    """A margin grows by about eta d / (4 n) a step at first, then as log t (papers/wang.md 5); a loss of 0 is never
+    reached."""
+    if not loss:
+        return ()
+    steps = 4 * n.samples / (n.rate * n.dim * loss)
+    return (Limit("loss falls as 1 / t", steps, CORRECTED, "wang.md 5"),)
 
 
 def _patch_cnn(setup: Setup) -> Advice:
