@@ -45,9 +45,9 @@ def test_without_a_checksum_of_checkpoints_another_number_is_found(flipper, monk
         "benign.training.checkpoint.read_checked", lambda path, origin: load_file(path)
     )
     pair = ("unfinished", "checkpoint")
-    trials = list(flipper.trials(20, iter([pair])))
+    trials = list(flipper.trials(40, iter([pair])))
     assert {(trial.state, trial.kind) for trial in trials} == {pair}
-    assert outcomes(trials)[flip_bits.WRONG] >= 3
+    assert outcomes(trials)[flip_bits.WRONG] >= 1
 
 
 @pytest.mark.timeout(300)

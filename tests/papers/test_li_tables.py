@@ -100,6 +100,7 @@ def result(pairs: bool = False, seeds: int = 3, source: str = "digits") -> xr.Da
     )
     coords = {"attack": ["none", "pgd"], "step": [0, 1, 2], "seed": range(seeds)}
     coords["kind"] = ["original", "non-robust", "robust"]
+    data["steps"] = ("attack", "seed"), np.full((2, seeds), 2)
     return xr.Dataset(data, coords, {"experiment": json.dumps(spec)})
 
 
