@@ -109,11 +109,13 @@ def label(attack: Attack | None, place: int) -> str:
 
 
 def cases() -> list[Any]:
-    """Every method with every attack in every way. In the first tier ways take turns, and so do mini-batches."""
+    """Every method with every attack in two ways that differ in both, in turn. The first tier has one of them, and
+    mini-batches take turns there."""
     found: list[Any] = []
     for (turn, method), (place, attack) in product(enumerate(METHODS), enumerate(ATTACKS)):
-        for number, way in enumerate(WAYS):
-            first = (turn + place // 2) % len(WAYS) == number and (not turn or (turn + place) % 2)
+        number = (turn + place // 2) % len(WAYS)
+        for way in (WAYS[number], WAYS[-1 - number]):
+            first = way == WAYS[number] and (not turn or (turn + place) % 2)
             marks = [] if first else [pytest.mark.slow]
             told = f"{method.kind}-{label(attack, place)}-{way[0]}-{way[1]}"
             found.append(pytest.param(method, attack, way, id=told, marks=marks))
