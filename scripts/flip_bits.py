@@ -138,7 +138,7 @@ def weights_in(path: Path) -> dict[str, bytes]:
     data = path.read_bytes()
     begin = 8 + struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:begin])
-    places = {name: told["data_offsets"] for name, told in header.items() if name[:2] != "__"}
+    places = {name: part["data_offsets"] for name, part in header.items() if name[:2] != "__"}
     return {name: data[begin + place : begin + end] for name, (place, end) in places.items()}
 
 
@@ -190,8 +190,8 @@ def use(folder: Path, with_page: bool = False) -> Used:
 def _read(folder: Path, used: Used, with_page: bool) -> None:
     table, store = folder.with_suffix(".csv"), Store(folder)
     table.unlink(missing_ok=True)
-    if told := used.command("status", str(folder), "--json"):
-        used.status = json.loads(told)
+    if printed := used.command("status", str(folder), "--json"):
+        used.status = json.loads(printed)
     used.command("check", str(folder))
     if used.command("export", str(folder), str(table), "--force"):
         used.rows = list(csv.DictReader(io.StringIO(table.read_text(encoding="utf-8"))))
@@ -234,8 +234,8 @@ def compare(used: Used, sound: Used) -> None:
         equal(row in sound.rows or (_is_missing(row) and not silent), True, f"the row {row}")
     for name in ("taken", "notes"):
         there = getattr(sound, name)
-        for key, told in getattr(used, name).items():
-            equal(told, there.get(key), f"{name} of {key}")
+        for key, value in getattr(used, name).items():
+            equal(value, there.get(key), f"{name} of {key}")
     if used.status and silent:
         for name in used.status.keys() - {"workers", "next", "running", "missing", "axes"}:
             equal(used.status[name], sound.status[name], f"`{name}` of status")

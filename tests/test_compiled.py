@@ -16,7 +16,11 @@ from benign.compiled import compiled, compiled_on_gpu, compiling, is_on
 from benign.perform import _gains_by_compiling, processes
 from benign.plan.estimate import estimate
 from benign.sweep.crew import Manner
+from benign.sweep.drive import _crew
+from benign.sweep.processes import Here
 from benign.sweep.records import read_record
+from benign.sweep.store import Store
+from benign.sweep.watcher import Watcher
 from benign.sweep.work import compute
 from tests.tiny import tiny_file
 
@@ -135,6 +139,19 @@ def test_nothing_else_decides(monkeypatch):
     assert _gains_by_compiling(experiment, Manner("cuda"))
     assert not _gains_by_compiling(experiment, Manner("cuda", compile=True))
     assert not _gains_by_compiling(experiment, Manner("cpu"))
+
+
+def test_compiled_steps_do_not_go_on_from_checkpoints_of_others(tmp_path):
+    """The record of such a run would say half of what computed it."""
+    [unit] = bo.recipe("li/fig3").experiment("smoke").units()[:1]
+    store = Store.open(tmp_path, create=True)
+    origins = []
+    for compile in (False, True):
+        with _crew(Manner(compile=compile), [unit], Watcher(), store) as here:
+            assert isinstance(here, Here)
+            origins.append(here._keeping(unit))
+    assert origins[0].code != origins[1].code
+    assert origins[0]._replace(code="") == origins[1]._replace(code="")
 
 
 ON_A_GPU = """

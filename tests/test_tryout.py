@@ -186,9 +186,9 @@ def test_a_probe_of_a_wrong_shape_is_refused_before_there_is_a_folder(
         (bo.snapshot if kind == "snapshot" else bo.tally)("something")(mine)
         with pytest.raises(SpecError) as refusal:
             experiment().run(tmp_path / "runs")
-    told = str(refusal.value)
-    assert "`mine`" in told
-    assert given in told
+    message = str(refusal.value)
+    assert "`mine`" in message
+    assert given in message
     assert not (tmp_path / "runs").exists()
 
 

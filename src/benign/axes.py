@@ -197,18 +197,13 @@ def role_of(spec: BaseModel, name: str) -> str | None:
     return None
 
 
-def walk(
-    spec: BaseModel, path: Path = (), defaults: bool = True
-) -> Iterator[tuple[Path, str | None, Any]]:
-    """Every leaf field of a specification, depth first, as (path, role, value).
-
-    With `defaults=False` those that have their default value are left out.
-    """
-    for name, declared in type(spec).model_fields.items():
+def walk(spec: BaseModel, path: Path = ()) -> Iterator[tuple[Path, str | None, Any]]:
+    """Every leaf field of a specification, depth first, as (path, role, value)."""
+    for name in type(spec).model_fields:
         value = getattr(spec, name)
         if isinstance(value, BaseModel):
-            yield from walk(value, (*path, name), defaults)
-        elif defaults or value != declared.default:
+            yield from walk(value, (*path, name))
+        else:
             yield (*path, name), role_of(spec, name), value
 
 

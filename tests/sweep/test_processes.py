@@ -11,8 +11,8 @@ from benign import machine
 from benign.sweep.crew import Manner, ProcessEnded
 from benign.sweep.processes import TRIES, Processes, _end_of
 from benign.sweep.work import compute
+from benign.training.checkpoint import Keeping
 from benign.training.descent import Status
-from benign.training.engine import Keeping
 from tests.faults.sweeps import ENVIRONMENT, contents, python, typed
 from tests.tiny import tiny, tiny_file
 

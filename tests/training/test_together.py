@@ -117,8 +117,8 @@ def cases() -> list[Any]:
         for way in (WAYS[number], WAYS[-1 - number]):
             first = way == WAYS[number] and (not turn or (turn + place) % 2)
             marks = [] if first else [pytest.mark.slow]
-            told = f"{method.kind}-{label(attack, place)}-{way[0]}-{way[1]}"
-            found.append(pytest.param(method, attack, way, id=told, marks=marks))
+            name = f"{method.kind}-{label(attack, place)}-{way[0]}-{way[1]}"
+            found.append(pytest.param(method, attack, way, id=name, marks=marks))
     return found
 
 

@@ -183,5 +183,5 @@ def _attributes(experiment: Any, path: Path) -> dict[str, str]:
 
 def short_name(owner: type[Spec], field: str) -> str:
     """What a field is called beside an axis: its docstring up to the first remark, without code."""
-    told = owner.model_fields[field].description or field
-    return re.split(r"[,;:] |(?<!/) \(", told)[0].replace("`", "")
+    description = owner.model_fields[field].description or field
+    return re.split(r"[,;:] |(?<!/) \(", description)[0].replace("`", "")

@@ -170,7 +170,8 @@ def _crew(manner: Manner, units: list[Unit], watcher: Watcher, store: Store) -> 
 
     def keeping(unit: Unit) -> Keeping:
         weights = store.folder / "weights" if manner.keep_weights else None
-        code = digest(own_code(run.cell for run in unit.runs))
+        # A run that went on with code of another rounding would have a record that says half of it.
+        code = digest([own_code(run.cell for run in unit.runs), manner.compile])
         return Keeping(store.checkpoints(unit.key), weights, NUMERICS, code)
 
     if manner.executor is not None and units:

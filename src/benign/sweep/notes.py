@@ -83,8 +83,8 @@ def note_of(store: Store, key: str) -> Note | None:
     """The note of a unit; None where there is none, or something that no process wrote."""
     path = note_path(store, key)
     try:
-        told = unsealed(read_bytes(path, LARGEST))
-        return Note(_checked(At(**told)), path.stat().st_mtime)
+        content = unsealed(read_bytes(path, LARGEST))
+        return Note(_checked(At(**content)), path.stat().st_mtime)
     except (OSError, DamagedRecord, ValueError, TypeError):
         return None
 

@@ -26,8 +26,9 @@ from benign.plan.runs import Unit
 from benign.spec import Component
 from benign.sweep.crew import Crew, Manner, ProcessEnded
 from benign.sweep.work import Computed, compute
+from benign.training.checkpoint import Keeping
 from benign.training.descent import Status
-from benign.training.engine import Keeping, batch_size
+from benign.training.engine import batch_size
 from benign.training.probes import functions_for
 
 TRIES = 3

@@ -103,13 +103,13 @@ def _read(path: Path) -> Taken | None:
         return None
 
 
-def _checked(told: Taken) -> Taken:
+def _checked(lease: Taken) -> Taken:
     kinds = {"host": str, "pid": int, "started": str, "since": float}
-    if not all(type(getattr(told, name)) is kind for name, kind in kinds.items()):
+    if not all(type(getattr(lease, name)) is kind for name, kind in kinds.items()):
         raise ValueError("a lease holds values of other types")
-    if not (0 < told.pid < LARGEST_PID and 0 <= told.since < LAST and told.host.isprintable()):
+    if not (0 < lease.pid < LARGEST_PID and 0 <= lease.since < LAST and lease.host.isprintable()):
         raise ValueError("a lease holds values that cannot be")
-    return told
+    return lease
 
 
 def _write(path: Path) -> Taken | None:

@@ -18,8 +18,9 @@ from benign.compiled import compiling
 from benign.plan.runs import NUMERICS, Unit
 from benign.sweep.own_code import own_code
 from benign.sweep.store import Store
+from benign.training.checkpoint import Keeping
 from benign.training.descent import Status
-from benign.training.engine import Keeping, Progress, one_thread, train_runs
+from benign.training.engine import Progress, one_thread, train_runs
 
 
 class Computed(NamedTuple):

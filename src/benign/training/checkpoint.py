@@ -47,7 +47,7 @@ class Keeping(NamedTuple):
     """a folder: the final weights of every run"""
     numerics: int = 0
     code: str = ""
-    """a digest of the user's own code"""
+    """a digest of the user's own code, and of whether steps are compiled"""
 
 
 class Checkpoint:
@@ -96,8 +96,8 @@ class Checkpoint:
             return begin({name: part.to(device) for name, part in kept.items()})
         except Exception as error:  # a file can be wrong in any way, and all it saves is time
             why = " ".join(str(error).split()) or type(error).__name__
-            told = f"{self._path} cannot be used ({why}): its batch starts again at step 0"
-            warnings.warn(told, DroppedCheckpoint, stacklevel=2)
+            message = f"{self._path} cannot be used ({why}): its batch starts again at step 0"
+            warnings.warn(message, DroppedCheckpoint, stacklevel=2)
             return None
 
 

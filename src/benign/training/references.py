@@ -45,14 +45,14 @@ class Reference(NamedTuple):
 
 @contextmanager
 def kept_in(keeping: Keeping, tell: Tell | None = None) -> Iterator[None]:
-    """A folder in which long trainings of references leave what they need to go on, and who is told of their steps,
+    """A folder in which long trainings of references leave what they need to go on, and who hears of their steps,
     for the length of a block."""
-    before, told = _keeping.set(keeping), _tell.set(tell)
+    folders, listener = _keeping.set(keeping), _tell.set(tell)
     try:
         yield
     finally:
-        _keeping.reset(before)
-        _tell.reset(told)
+        _keeping.reset(folders)
+        _tell.reset(listener)
 
 
 def trained(setup: Setup, streams: Streams) -> Reference:

@@ -136,10 +136,10 @@ def clean_as_without_attack(evidence: Evidence) -> dict[str, Measured]:
     if not (rhos == 0).any() or not small.any():
         raise Undecided("no clean runs, or none with rho <= 0.1")
     change = errors - errors[rhos == 0]
-    told, largest = "change of clean error by attacks, same draws", int(rhos.argmax())
+    change_of, largest = "change of clean error by attacks, same draws", int(rhos.argmax())
     return {
-        "small": mean(f"{told}, rho <= 0.1", np.mean(change[small], axis=0)),
-        "up_to_signal": mean(f"{told}, rho = {rhos[largest]:g}", change[largest]),
+        "small": mean(f"{change_of}, rho <= 0.1", np.mean(change[small], axis=0)),
+        "up_to_signal": mean(f"{change_of}, rho = {rhos[largest]:g}", change[largest]),
     }
 
 
