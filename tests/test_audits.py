@@ -10,6 +10,7 @@ from benign.cli import main
 from benign.experiment import Experiment
 from benign.plot.caption import origin
 from tests.reference import small_data, small_network, small_pgd
+from tests.says import holds
 
 
 def small(attack=None, **training) -> Experiment:
@@ -43,8 +44,8 @@ def test_the_rate_audit_finds_what_depends_on_the_step(tmp_path):
     of_calm, of_wild = (
         next(line for line in lines if line.startswith("test_loss")) for lines in (calm, wild)
     )
-    assert "0 of 2 cells moved" in of_calm
-    assert "2 of 2 cells moved" in of_wild
+    assert "0 of 2 cells" in of_calm
+    assert "2 of 2 cells" in of_wild
     assert calm[-1].startswith("converged runs:")
     assert sorted(path.name for path in (tmp_path / "calm").iterdir()) == [
         "rate_1",
@@ -58,22 +59,21 @@ def test_a_result_shows_which_cells_its_rate_audit_moved(tmp_path):
     wild = small(rate=60.0, max_steps=12, stop_loss=0.0)
     result = wild.run(tmp_path)
     assert with_rate_audit(result, tmp_path) is result
-    assert origin(result).endswith("Step size: not audited.")
+    assert holds(origin(result).rpartition(").")[2].lower(), "step size", "not", "audit")
     fewer = Experiment.from_dict({**wild.as_dict(), "data": small_data(samples=[6]).as_dict()})
     rate_audit(fewer, tmp_path / AUDIT)
     audited = with_rate_audit(result, tmp_path)
     np.testing.assert_array_equal(audited.test_loss_moved.values, [np.nan, 1.0])
-    assert "a quarter of the rate moves" in origin(audited)
-    assert "test loss in 1 of 1 cells" in origin(audited)
-    assert "Computed on cpu (" in origin(audited)
+    assert holds(origin(audited), "quarter of the rate", "test loss", "1 of 1 cells", "cpu (")
 
 
 def test_the_attack_audit_of_a_folder(tmp_path, capsys):
     result = small(small_pgd(0.2)).run(tmp_path / "run")
     lines = attack_audit(result)
     assert lines[0] == "4 runs with an attack"
-    assert any(line.startswith("fresh points: accuracy") for line in lines)
-    assert any(line.startswith("proven on fresh points") for line in lines)
+    attacks = ("fresh points", "accuracy", "training attack", "evaluation attack")
+    assert any(holds(line, *attacks) for line in lines)
+    assert any(holds(line, "proven", "fresh points", "accuracy") for line in lines)
     assert main(["audit", str(tmp_path / "run")]) == 0
     assert capsys.readouterr().out.splitlines() == lines
 
@@ -81,9 +81,11 @@ def test_the_attack_audit_of_a_folder(tmp_path, capsys):
 def test_flags_are_counted():
     result = xr.Dataset({"audit": ("seed", [0.0, 5.0, 1.0, float("nan")])})
     assert flagged(result) == "2 runs masked on test points, 1 run zero gradients"
-    assert attack_audit(result)[-1].startswith("masked: the evaluation attack takes more than 0.02")
+    last = attack_audit(result)[-1]
+    assert holds(last, "masked", "evaluation attack", "0.02", "docs/attacks.md")
     assert flagged(xr.Dataset()) == ""
-    assert attack_audit(xr.Dataset()) == ["no attack was used, so there is nothing to audit"]
+    [line] = attack_audit(xr.Dataset())
+    assert holds(line, "no attack", "audit")
 
 
 def test_the_command_audits_a_step_size(tmp_path, monkeypatch, capsys):
@@ -95,14 +97,13 @@ def test_the_command_audits_a_step_size(tmp_path, monkeypatch, capsys):
     )
     assert main(["audit", "my.yaml"]) == 0
     printed = capsys.readouterr().out
-    assert "cells whose mean over seeds moved" in printed
-    assert "test_accuracy:" in printed
+    assert holds(printed, "cells", "seeds", "test_accuracy:")
     assert (tmp_path / "runs/my/audit/rate_4").is_dir()
 
 
 def test_bad_targets_are_told(capsys):
     assert main(["audit", "nothing/here"]) == 2
-    assert "no recipe or file 'nothing/here'" in capsys.readouterr().err
+    assert holds(capsys.readouterr().err, "'nothing/here'", "jiang/fig1")
 
 
 @pytest.mark.parametrize("field", ["robust_accuracy_certified", "audit"])

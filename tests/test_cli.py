@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,7 +21,9 @@ from benign.opening import open_experiment, open_result
 from benign.papers.recipes import recipe
 from benign.sweep.store import Store
 from benign.training import engine
+from benign.training.descent import Status
 from benign.training.probes import SNAPSHOTS
+from tests.says import holds
 from tests.tiny import FIELDS, tiny, tiny_file
 
 ANSI = "\x1b"
@@ -39,6 +42,11 @@ def command(*arguments: str | Path) -> list[str]:
 def typed(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """The command line in a process of its own."""
     return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=100)
+
+
+def counts(line: str) -> list[int]:
+    """The numbers of a line, lowest first."""
+    return sorted(int(number) for number in re.findall(r"\d+", line))
 
 
 # What is quick
@@ -108,12 +116,13 @@ def test_fewer_seeds_are_told_and_drawn_with_all_that_is_there(run, tmp_path):
     assert b"3 seeds" in drawn
     code, out, err = run("run", path, "--seeds", "1")
     assert code == 0
-    assert "runs/tiny holds 3 seeds, not only 1: table and pictures show all" in out
-    assert "means over 3 seeds" in out
-    assert "0 runs to do in 0 units; 4 of 4 are done already" in err
+    assert any(holds(line, "runs/tiny", "3 seeds", "1") for line in out.splitlines())
+    assert re.search(r"^mean.* 3 seeds$", out, re.MULTILINE)
+    assert holds(err, "0 runs", "4 of 4")
     assert picture.read_bytes() == drawn
-    assert "4 of 4 runs are done" in run("show", path, "--seeds", "1")[1]
-    assert "means over 1 seed\n" in run("run", path, "--seeds", "1", "--out", "runs/other")[1]
+    assert "4 of 4" in run("show", path, "--seeds", "1")[1]
+    out = run("run", path, "--seeds", "1", "--out", "runs/other")[1]
+    assert re.search(r"^mean.* 1 seed$", out, re.MULTILINE)
 
 
 def test_a_recipe_is_drawn_with_all_that_is_there(run, tmp_path):
@@ -132,9 +141,8 @@ def test_show_tells_the_plan_also_where_the_folder_holds_another(run, tmp_path):
     code, out, err = run("show", path, "--set", "training.rate=0.05")
     assert (code, err) == (0, "")
     flat = " ".join(out.split())
-    assert "8 runs: 4 cells, each with 2 seeds" in flat
-    assert "it would be refused: runs/tiny holds another experiment" in flat
-    assert "training.rate: 0.5 in the folder, 0.05 here" in flat
+    assert holds(flat, "8 runs", "4 cells", "2 seeds", "runs/tiny", "--out FOLDER")
+    assert re.search(r"training\.rate\W.*\b0\.5\b.*\b0\.05\b", flat)
     code, _, err = run("run", path, "--set", "training.rate=0.05")
     assert code == 2
     assert "seeds:" not in err
@@ -146,13 +154,13 @@ def test_running_a_file_prints_results_on_stdout_and_progress_on_stderr(tmp_path
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0] == "tiny.yaml"
-    assert "means over 2 seeds" in lines
-    assert f"page: `benign report {Path('runs') / 'tiny'}` makes one to look at" in lines
+    assert any(holds(line, "mean", "2 seeds") for line in lines)
+    assert any(holds(line, f"`benign report {Path('runs') / 'tiny'}`") for line in lines)
     assert lines[-2].startswith("runs: ")
-    assert lines[-2].endswith("at the step cap")
+    assert lines[-2].endswith(Status.STEP_CAP.words)
     assert lines[-1] == f"data: {Path('runs') / 'tiny'}"
-    assert done.stderr.splitlines()[0] == "8 runs to do in 2 units"
-    assert "8 of 8 runs done" in done.stderr
+    assert counts(done.stderr.splitlines()[0]) == [2, 8]
+    assert "8 of 8" in done.stderr
     assert ANSI not in done.stdout + done.stderr
     assert open_result("runs/tiny").identical(tiny().run(tmp_path / "python"))
 
@@ -162,10 +170,11 @@ def test_a_second_call_returns_at_once_and_more_seeds_add(run, tmp_path):
     first = run("run", path)
     code, out, err = run("run", path)
     assert (code, out) == (0, first[1])
-    assert err == "0 runs to do in 0 units; 8 of 8 are done already\n"
+    assert err.count("\n") == 1
+    assert counts(err) == [0, 0, 8, 8]
     code, _, err = run("run", path, "--seeds", "3")
     assert code == 0
-    assert err.startswith("4 runs to do in 2 units; 8 of 12 are done already\n")
+    assert counts(err.splitlines()[0]) == [2, 4, 8, 12]
     assert open_experiment("runs/tiny").seeds == 3
 
 
@@ -185,21 +194,21 @@ def test_a_large_grid_has_no_table(run, tmp_path):
     many = f"data.snr={[0.1 * i for i in range(1, 26)]}"
     code, out, _ = run("run", tiny_file(tmp_path), "--set", many, "--set", "training.max_steps=1")
     assert code == 0
-    assert "means over" not in out
+    assert not re.search(r"^\s*samples +snr +steps", out, re.MULTILINE)
 
 
 def test_a_recipe_draws_summarises_and_says_where(run):
     code, out, _ = run("run", "jiang/fig1", "--scale", "smoke", "--reading", "w_O=unit")
     folder = Path("runs/jiang/fig1/smoke/w_O=unit")
     assert code == 0
-    assert "jiang/fig1, smoke scale, reading w_O=unit" in out
+    assert holds(out.splitlines()[0], "jiang/fig1", "smoke", "w_O=unit")
     assert "samples * snr**p" in out
     pictures = [folder / f"fig1.{kind}" for kind in ("pdf", "svg", "png")]
     assert f"pictures: {', '.join(map(str, pictures))}" in out
     assert out.splitlines()[-1] == f"data: {folder}"
     assert all(picture.stat().st_size > 1000 for picture in pictures)
     drawn = " ".join(re.sub("<[^>]*>", " ", pictures[1].read_text(encoding="utf-8")).split())
-    for words in ("jiang/fig1", "smoke scale", "1 seed", "w_O=unit", "Training attack: none"):
+    for words in ("jiang/fig1", "smoke", "1 seed", "w_O=unit", "attack: none"):
         assert words in drawn
     built = recipe("jiang/fig1").experiment("smoke", recipe("jiang/fig1").reading({"w_O": "unit"}))
     assert open_experiment(folder) == built
@@ -229,7 +238,7 @@ def test_none_of_several_readings_runs_if_one_is_refused(run):
     tiny().run(Path("all") / "w_O=unit")
     code, _, err = run("run", "jiang/fig1", "--readings", "all", "--out", "all", *small)
     assert code == 2
-    assert "holds another experiment" in err
+    assert holds(err, str(Path("all") / "w_O=unit"), "--out FOLDER")
     assert not any(Path("all/default/records").iterdir())
 
 
@@ -238,8 +247,7 @@ def test_a_figure_that_cannot_be_drawn_does_not_lose_the_data(run):
         "run", "jiang/fig1", "--scale", "smoke", "--set", "data.samples=4", "--out", "a"
     )
     assert code == 1
-    told = "the figure of jiang/fig1, smoke scale, reading default cannot be drawn"
-    assert f"benign: the data is kept, but {told}" in err
+    assert holds(err, "benign: ", "data", "figure", "jiang/fig1", "smoke", "default")
     assert "Traceback" not in err
     assert out.splitlines()[-1] == "data: a"
 
@@ -261,14 +269,14 @@ def test_failed_runs_are_counted_and_told(run, tmp_path, monkeypatch):
         assert code == 1
         assert "runs: 8 failed" in out
         assert "8 runs: ArithmeticError: the fan is broken" in out
-        assert "the same command tries them again" in out
+        assert "same command" in out
         assert "Traceback" not in out
         assert "Traceback" in run("run", path, "-v")[1]
     assert "the fan is broken" in run("show", "runs/tiny")[1]
     code, out, err = run("run", path)
     assert code == 0
     assert " failed" not in out
-    assert err.startswith("8 runs to do")
+    assert "8 runs" in err.splitlines()[0]
 
 
 def test_an_interrupted_run_says_how_to_go_on(run, tmp_path, monkeypatch):
@@ -284,10 +292,10 @@ def test_an_interrupted_run_says_how_to_go_on(run, tmp_path, monkeypatch):
         code, _, err = run("run", path)
     assert code == 130
     assert err.splitlines()[-1].startswith("benign: interrupted")
-    assert "the same command resumes" in err
+    assert "same command" in err.splitlines()[-1]
     code, _, err = run("run", path)
     assert code == 0
-    assert err.startswith("4 runs to do in 1 unit; 4 of 8 are done already")
+    assert counts(err.splitlines()[0]) == [1, 4, 4, 8]
 
 
 # Showing, packing, merging
@@ -298,33 +306,31 @@ def test_show_tells_the_plan_and_writes_nothing(run, tmp_path):
     for arguments in (("show", path), ("run", path, "--dry-run")):
         code, out, err = run(*arguments)
         assert (code, err) == (0, "")
-        for words in ("samples  2:  2, 4", "8 runs: 4 cells, each with 2 seeds", "4 samples x 3"):
-            assert words in out
-        assert re.search(r"memory +about [\d.]+ [KM]iB", out)
-        assert re.search(
-            r"time +at most about \S+ s, if no run reaches its loss before step 40", out
-        )
-        assert "runs/tiny: nothing there yet" in out
+        assert holds(out, "samples  2:  2, 4", "8 runs", "4 cells", "2 seeds", "4 samples x 3")
+        assert re.search(r"memory .*\d [KM]iB", out)
+        assert re.search(r"time .*\d s\b.* loss .*\b40\b", out)
+        assert "runs/tiny" in out
         assert not Path("runs").exists()
 
 
 def test_show_knows_the_time_of_runs_that_take_all_their_steps(run, tmp_path):
     path = tiny_file(tmp_path, "training.stop_loss=0")
-    assert re.search(r"time +about \S+ s, for up to 40 steps a run\n", run("show", path)[1])
+    assert re.search(r"time (?!.* loss ).*\d s\b.*\b40\b", run("show", path)[1])
 
 
 def test_show_counts_what_is_done(run, tmp_path):
     path = tiny_file(tmp_path)
     run("run", path)
-    assert "8 of 8 runs are done" in run("show", path)[1]
-    assert "nothing is left to compute" in run("show", path)[1]
-    assert "8 of 12 runs are done" in run("show", path, "--seeds", "3")[1]
+    out = run("show", path)[1]
+    assert "8 of 8" in out
+    assert re.search(r"^ *time +[^\d\n]+$", out, re.MULTILINE), "no seconds"
+    assert "8 of 12" in run("show", path, "--seeds", "3")[1]
 
 
 def test_show_abbreviates_long_axes(run):
     _, out, _ = run("show", "jiang/fig1", "--scale", "paper")
     assert re.search(r"snr +10: +0\.15625, .*, \.\.\., 15\.625", out)
-    assert "500 runs: 100 cells, each with 5 seeds" in out
+    assert holds(out, "500 runs", "100 cells", "5 seeds")
 
 
 def test_the_specification_that_show_prints_can_be_run(run, tmp_path):
@@ -340,7 +346,7 @@ def test_show_of_a_folder_tells_statuses_and_damage(run, tmp_path):
     run("run", tiny_file(tmp_path))
     code, out, err = run("show", "runs/tiny")
     assert (code, err) == (0, "")
-    assert re.search(r"status +\d converged, \d at the step cap", out)
+    assert re.search(r"status +\d converged, \d .*step cap", out)
     assert "2 intact, 0 damaged" in out
     assert "kind: signal_noise" in run("show", "runs/tiny", "-v")[1]
     path = min(Path("runs/tiny/records").glob("*.npz"))
@@ -353,15 +359,14 @@ def test_show_of_a_folder_tells_statuses_and_damage(run, tmp_path):
 
 def test_pack_and_merge_print_counts(run, tmp_path):
     run("run", tiny_file(tmp_path))
-    assert run("pack", "runs/tiny", "a.pack")[:2] == (
-        0,
-        "2 records of runs/tiny packed into a.pack\n",
-    )
-    assert run("merge", "a.pack", "new")[:2] == (
-        0,
-        "2 records added to new, 0 were there, 0 damaged\n",
-    )
-    assert "0 records added to new, 2 were there" in run("merge", "a.pack", "new")[1]
+    code, out, _ = run("pack", "runs/tiny", "a.pack")
+    assert (code, out.count("\n")) == (0, 1)
+    assert holds(out, "2 records", "runs/tiny", "a.pack")
+    for there, numbers in ((0, ["2", "0", "0"]), (2, ["0", "2", "0"])):
+        code, out, _ = run("merge", "a.pack", "new")
+        assert (code, out.count("\n")) == (0, 1)
+        assert re.findall(r"\d+", out) == numbers, f"{there} were there before"
+        assert holds(out, "records", "new", "damaged")
     assert open_result("new").identical(open_result("runs/tiny"))
 
 
@@ -377,7 +382,7 @@ def test_a_folder_knows_the_command_that_made_it(run, tmp_path):
     told = {"benign": benign.__version__, "changes": ["training.rate=0.25"]}
     assert made("runs/tiny") == {**told, "target": str(tmp_path / "tiny.yaml")}
     out = run("show", "runs/tiny")[1]
-    assert "changed: training.rate=0.25; benign" in " ".join(out.split())
+    assert holds(" ".join(out.split()), "training.rate=0.25", benign.__version__)
 
 
 def test_a_folder_of_a_recipe_is_resumed_and_drawn_again(run):
@@ -397,7 +402,7 @@ def test_a_folder_of_a_recipe_is_resumed_and_drawn_again(run):
         path.unlink()
     code, out, err = run("run", "a")
     assert code == 0
-    assert not err.startswith("0 runs to do")
+    assert 0 not in counts(err.splitlines()[0])
     assert out.splitlines()[1:] == first.splitlines()[1:]
     assert picture.read_text(encoding="utf-8") == before
     assert Store.open("a").about == about
@@ -412,7 +417,7 @@ def test_a_folder_may_grow_and_be_run_elsewhere(run, tmp_path):
     assert open_result("copy").attrs["runs_missing"] == 0
     code, _, err = run("run", "runs/tiny", "--scale", "smoke")
     assert code == 2
-    assert "--scale is for recipes, and runs/tiny is a folder" in err
+    assert holds(err, "--scale", "recipe", "runs/tiny")
 
 
 def test_show_prints_the_specification_alone(run, tmp_path):
@@ -426,7 +431,7 @@ def test_show_prints_the_specification_alone(run, tmp_path):
     (tmp_path / "mine.yaml").write_text(text.replace("benign: 1", "benign: 2"), encoding="utf-8")
     code, _, err = run("run", "mine.yaml")
     assert code == 2
-    assert "benign: benign: the format has version 2" in err
+    assert holds(err, "benign: benign: ", "version", "2")
 
 
 def test_the_plain_file_is_a_part_of_what_it_grew_to(run, tmp_path):
@@ -435,7 +440,7 @@ def test_the_plain_file_is_a_part_of_what_it_grew_to(run, tmp_path):
     assert run("run", path, "--set", "training.rate=[0.5, 0.25]")[0] == 0
     code, out, err = run("run", path)
     assert (code, out) == (0, first)
-    assert err.startswith("0 runs to do")
+    assert "0 runs" in err.splitlines()[0]
 
 
 def test_one_other_value_shares_no_folder_whichever_came_first(run, tmp_path):
@@ -446,7 +451,8 @@ def test_one_other_value_shares_no_folder_whichever_came_first(run, tmp_path):
         code, _, err = run("run", path, *orders[1], *out)
         assert code == 2
         assert "--out FOLDER" in err
-    assert "for another value use --out" in " ".join(run("run", "--help")[1].split())
+    text = " ".join(run("run", "--help")[1].split())
+    assert re.search(r"--set FIELD=VALUE [^-]*--out", text)
 
 
 def test_another_experiment_is_refused_with_the_remedy_first(run, tmp_path):
@@ -457,8 +463,8 @@ def test_another_experiment_is_refused_with_the_remedy_first(run, tmp_path):
     code, _, err = run("run", path, *(word for each in changes for word in ("--set", each)))
     assert code == 2
     first, *_, last = err.splitlines()
-    assert first.startswith("benign: runs/tiny holds another experiment: choose another folder")
-    assert "--out FOLDER" in first
+    assert first.startswith("benign: runs/tiny ")
+    assert holds(first, "folder", "--out FOLDER")
     assert "more" in last
 
 
@@ -473,13 +479,11 @@ def test_a_variable_that_was_not_measured_is_told_and_measured_again(run, tmp_pa
     try:
         code, _, err = run("run", path)
         assert code == 0
-        assert (
-            "benign: runs/tiny: not measured, since newer than the runs: `loss_by_command`" in err
-        )
+        assert holds(err, "benign: runs/tiny: ", "`loss_by_command`", "again=True")
         code, _, err = run("run", path, "--again")
         assert code == 0
-        assert err.startswith("8 runs to do in 2 units\n")
-        assert "not measured" not in err
+        assert counts(err.splitlines()[0]) == [2, 8]
+        assert "loss_by_command" not in err
         assert open_result("runs/tiny").loss_by_command.notnull().all()
     finally:
         del SNAPSHOTS["loss_by_command"]
@@ -495,9 +499,9 @@ def test_set_reaches_a_field_that_the_file_leaves_at_its_default(run, tmp_path):
         assert f"{name}: {value}" in out
     code, _, err = run("show", path, "--set", "evaluation.attack.steps=3")
     assert code == 2
-    assert "`steps` belongs to a part that is not given: set that part as a whole" in err
+    assert holds(err, "evaluation.attack.steps", "`steps`")
     code, _, err = run("show", path, "--set", "evaluation.sampels=3")
-    assert "did you mean `samples`?" in err
+    assert holds(err, "evaluation.sampels", "`samples`")
 
 
 def test_set_may_mend_a_file_that_is_not_complete(run, tmp_path):
@@ -522,73 +526,130 @@ def test_an_experiment_of_ones_own_is_drawn(run, tmp_path):
 
 # Bad input: each fails before work starts, in one message, with exit code 2 and no traceback.
 
-BAD = {
-    "negative dim": (["run", "tiny.yaml", "--set", "data.dim=-4"], "data.dim: must be greater"),
-    "snr and signal": (["run", "tiny.yaml", "--set", "data.signal=1"], "got both (snr=0.5"),
+BAD: dict[str, tuple[Any, ...]] = {
+    "negative dim": (["run", "tiny.yaml", "--set", "data.dim=-4"], "data.dim", "1", "-4"),
+    "snr and signal": (
+        ["run", "tiny.yaml", "--set", "data.signal=1"],
+        "`snr`",
+        "`signal`",
+        "signal=1.0",
+    ),
     "odd balanced": (
         ["run", "tiny.yaml", "--set", "data.balanced=true", "--set", "data.samples=3"],
-        "`samples` must be even with `balanced: true`, got 3: use 4",
+        "`samples`",
+        "`balanced: true`",
+        "3",
+        "4",
     ),
-    "empty axis": (["run", "tiny.yaml", "--set", "data.snr=[]"], "data.snr: the axis is empty"),
-    "unknown field": (["run", "tiny.yaml", "--set", "data.size=3"], "data.size: is not a field"),
-    "unknown part": (["run", "tiny.yaml", "--set", "dat.dim=3"], "no field `dat`; fields here"),
-    "no value": (["run", "tiny.yaml", "--set", "data.dim"], "write field=value"),
-    "seeds 0": (["run", "tiny.yaml", "--seeds", "0"], "seeds: must be greater than or equal to 1"),
-    "seeds x": (["run", "tiny.yaml", "--seeds", "x"], "must be a whole number, got 'x'"),
-    "too many runs": (["run", "tiny.yaml", "--seeds", "1000000"], "lower `seeds` (1,000,000)"),
+    "empty axis": (["run", "tiny.yaml", "--set", "data.snr=[]"], "data.snr", "axis", "[]"),
+    "unknown field": (["run", "tiny.yaml", "--set", "data.size=3"], "data.size", "samples"),
+    "unknown part": (
+        ["run", "tiny.yaml", "--set", "dat.dim=3"],
+        "dat.dim=3",
+        "`dat`",
+        "data, network",
+    ),
+    "no value": (["run", "tiny.yaml", "--set", "data.dim"], "data.dim", "field=value"),
+    "seeds 0": (["run", "tiny.yaml", "--seeds", "0"], "seeds", "1", "0"),
+    "seeds x": (["run", "tiny.yaml", "--seeds", "x"], "--seeds", "whole number", "'x'"),
+    "too many runs": (
+        ["run", "tiny.yaml", "--seeds", "1000000"],
+        "4,000,000",
+        "`seeds`",
+        "1,000,000",
+    ),
     "too large": (
         ["run", "tiny.yaml", "--set", "data.dim=100000000000"],
-        "one run with `dim` 100000000000, `samples` 4 and `tokens` 3 needs about",
+        "`dim` 100000000000",
+        "`samples` 4",
+        "`tokens` 3",
+        "GiB",
+        "`coordinates: sampled`",
     ),
-    "beyond floats": (["run", "tiny.yaml", "--set", "data.dim=1" + "0" * 400], "data.dim: must be"),
+    "beyond floats": (
+        ["run", "tiny.yaml", "--set", "data.dim=1" + "0" * 400],
+        "data.dim",
+        "1" + "0" * 30,
+    ),
     "no width": (
         ["run", "tiny.yaml", "--width", "wide"],
-        "must be one of column, page, got 'wide'",
+        "`width`",
+        "column, page",
+        "'wide'",
     ),
-    "no device": (["run", "tiny.yaml", "--device", "cuda:99"], "must be one of cpu"),
-    "no workers": (["run", "tiny.yaml", "--workers", "0"], "`workers` must be at least 1, got 0"),
-    "unwritable": (["run", "tiny.yaml", "--out", "tiny.yaml/x"], "tiny.yaml is a file"),
-    "a file as folder": (["run", "tiny.yaml", "--out", "tiny.yaml"], "tiny.yaml is a file"),
-    "a folder in use": (["run", "tiny.yaml", "--out", "."], "holds other things"),
-    "no such file": (["run", "none.yaml"], "none.yaml cannot be read (No such file"),
-    "no such recipe": (["run", "jiang/fig9"], "no recipe or file 'jiang/fig9'; the recipes are"),
-    "very long name": (["run", "x" * 5000], "no recipe or file"),
+    "no device": (["run", "tiny.yaml", "--device", "cuda:99"], "`device`", "cpu", "'cuda:99'"),
+    "no workers": (["run", "tiny.yaml", "--workers", "0"], "`workers`", "1", "0"),
+    "unwritable": (["run", "tiny.yaml", "--out", "tiny.yaml/x"], "--out", "tiny.yaml", "file"),
+    "a file as folder": (
+        ["run", "tiny.yaml", "--out", "tiny.yaml"],
+        "--out",
+        "tiny.yaml",
+        "folder",
+    ),
+    "a folder in use": (["run", "tiny.yaml", "--out", "."], "experiment.json", "folder"),
+    "no such file": (["run", "none.yaml"], "none.yaml", "No such file"),
+    "no such recipe": (["run", "jiang/fig9"], "'jiang/fig9'", "jiang/fig1"),
+    "very long name": (["run", "x" * 5000], "xxx"),
     "unknown scale": (
         ["run", "jiang/fig1", "--scale", "huge"],
-        "`scale` must be one of smoke, quick, paper, got 'huge'",
+        "`scale`",
+        "smoke, quick, paper",
+        "'huge'",
     ),
-    "unknown question": (["run", "jiang/fig1", "--reading", "x=y"], "reading `x`: jiang/fig1 asks"),
+    "unknown question": (["run", "jiang/fig1", "--reading", "x=y"], "`x`", "jiang/fig1", "w_O"),
     "unknown answer": (
         ["run", "jiang/fig1", "--reading", "w_O=x"],
-        "reading `w_O` must be one of undivided, divided, unit, got 'x'",
+        "`w_O`",
+        "undivided, divided, unit",
+        "'x'",
     ),
-    "no answer": (["run", "jiang/fig1", "--reading", "w_O"], "write question=answer"),
-    "unknown readings": (["run", "jiang/fig1", "--readings", "x"], "default, all, product"),
+    "no answer": (["run", "jiang/fig1", "--reading", "w_O"], "--reading 'w_O'", "w_O=divided"),
+    "unknown readings": (
+        ["run", "jiang/fig1", "--readings", "x"],
+        "`readings`",
+        "default, all, product",
+        "'x'",
+    ),
     "both readings": (
         ["run", "jiang/fig1", "--readings", "all", "--reading", "w_O=unit"],
-        "give one of them",
+        "--reading ",
+        "--readings",
     ),
-    "a scale for a file": (["run", "tiny.yaml", "--scale", "smoke"], "--scale is for recipes"),
-    "a reading for a file": (["run", "tiny.yaml", "--reading", "a=b"], "--reading is for recipes"),
-    "python tag": (["run", "tag.yaml"], "tag.yaml is not plain YAML"),
-    "alias bomb": (["run", "bomb.yaml"], "aliases are not allowed (line 2)"),
-    "deep nesting": (["run", "deep.yaml"], "nested deeper than 20 levels"),
-    "binary": (["run", "binary.yaml"], "is not text in UTF-8"),
-    "huge file": (["run", "huge.yaml"], "larger than a specification may be"),
-    "many unknown fields": (["run", "fields.yaml"], "... and "),
-    "terminal codes": (["run", "codes.yaml"], "?[2J: is not a field"),
-    "show of nothing": (["show", "nothing"], "no recipe or file 'nothing'"),
-    "show of a device": (["show", "tiny.yaml", "--device", "tpu"], "must be one of cpu"),
-    "show with no workers": (["show", "tiny.yaml", "--workers", "0"], "must be at least 1, got 0"),
-    "show of the too large": (["show", "tiny.yaml", "--set", "data.dim=100000000000"], "GiB"),
-    "papers of nobody": (["papers", "nobody"], "choose one of compare, jiang"),
-    "pack of nothing": (["pack", "nothing", "a.pack"], "nothing does not exist"),
-    "pack over a file": (["pack", "nothing", "tiny.yaml"], "nothing does not exist"),
-    "merge of nothing": (["merge", "nothing", "a"], "nothing does not exist"),
-    "merge of a file": (["merge", "tiny.yaml", "a"], "tiny.yaml is not an intact pack"),
-    "no target": (["run"], "Missing argument"),
-    "unknown option": (["run", "tiny.yaml", "--colour"], "No such option: --colour"),
-    "unknown command": (["fly"], "No such command 'fly'"),
+    "a scale for a file": (
+        ["run", "tiny.yaml", "--scale", "smoke"],
+        "--scale",
+        "tiny.yaml",
+        "--set",
+    ),
+    "a reading for a file": (
+        ["run", "tiny.yaml", "--reading", "a=b"],
+        "--reading",
+        "tiny.yaml",
+        "--set",
+    ),
+    "python tag": (["run", "tag.yaml"], "tag.yaml", "YAML", "python/object/apply", "line 1"),
+    "alias bomb": (["run", "bomb.yaml"], "bomb.yaml", "aliases", "line 2"),
+    "deep nesting": (["run", "deep.yaml"], "deep.yaml", "nested", "20"),
+    "binary": (["run", "binary.yaml"], "binary.yaml", "UTF-8"),
+    "huge file": (["run", "huge.yaml"], "huge.yaml", "65,536"),
+    "many unknown fields": (["run", "fields.yaml"], "field0", "network", "197"),
+    "terminal codes": (["run", "codes.yaml"], "?[2J: ", "codes.yaml, line 25"),
+    "show of nothing": (["show", "nothing"], "'nothing'", "jiang/fig1"),
+    "show of a device": (["show", "tiny.yaml", "--device", "tpu"], "`device`", "cpu", "'tpu'"),
+    "show with no workers": (["show", "tiny.yaml", "--workers", "0"], "`workers`", "1", "0"),
+    "show of the too large": (
+        ["show", "tiny.yaml", "--set", "data.dim=100000000000"],
+        "dim",
+        "GiB",
+    ),
+    "papers of nobody": (["papers", "nobody"], "'nobody'", "compare, jiang"),
+    "pack of nothing": (["pack", "nothing", "a.pack"], "nothing ", "pack", "folder"),
+    "pack over a file": (["pack", "nothing", "tiny.yaml"], "nothing ", "pack", "folder"),
+    "merge of nothing": (["merge", "nothing", "a"], "nothing ", "pack", "folder"),
+    "merge of a file": (["merge", "tiny.yaml", "a"], "tiny.yaml", "pack"),
+    "no target": (["run"], "target", "`benign run --help`"),
+    "unknown option": (["run", "tiny.yaml", "--colour"], "--colour", "`benign run --help`"),
+    "unknown command": (["fly"], "'fly'", "`benign --help`"),
 }
 FILES = {
     "tag.yaml": b"data: !!python/object/apply:os.mkdir ['pwned']\n",
@@ -609,12 +670,12 @@ def test_bad_input_is_one_short_message(run, tmp_path, case):
     for name, content in FILES.items():
         Path(name).write_bytes(content)
     before = sorted(tmp_path.rglob("*"))
-    arguments, words = BAD[case]
+    arguments, *parts = BAD[case]
     code, out, err = run(*arguments)
     assert code == 2
     assert out == ""
     assert err.startswith("benign: ")
-    assert words in err
+    assert holds(err, *parts)
     assert len(err.splitlines()) <= 8
     assert max(len(line) for line in err.splitlines()) <= 320
     assert "Traceback" not in err
@@ -629,15 +690,16 @@ def test_bad_input_of_the_module(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("benign", run_name="__main__")
     assert ended.value.code == 2
-    told = "benign: data.dim: must be greater than or equal to 1, got -4\n"
-    assert capsys.readouterr() == ("", told)
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert holds(err, "benign: data.dim: ", "1", "-4")
 
 
 def test_verbose_shows_where_bad_input_was_noticed(run, tmp_path):
     code, _, err = run("run", tiny_file(tmp_path), "--set", "data.dim=-4", "-v")
     assert code == 2
     assert "Traceback" in err
-    assert err.splitlines()[-1] == "benign: data.dim: must be greater than or equal to 1, got -4"
+    assert holds(err.splitlines()[-1], "benign: data.dim: ", "1", "-4")
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write everywhere")
@@ -645,7 +707,7 @@ def test_a_folder_without_permission_is_refused(run, tmp_path):
     (tmp_path / "locked").mkdir(mode=0o500)
     code, _, err = run("run", tiny_file(tmp_path), "--out", "locked/run")
     assert code == 2
-    assert "locked/run cannot be written (Permission denied)" in err
+    assert holds(err, "locked/run", "Permission denied")
 
 
 def test_a_full_disk_is_no_traceback(run, tmp_path, monkeypatch):
@@ -712,12 +774,13 @@ def test_a_killed_sweep_is_finished_by_the_same_command(run, tmp_path, workers):
     assert 1 <= len(kept) < 6
     code, _, err = run(*again)
     assert code == 0
-    assert f"{4 * len(kept)} of 24 are done already" in err
+    assert f"{4 * len(kept)} of 24" in err
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert open_result(killed).identical(tiny(*SLOW).run(tmp_path / "whole"))
 
 
-INTERRUPTED = "benign: interrupted: what is finished is kept, the same command resumes"
+INTERRUPTED = ("benign: ", "interrupted", "same command")
+"""what the last line holds"""
 
 
 @pytest.mark.slow
@@ -728,7 +791,7 @@ def test_ctrl_c_twice_ends_workers_and_all_at_once(tmp_path, after):
     tiny_file(tmp_path, *SLOW, "training.max_steps=100000")
     with started("run", "tiny.yaml", "--workers", "2") as process:
         assert process.stderr is not None
-        assert process.stderr.readline() == "24 runs to do in 6 units\n"
+        assert counts(process.stderr.readline()) == [6, 24]
         time.sleep(after)
         for _ in range(2):
             os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers as well
@@ -736,7 +799,7 @@ def test_ctrl_c_twice_ends_workers_and_all_at_once(tmp_path, after):
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert out.splitlines()[0] == "tiny.yaml"  # then what it may cost
-    assert err.splitlines()[-1] == INTERRUPTED
+    assert holds(err.splitlines()[-1], *INTERRUPTED)
     assert "Traceback" not in err
 
 
@@ -753,8 +816,8 @@ def test_ctrl_c_once_finishes_the_units_under_way(run, tmp_path, workers):
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "finishing what is under way; ctrl-c again stops now" in err
-    assert err.splitlines()[-1] == INTERRUPTED
+    assert "ctrl-c" in err
+    assert holds(err.splitlines()[-1], *INTERRUPTED)
     kept = {path.stem for path in records(tmp_path / "cut")}
     assert set(under_way) <= kept
     assert len(kept) < 6

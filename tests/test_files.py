@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benign.files import DEEPEST, LARGEST_FILE, FileError, parse_yaml, read_yaml, with_overrides
+from tests.says import holds, says
 
 
 @pytest.mark.parametrize(
@@ -62,46 +63,50 @@ def test_what_a_dumper_writes_is_read_back(value):
     assert parse_yaml(yaml.safe_dump(value)) == value
 
 
-HOSTILE = {
-    "python tag": ("a: !!python/object/apply:os.system ['true']", "tag"),
-    "unknown tag": ("a: !mine 3", "tag"),
-    "alias": ("a: &x [1, 2]\nb: *x\n", "aliases are not allowed (line 2)"),
+HOSTILE: dict[str, tuple[str, ...]] = {
+    "python tag": (
+        "a: !!python/object/apply:os.system ['true']",
+        "python/object/apply:os.system",
+        "line 1",
+    ),
+    "unknown tag": ("a: !mine 3", "!mine", "line 1"),
+    "alias": ("a: &x [1, 2]\nb: *x\n", "aliases", "line 2"),
     "billion laughs": ("a: &a [1, 1]\nb: &b [*a, *a]\nc: [*b, *b]\n", "aliases"),
     "merge key": ("a: &a {x: 1}\nb:\n  <<: *a\n", "aliases"),
-    "deep list": ("a: " + "[" * 30_000, f"nested deeper than {DEEPEST} levels"),
-    "deep fields": ("{a: " * 10_000, f"nested deeper than {DEEPEST} levels"),
-    "deep indentation": ("- " * 1000 + "1", f"nested deeper than {DEEPEST} levels"),
-    "field twice": ("a: 1\nb: 2\na: 3\n", "field `a` given twice (line 3)"),
-    "number as field": ("1: 2", "field 1 is not a word"),
-    "list as field": ("? [a, b]\n: 1\n", "is not a word"),
-    "two documents": ("a: 1\n---\nb: 2\n", "expected a single document"),
+    "deep list": ("a: " + "[" * 30_000, "nested", f"{DEEPEST}"),
+    "deep fields": ("{a: " * 10_000, "nested", f"{DEEPEST}"),
+    "deep indentation": ("- " * 1000 + "1", "nested", f"{DEEPEST}"),
+    "field twice": ("a: 1\nb: 2\na: 3\n", "`a`", "twice", "line 3"),
+    "number as field": ("1: 2", "field 1", "word", "line 1"),
+    "list as field": ("? [a, b]\n: 1\n", "field", "word", "line 1"),
+    "two documents": ("a: 1\n---\nb: 2\n", "single document", "line 2"),
     "unbalanced": ("a: [1, 2", "line 1"),
     "tab": ("a:\n\t- 1\n", "line 2"),
-    "control character": ("a: \x01", "special characters are not allowed"),
+    "control character": ("a: \x01", "#x0001", "characters"),
     "long number": ("a: " + "9" * 5000, "digits"),
-    "no fields": ("- 1\n- 2\n", "must hold fields such as `data:`"),
-    "one word": ("hello", "must hold fields such as `data:`"),
-    "nothing": ("", "must hold fields such as `data:`"),
+    "no fields": ("- 1\n- 2\n", "fields", "`data:`", "`network:`", "list"),
+    "one word": ("hello", "fields", "`data:`", "`network:`", "str"),
+    "nothing": ("", "fields", "`data:`", "`network:`", "None"),
 }
 
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_malformed_or_hostile_file_is_refused_in_one_line(tmp_path, case):
-    text, message = HOSTILE[case]
+    text, *parts = HOSTILE[case]
     path = tmp_path / "a.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(FileError) as refused:
         read_yaml(path)
     told = str(refused.value)
     assert told.startswith(str(path))
-    assert message in told
+    assert holds(told, *parts)
     assert "\n" not in told
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path):
     path = tmp_path / "a.yaml"
     path.write_bytes(b"\x89PNG\r\n\x1a\n\x00\xff\xfe")
-    with pytest.raises(FileError, match="not text in UTF-8"):
+    with pytest.raises(FileError, match=says(str(path), "text", "UTF-8")):
         read_yaml(path)
 
 
@@ -109,7 +114,7 @@ def test_a_large_file_is_refused_without_reading_it(tmp_path):
     path = tmp_path / "a.yaml"
     with open(path, "wb") as file:
         file.truncate(2**40)  # a hole: a terabyte that takes no space
-    with pytest.raises(FileError, match=f"larger than a specification may be, {LARGEST_FILE:,}"):
+    with pytest.raises(FileError, match=says(str(path), f"{LARGEST_FILE:,}")):
         read_yaml(path)
 
 
@@ -121,9 +126,9 @@ def test_the_largest_file_is_read_in_seconds():
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(FileError, match=r"nowhere\.yaml cannot be read \(No such file"):
+    with pytest.raises(FileError, match=says("nowhere.yaml", "No such file")):
         read_yaml(tmp_path / "nowhere.yaml")
-    with pytest.raises(FileError, match=r"cannot be read \(Is a directory"):
+    with pytest.raises(FileError, match=says(str(tmp_path), "Is a directory")):
         read_yaml(tmp_path)
 
 
@@ -147,22 +152,22 @@ def test_a_value_may_hold_an_equals_sign():
 
 
 @pytest.mark.parametrize(
-    ("override", "message"),
+    ("override", "parts"),
     [
-        ("data.dim", "write field=value"),
-        ("=3", "write field=value"),
-        ("", "write field=value"),
-        ("dat.dim=3", "no field `dat`; fields here: data, seeds"),
-        ("seeds.x=3", "the part before `x` has no fields"),
-        ("seeds=[1,", "the value is not plain YAML"),
-        ("seeds=!!python/name:os.system", "the value is not plain YAML"),
-        ("seeds=&a [*a]", "the value is not plain YAML"),
+        ("data.dim", ("field=value", "training.rate=0.05")),
+        ("=3", ("field=value", "training.rate=0.05")),
+        ("", ("field=value", "training.rate=0.05")),
+        ("dat.dim=3", ("`dat`", "data, seeds")),
+        ("seeds.x=3", ("`x`", "fields")),
+        ("seeds=[1,", ("value", "YAML", "line 1")),
+        ("seeds=!!python/name:os.system", ("value", "YAML", "python/name:os.system")),
+        ("seeds=&a [*a]", ("value", "YAML", "aliases")),
     ],
 )
-def test_an_override_that_cannot_be_read_is_quoted(override, message):
+def test_an_override_that_cannot_be_read_is_quoted(override, parts):
     with pytest.raises(FileError) as refused:
         with_overrides(FIELDS, [override])
     told = str(refused.value)
     assert told.startswith(f"--set {override!r}: ")
-    assert message in told
+    assert holds(told, *parts)
     assert "\n" not in told

@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import load, save
 
 import benign as bo
+from tests.says import says
 
 
 def sweep() -> bo.Experiment:
@@ -31,9 +32,8 @@ def test_kept_weights_are_those_of_the_replayed_run(tmp_path):
 def test_weights_are_kept_only_where_asked_for(tmp_path):
     sweep().run(tmp_path)
     assert not (tmp_path / "weights").exists()
-    with pytest.raises(
-        ValueError, match="holds no weights of this run: they are kept by keep_weights=True"
-    ):
+    told = says(str(tmp_path), "weights", "keep_weights=True", "--keep-weights")
+    with pytest.raises(ValueError, match=told):
         bo.weights(tmp_path, samples=12)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import benign
 from benign import parts, plot
+from tests.says import says
 
 ONE_SCREEN = 64
 ROOMS = [benign, parts, plot]
@@ -93,7 +94,7 @@ def test_every_field_of_a_part_says_what_it_is(described: type):
 
 @pytest.mark.parametrize("module", ROOMS, ids=lambda module: module.__name__)
 def test_an_unknown_name_is_an_attribute_error(module: ModuleType):
-    with pytest.raises(AttributeError, match=f"{module.__name__}' has no attribute 'Atention'"):
+    with pytest.raises(AttributeError, match=says(f"'{module.__name__}'", "'Atention'")):
         _ = module.Atention
 
 

@@ -12,6 +12,7 @@ from benign.claims import Claims, Question, Study, at_least, mean
 from benign.papers.claims import claims, matching
 from benign.verify import Verifier, readings_of, verify
 from tests.registry import forgetting
+from tests.says import holds, says
 
 ROOM = '''
 """A room with claims in its figures."""
@@ -84,11 +85,11 @@ def test_claims_are_judged_told_and_written(room, capsys):
     code, out, _ = run(capsys, "--with", "room.py", "verify", "room", "--scale", "smoke")
     assert code == 0
     assert "holds outside its conditions  room/thm1.accuracy" in out
-    assert "conditions: inside in 1 of 2 cells: (1) at 0.8" in out
+    assert any(holds(line, "conditions", "1 of 2 cells", "(1) at 0.8") for line in out.splitlines())
     assert "refuted       room/thm1.chance" in out
     assert "vacuous: the bound exceeds 1" in out
-    assert "cannot run here: there is no recipe room/fig9 yet" in out
-    assert "1 holds outside its conditions, 1 refuted, 2 inconclusive" in out
+    assert any(holds(line, "recipe", "room/fig9") for line in out.splitlines())
+    assert holds(out, "1 holds outside its conditions", "1 refuted", "2 inconclusive")
     told = json.loads(Path("runs/verdicts/verdicts.json").read_text())
     by_id = {each["id"]: each for each in told["verdicts"]}
     assert by_id["room/thm1.chance"]["parts"][0]["low"] > 0.6
@@ -157,28 +158,28 @@ def test_a_broken_statistic_fails_the_command(room, capsys):
 def test_claims_are_listed_without_running(room, capsys):
     code, out, _ = run(capsys, "--with", "room.py", "verify", "room", "--list")
     assert code == 0
-    assert "Accuracy is at least 0.9. (Theorem 1; on room/runs)" in out
-    assert "4 claims, 1 of them cannot run here" in out
+    assert holds(out, "Accuracy is at least 0.9.", "Theorem 1", "room/runs")
+    assert any(holds(line, "4 claims", "1") for line in out.splitlines())
     assert not Path("runs").exists()
 
 
 def test_what_matches_nothing_is_refused(room, capsys):
     code, _, err = run(capsys, "--with", "room.py", "verify", "--only", "room/thm9*")
     assert code == 2
-    assert "no claim matches 'room/thm9*': name a paper (" in err
+    assert holds(err, "claim", "'room/thm9*'", "paper (", "jiang")
 
 
 def test_two_claims_of_one_id_are_refused(room):
     room.write_text(ROOM.replace("thm1.chance", "thm1.accuracy"))
     bo.load(room)
-    with pytest.raises(ValueError, match=r"there are two claims 'room/thm1.accuracy'"):
+    with pytest.raises(ValueError, match=says("two", "'room/thm1.accuracy'")):
         claims()
 
 
 def test_a_claim_is_called_as_its_room(room):
     room.write_text(ROOM.replace('Claims("room")', 'Claims("other")'))
     bo.load(room)
-    with pytest.raises(ValueError, match=r"'other/thm1.accuracy' must be called `room/...`"):
+    with pytest.raises(ValueError, match=says("'other/thm1.accuracy'", "`room/...`")):
         claims()
 
 
@@ -214,7 +215,7 @@ def test_found_runs_are_judged_as_they_are(tmp_path):
     assert told["jiang/fig1.monotone"]["changes"] == ["jiang/fig1: seeds=2"]
     assert told["jiang/fig1.monotone"]["seeds"] == [2]
     assert "confirmed" not in told["jiang/fig1.monotone"]["verdict"]
-    assert "there are no runs of jiang/fig2" in told["jiang/fig2.mnist"]["reason"]
+    assert holds(told["jiang/fig2.mnist"]["reason"], "runs", "jiang/fig2")
 
 
 def test_found_runs_of_two_readings_keep_their_own_changes(tmp_path):
