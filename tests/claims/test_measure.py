@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from benign.claims import Undecided, exact, mean, share, slope, slope_by_seed, worst
+from tests.says import says
 
 
 def _misses(found, trials: int, rate: float) -> bool:
@@ -51,17 +52,17 @@ def test_each_end_of_a_share_is_a_bound_at_95_percent():
 
 
 def test_missing_seeds_are_counted_and_too_many_decide_nothing():
-    assert mean("x", [1, 2, 3, 4, math.nan]).note == "1 of 5 seeds have no number and are left out"
-    with pytest.raises(Undecided, match="only 3 of 5 seeds"):
+    assert mean("x", [1, 2, 3, 4, math.nan]).note.startswith("1 of 5 seeds")
+    with pytest.raises(Undecided, match=says("x", "3 of 5", "seeds")):
         mean("x", [1, 2, 3, math.nan, math.inf])
 
 
 def test_what_cannot_be_measured_is_undecided():
-    with pytest.raises(Undecided, match="not a number"):
+    with pytest.raises(Undecided, match=r"^x\b.*number"):
         exact("x", math.nan)
-    with pytest.raises(Undecided, match="nothing to look at"):
+    with pytest.raises(Undecided, match=r"^x\b"):
         worst("x", [])
-    with pytest.raises(Undecided, match="too few"):
+    with pytest.raises(Undecided, match=says("b: ", "2 points")):
         slope("b", [1, 2], [1, 2])
-    with pytest.raises(Undecided, match="nothing to count"):
+    with pytest.raises(Undecided, match=r"^ok\b"):
         share("ok", [])

@@ -11,6 +11,7 @@ from benign.claims import Evidence, Undecided
 from benign.claims.identity import identity_batch, identity_steps, own_streams
 from benign.experiment import Experiment
 from benign.training.descent import Status
+from tests.says import says
 from tests.tiny import tiny
 
 
@@ -87,7 +88,7 @@ def test_runs_without_sound_weights_are_left_out(result: xr.Dataset, status: Sta
     found = evidence(tiny(), lost).replays()
     assert sum(map(len, found)) == result.status.size - 1
     assert (2, 2.0, 1) not in [tuple(run.where.values()) for each in found for run in each.runs]
-    with pytest.raises(Undecided, match="1 of 2"):
+    with pytest.raises(Undecided, match=says("1 of 2", "weights")):
         evidence(tiny(), lost).replay(samples=2, snr=2.0)
 
 
@@ -101,7 +102,7 @@ def test_fewer_seeds_are_fewer_runs(folder: Path):
 def test_another_number_of_steps_is_noticed(result: xr.Dataset, change: int):
     steps = float(result.steps.sel(samples=4, snr=0.5, seed=1)) + change
     made = evidence(tiny(), altered(result, "steps", steps, samples=4, snr=0.5, seed=1))
-    with pytest.raises(Undecided, match=f"samples 4, snr 0.5, seed 1.* {steps:g} steps"):
+    with pytest.raises(Undecided, match=says("samples 4, snr 0.5, seed 1", f" {steps:g} steps")):
         list(made.replay(samples=4, snr=0.5).steps())
 
 

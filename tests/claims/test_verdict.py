@@ -21,6 +21,7 @@ from benign.claims import (
 )
 from benign.theory.conditions import Condition, Conditions
 from benign.training.audit import FLAGS
+from tests.says import holds, says
 
 CODES = {name: code for code, name in FLAGS.items()}
 
@@ -123,7 +124,7 @@ def test_a_masked_attack_leaves_robust_claims_undecided(flag, values):
     masked = _evidence(values, audit=[CODES[flag], 0, CODES[flag] + 4])
     verdict = judge(_claim(robust=True), masked)
     assert verdict.word == "inconclusive"
-    assert f"the audit flags 67 % of the 3 audited runs: {flag.replace('_', ' ')}" in verdict.reason
+    assert holds(verdict.reason, "audit", "67 %", " 3 ", flag.replace("_", " "))
     assert verdict.parts[0].measured is not None  # the number is told all the same
     assert judge(_claim(robust=False), masked).word != "inconclusive"
 
@@ -134,7 +135,7 @@ def test_runs_without_an_audit_do_not_dilute_doubts_about_an_attack():
     evidence = _evidence([0.95] * 50 + [0.951] * 50, audit=audit)
     verdict = judge(_claim(robust=True), evidence)
     assert verdict.word == "inconclusive"
-    assert "12 audited runs" in verdict.reason
+    assert holds(verdict.reason, "audit", " 12 ")
     nothing_audited = _evidence([0.95] * 50 + [0.951] * 50, audit=[np.nan] * 100)
     assert judge(_claim(robust=True), nothing_audited).word == "confirmed"
 
@@ -169,7 +170,7 @@ def test_without_a_part_that_decides_nothing_is_decided(parts):
 
     verdict = judge(_claim({"a": at_most(2.0)}, statistic, beside=("a",)), Evidence())
     assert (verdict.outcome, verdict.word) == (Outcome.INCONCLUSIVE, "inconclusive")
-    assert "no number" in verdict.reason
+    assert "number" in verdict.reason
 
 
 def test_a_vacuous_bound_is_inconclusive_and_says_so():
@@ -202,5 +203,5 @@ def test_a_verdict_is_plain_json():
 
 
 def test_a_claim_needs_a_statement():
-    with pytest.raises(ValueError, match="me/lem2 needs a docstring"):
+    with pytest.raises(ValueError, match=says("me/lem2", "docstring")):
         Claims("me").add("lem2", "Lemma 2", at_most(0))(lambda evidence: exact("x", 0))

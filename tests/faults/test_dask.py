@@ -15,6 +15,7 @@ from benign.cli import main
 from benign.sweep import cluster
 from benign.sweep.crew import Manner
 from tests.faults.sweeps import ENVIRONMENT, contents, files, python, typed
+from tests.says import holds, says
 from tests.tiny import tiny, tiny_file
 
 pytestmark = [
@@ -90,7 +91,7 @@ def test_a_local_cluster_ends_a_unit_that_takes_too_long(tmp_path):
     how = ["--executor", "dask", "--workers", 2, "--unit-timeout", 4]
     done = typed("run", file, "--out", out, *how, timeout=200)
     assert done.returncode == 1
-    assert "it had not ended after 4 s (--unit-timeout)" in done.stdout
+    assert holds(done.stdout, "4 s", "--unit-timeout")
     assert "Traceback" not in done.stderr
     small = contents(tmp_path / "local")
     assert {key: contents(out)[key] for key in small} == small
@@ -102,18 +103,18 @@ def test_nobody_there(tmp_path, capfd, monkeypatch):
     where = "tcp://127.0.0.1:9"
     assert main(["run", file, "--out", str(tmp_path / "out"), "--executor", where]) == 1
     told = capfd.readouterr().err
-    assert f"{where}: no scheduler of Dask answers there within 0.3 s" in told
+    assert holds(told, where, "Dask", "0.3 s")
     assert "Traceback" not in told
 
 
 @pytest.mark.parametrize(
     ("executor", "words"),
     [
-        ("ray", "`executor` must be dask, slurm, .* got 'ray'"),
-        ("slurm:no.yaml", "no.yaml cannot be read"),
-        ("slurm:odd.yaml", "odd.yaml: no option coers, speed; there are account, .*cores"),
-        ("slurm:none.yaml", "none.yaml: `jobs` must be a whole number above 0, got 0"),
-        ("tcp://host:port:", "names no scheduler of Dask"),
+        ("ray", ["`executor`", "dask", "slurm", "'ray'"]),
+        ("slurm:no.yaml", ["no.yaml", "No such file"]),
+        ("slurm:odd.yaml", ["odd.yaml", "coers, speed", "account, ", "cores"]),
+        ("slurm:none.yaml", ["none.yaml", "`jobs`", " 0"]),
+        ("tcp://host:port:", ["`executor`", "'tcp://host:port:'", "Dask"]),
     ],
 )
 def test_an_executor_that_cannot_be(executor, words, tmp_path, monkeypatch):
@@ -121,6 +122,6 @@ def test_an_executor_that_cannot_be(executor, words, tmp_path, monkeypatch):
     Path("odd.yaml").write_text("coers: 2\nspeed: high")
     Path("none.yaml").write_text("jobs: 0")
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(ValueError, match=words), cluster.cluster(Manner(executor=executor)):
+    with pytest.raises(ValueError, match=says(*words)), cluster.cluster(Manner(executor=executor)):
         pass
     assert signal.getsignal(signal.SIGINT) is before  # dask_jobqueue takes it

@@ -82,11 +82,11 @@ def test_a_malformed_lease_holds_no_unit_and_hides_no_sweep(content, root, whole
     shutil.copy(first_record(whole), first_record(root / "b"))
     shutil.copytree(whole, root / "c")
     until(lambda: "c" in watch.sweeps)
-    until(lambda: progress_text(watch.sweeps["b"]) == "8 of 8 runs done")
-    assert progress_text(watch.sweeps["a"]) == "4 of 8 runs done"
+    until(lambda: "8 of 8" in progress_text(watch.sweeps["b"]))
+    assert "4 of 8" in progress_text(watch.sweeps["a"])
     assert run("resume", root / "a")[0] == 0
     assert contents(root / "a") == contents(whole)
-    until(lambda: progress_text(watch.sweeps["a"]) == "8 of 8 runs done")
+    until(lambda: "8 of 8" in progress_text(watch.sweeps["a"]))
     watch.stop()
 
 
@@ -108,9 +108,9 @@ def test_whatever_one_sweep_raises_is_shown_and_the_others_are_followed(root, wh
     lease(root / "a").write_bytes(b"")
     until(lambda: "nobody expected this" in trouble_text(watch.sweeps["a"]))
     shutil.copy(first_record(whole), first_record(root / "b"))
-    until(lambda: progress_text(watch.sweeps["b"]) == "8 of 8 runs done")
+    until(lambda: "8 of 8" in progress_text(watch.sweeps["b"]))
     lease(root / "a").unlink()
-    until(lambda: progress_text(watch.sweeps["a"]) == "4 of 8 runs done")
+    until(lambda: "4 of 8" in progress_text(watch.sweeps["a"]))
     watch.stop()
 
 

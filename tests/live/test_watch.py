@@ -30,6 +30,7 @@ from benign.sweep.notes import Note, write_note
 from benign.sweep.pace import Pace
 from benign.sweep.sealed import sealed, unsealed
 from benign.sweep.status import Counts, Standing
+from tests.says import holds, says
 from tests.tiny import tiny
 
 
@@ -76,7 +77,7 @@ def test_a_finished_sweep_is_told_and_nothing_is_written(root):
     watch = looked(root)
     sweep = watch.sweeps["a/tiny"]
     drawn(Reader(sweep.folder))
-    assert progress_text(sweep) == "8 of 8 runs done"
+    assert "8 of 8" in progress_text(sweep)
     assert left_text(sweep, time.time()) == "finished"
     assert made_text(sweep) == "tiny.yaml noise=std"
     assert trouble_text(sweep) == ""
@@ -95,7 +96,8 @@ def test_records_are_read_once(root, monkeypatch):
     watch, reader = looked(root), Reader(root / "a" / "tiny")
     drawn(reader)
     version, sweep = watch.version, watch.sweeps["a/tiny"]
-    assert (progress_text(sweep), set(read)) == ("4 of 8 runs done", {record(root, 0)})
+    assert "4 of 8" in progress_text(sweep)
+    assert set(read) == {record(root, 0)}
     read.clear()
     watch.look()
     drawn(reader)
@@ -107,7 +109,7 @@ def test_records_are_read_once(root, monkeypatch):
     found = drawn(reader)
     assert set(read) == {record(root, 1)}
     assert watch.version == version + 1
-    assert progress_text(watch.sweeps["a/tiny"]) == "8 of 8 runs done"
+    assert "8 of 8" in progress_text(watch.sweeps["a/tiny"])
     assert int(found.atlas.result["test_accuracy"].notnull().sum()) == 8
 
 
@@ -116,7 +118,7 @@ def test_a_record_that_is_being_written_is_damaged_until_it_is_whole(root):
     record(root, 0).write_bytes(data[:100])
     watch, reader = looked(root), Reader(root / "a" / "tiny")
     for _ in range(2):  # also where nothing is read again
-        assert "1 damaged record" in trouble_text(watch.sweeps["a/tiny"])
+        assert "1 damaged" in trouble_text(watch.sweeps["a/tiny"])
         assert int(drawn(reader).atlas.result["test_accuracy"].notnull().sum()) == 4
         watch.look()
     with open(record(root, 0), "ab") as file:
@@ -138,8 +140,8 @@ def test_a_sweep_that_vanishes_is_gone_and_comes_back(root):
     tiny().prepare(root / "new")
     watch.look()
     assert (list(watch.sweeps), watch.problem) == (["new"], "")
-    assert progress_text(watch.sweeps["new"]) == "0 of 8 runs done"
-    assert left_text(watch.sweeps["new"], 0.0) == "nobody is working on it"
+    assert "0 of 8" in progress_text(watch.sweeps["new"])
+    assert "nobody" in left_text(watch.sweeps["new"], 0.0)
 
 
 def test_a_folder_that_vanishes_while_it_is_read_is_told(root, monkeypatch):
@@ -165,7 +167,7 @@ def test_a_broken_specification_is_a_line_and_others_are_shown(root, finished, t
     assert broken.standing is None
     assert "experiment.json" in trouble_text(broken)
     assert "\n" not in broken.problem
-    assert progress_text(watch.sweeps["sound"]) == "8 of 8 runs done"
+    assert "8 of 8" in progress_text(watch.sweeps["sound"])
     with pytest.raises(ValueError, match=r"experiment\.json"):
         drawn(Reader(broken.folder))
 
@@ -178,12 +180,12 @@ def test_one_at_work_stands_first_and_tells_about_when_it_ends(root, finished):
     watch = looked(root)
     assert next(iter(watch.sweeps)) == "a/tiny"
     sweep = watch.sweeps["a/tiny"]
-    assert progress_text(sweep) == "4 of 8 runs done, 4 running"
+    assert holds(progress_text(sweep), "4 of 8", "4 running")
     assert (sweep.pace.units, sweep.pace.runs) == (1, 4)
     assert 0 < sweep.pace.seconds < 10
     file.unlink()  # and no record: it was killed
     watch.look()
-    assert left_text(watch.sweeps["a/tiny"], time.time()) == "nobody is working on it"
+    assert "nobody" in left_text(watch.sweeps["a/tiny"], time.time())
     assert next(iter(watch.sweeps)) == "z2"
 
 
@@ -205,13 +207,13 @@ def test_how_far_a_unit_is_counts_as_a_change_and_is_told(root, monkeypatch):
     watch.look()
     sweep = watch.sweeps["a/tiny"]
     assert watch.version == 2
-    assert steps_text(sweep) == "step 3,296 of at most 6,000, 3 still training"
+    assert holds(steps_text(sweep), "3,296", "6,000", " 3 ")
     assert sweep.changed >= before.changed
     assert time.time() - sweep.changed < 60
     assert sweep.standing is before.standing  # of which figures are made
     tell(root, 0, replace(AT, testing=True, training=4))
     watch.look()
-    assert steps_text(watch.sweeps["a/tiny"]) == "evaluating 4 runs"
+    assert "4 runs" in steps_text(watch.sweeps["a/tiny"])
     watch.look()
     assert watch.version == 3
 
@@ -224,16 +226,15 @@ def test_notes_of_the_dead_tell_nothing(root):
     file.write_bytes(sealed(claim | {"started": "another process of this number"}))
     sweep = looked(root).sweeps["a/tiny"]
     assert (sweep.under_way, steps_text(sweep)) == ((), "")
-    assert left_text(sweep, time.time()) == "nobody is working on it"
+    assert "nobody" in left_text(sweep, time.time())
 
 
 def test_many_units_are_told_together():
     places = [replace(AT, step=100 * k) for k in range(1, 6)]
     sweep = at_work(*(UnderWay(0.0, Note(at, 0.0)) for at in places))
-    told = "5 units under way, at steps 100 to 500, 15 runs still training"
-    assert steps_text(sweep) == told
+    assert holds(steps_text(sweep), "5 units", " 100 ", " 500", "15 runs")
     two = at_work(*sweep.under_way[:2])
-    assert steps_text(two).count("still training") == 2
+    assert steps_text(two).count("6,000") == 2
 
 
 def at_work(*under_way: UnderWay, missing: int = 0, **more: Any) -> Sweep:
@@ -255,27 +256,28 @@ def test_the_time_left_is_that_of_units_under_way_and_to_come():
 def test_words_for_the_time_left_promise_nothing():
     note = Note(AT, 1000.0)
     told = left_text(at_work(UnderWay(0.0, note)), 1000.0)
-    assert told.startswith("about 30 s of training left, less if runs stop early; then they are")
+    assert holds(told, "30 s", "training")
     some = Pace().plus(4, 60.0, capped=True)
-    assert left_text(at_work(UnderWay(0.0, note), pace=some), 1000.0) == "about 30 s left"
-    assert "not known yet" in left_text(at_work(UnderWay(0.0, None)), 1000.0)
+    told = left_text(at_work(UnderWay(0.0, note), pace=some), 1000.0)
+    assert "30 s" in told
+    assert "training" not in told
+    assert "not known" in left_text(at_work(UnderWay(0.0, None)), 1000.0)
     tested = Note(replace(AT, testing=True), 1000.0)
-    assert left_text(at_work(UnderWay(0.0, tested)), 1000.0).startswith("nearly done")
+    assert "done" in left_text(at_work(UnderWay(0.0, tested)), 1000.0)
 
 
 def test_how_runs_ended_is_told(tmp_path):
     tiny("training.rate=[0.5, 1e30]", "data.samples=4", "training.max_steps=9").run(tmp_path / "it")
     told = ended_text(looked(tmp_path).sweeps["it"])
-    assert "4 diverged" in told
-    assert "stopped at the step cap" in told
+    assert holds(told, "4 diverged", "step cap")
     assert ended_text(at_work(UnderWay(0.0, None))) == ""
 
 
 def test_cells_that_have_not_run_do_not_fill_by_themselves_where_nobody_works():
-    assert "fill by themselves" in empty_text(at_work(UnderWay(0.0, None)), "runs/a")
-    told = empty_text(at_work(missing=4), "runs/a")
-    assert "`benign resume runs/a` goes on" in told
-    assert "by themselves" not in told
+    told = empty_text(at_work(UnderWay(0.0, None)), "runs/a")
+    assert "cells" in told
+    assert "benign resume" not in told
+    assert holds(empty_text(at_work(missing=4), "runs/a"), "cells", "`benign resume runs/a`")
 
 
 def test_the_list_is_ordered_by_what_it_shows(root, finished):
@@ -297,7 +299,7 @@ def test_why_runs_failed_and_where_is_told(tmp_path, monkeypatch):
         raise RuntimeError("a <b>broken</b> part")
 
     monkeypatch.setattr("benign.sweep.work.train_runs", fail)
-    with pytest.warns(match="runs failed"):
+    with pytest.warns(match=says("4 of 4 ", "failed", "RuntimeError: a <b>broken</b> part")):
         tiny("data.samples=2").run(tmp_path / "bad")
     sweep = looked(tmp_path).sweeps["bad"]
     told = drawn(Reader(sweep.folder)).troubles
@@ -313,7 +315,7 @@ def test_folders_that_lead_elsewhere_are_not_followed(root, finished, tmp_path_f
     (other / "records").symlink_to(finished / "records")
     watch = looked(root)
     assert set(watch.sweeps) == {"a/tiny", "other"}
-    assert "is a link" in watch.sweeps["other"].problem
+    assert " link" in watch.sweeps["other"].problem
 
 
 def test_a_store_itself_can_be_watched_and_names_need_not_be_letters(finished, tmp_path):

@@ -15,6 +15,7 @@ from benign.pages.packed import as_bytes, packed_curves, thinned
 from benign.pages.settled import settled
 from benign.papers.recipes import recipe, recipes
 from tests.pages.made_up import fill
+from tests.says import holds, says
 from tests.tiny import tiny
 
 
@@ -78,7 +79,7 @@ def test_a_recipe_brings_the_maps_of_its_paper(jiang: Path):
     loss = result.test_loss.mean("seed").transpose("snr", "samples").values
     np.testing.assert_allclose(np.array(figure["data"][0]["z"]), loss, rtol=1e-4)
     assert any("N · SNR² = 1000" in trace.get("name", "") for trace in figure["data"])
-    assert "the law that the paper prints" in figure["about"]
+    assert holds(figure["about"], "law", "paper")
     assert "law" not in atlas.figure("train_loss")["about"]
 
 
@@ -90,7 +91,7 @@ def test_what_was_never_reached_has_no_number(jiang: Path):
     figure = atlas.figure("stage_1_end")
     numbers = {value for row in figure["data"][0]["z"] for value in row}
     assert numbers == {None, 7.0}
-    assert "no value if never" in figure["about"]
+    assert "no value" in figure["about"]
 
 
 def test_a_curve_ends_with_the_number_of_the_result(three: Path):
@@ -130,8 +131,7 @@ def test_every_kind_of_map_of_a_paper_finds_its_axes(name: str, tmp_path: Path):
 
 def test_maps_that_a_changed_axis_forbids_are_told(tmp_path: Path):
     atlas = Atlas(fill_and_open(tmp_path, "data.snr=2.0"), recipe("jiang/fig1"))
-    assert "cannot be drawn" in atlas.note
-    assert "jiang/fig1" in atlas.note
+    assert holds(atlas.note, "maps", "jiang/fig1", "axes", "samples")
     assert (atlas.x, atlas.y) == ("samples", None)
     assert len(atlas.figure("test_accuracy")["data"]) == 3  # a line and its band
 
@@ -140,7 +140,7 @@ def test_one_cell_has_no_figure(tmp_path: Path):
     atlas = Atlas(fill_and_open(tmp_path, "data.snr=2.0", "data.samples=4"))
     assert (atlas.x, atlas.y, atlas.sliders) == (None, None, {})
     assert atlas.place(0) == 0
-    with pytest.raises(ValueError, match="one cell: there are no axes"):
+    with pytest.raises(ValueError, match=says("one cell", "axes")):
         atlas.figure("test_accuracy")
 
 
@@ -149,7 +149,7 @@ def test_a_sweep_that_has_not_begun_can_be_drawn(tmp_path: Path):
     atlas = Atlas(open_result(tmp_path))
     cells = atlas.figure("test_accuracy")["data"][0]
     assert {value for row in cells["z"] for value in row} == {None}
-    assert "not run yet" in cells["text"][0][0]
+    assert "not run" in cells["text"][0][0]
     assert atlas.quantities == []
     assert atlas.curve_groups == []
 

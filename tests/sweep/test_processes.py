@@ -14,6 +14,7 @@ from benign.sweep.work import compute
 from benign.training.checkpoint import Keeping
 from benign.training.descent import Status
 from tests.faults.sweeps import ENVIRONMENT, contents, python, typed
+from tests.says import holds
 from tests.tiny import tiny, tiny_file
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs signals")
@@ -172,7 +173,7 @@ def test_a_worker_starts_no_workers(tmp_path):
     words = ["--with", "own.py", "run", "tiny.yaml", "--out", "run", "--workers", "2"]
     done = typed(*words, cwd=tmp_path)
     assert done.returncode == 1
-    assert "`workers` must be 1" in done.stdout
+    assert holds(done.stdout, "`workers`", "1")
     assert not (tmp_path / "inner" / "records").exists() or not contents(tmp_path / "inner")
 
 
@@ -196,18 +197,18 @@ def test_a_process_that_died_between_two_units_is_replaced(tmp_path):
 @pytest.mark.parametrize(
     ("code", "memory", "how", "status"),
     [
-        (7, False, "exit code 7", Status.FAILED),
-        (-signal.SIGSEGV, True, "SIGSEGV", Status.FAILED),
-        (-signal.SIGKILL, False, "memory is the usual cause", Status.FAILED),
-        (-signal.SIGKILL, True, "the system had no memory left", Status.OUT_OF_MEMORY),
-        (-signal.SIGRTMIN - 3, False, str(signal.SIGRTMIN + 3), Status.FAILED),
+        (7, False, ["exit code 7"], Status.FAILED),
+        (-signal.SIGSEGV, True, ["SIGSEGV"], Status.FAILED),
+        (-signal.SIGKILL, False, ["SIGKILL", "memory", "workers"], Status.FAILED),
+        (-signal.SIGKILL, True, ["SIGKILL", "memory", "workers"], Status.OUT_OF_MEMORY),
+        (-signal.SIGRTMIN - 3, False, [str(signal.SIGRTMIN + 3)], Status.FAILED),
     ],
 )
 def test_the_end_of_a_process_is_what_is_known_of_it(code, memory, how, status):
     """Out of memory only where the system says so."""
     end = _end_of(code, True, memory)
     assert isinstance(end, ProcessEnded)
-    assert how in end.how
+    assert holds(end.how, *how)
     assert end.status == status
 
 

@@ -25,6 +25,7 @@ from benign.sweep.store import Store
 from benign.sweep.taken import Taken
 from benign.training import engine
 from benign.training.descent import Status
+from tests.says import holds
 from tests.tiny import tiny
 
 
@@ -88,9 +89,8 @@ def test_what_is_missing_is_told_where_it_is(folder, run):
     assert (found.counts.done, found.counts.missing) == (4, 4)
     assert [counts.done for _, counts in found.axes["samples"]] == [0, 4]
     assert [counts.done for _, counts in found.axes["snr"]] == [2, 2]
-    assert f"`benign resume {folder}` computes what is missing" in " ".join(
-        run("status", folder)[1].split()
-    )
+    out = " ".join(run("status", folder)[1].split())
+    assert holds(out, f"`benign resume {folder}`", "missing")
 
 
 def test_failed_and_diverged_runs_are_counted(tmp_path, monkeypatch):
@@ -101,7 +101,7 @@ def test_failed_and_diverged_runs_are_counted(tmp_path, monkeypatch):
     assert found.counts.done == 8
     assert found.counts.converged + found.counts.step_cap == found.counts.diverged == 4
     told = next_steps(tmp_path / "run", found)
-    assert told[0].startswith("4 runs diverged: a smaller `training.rate` may help; `benign show")
+    assert holds(told[0], "4 runs", "diverged", "`training.rate`", "`benign show ")
     assert not any("audit" in line for line in told)
     assert any("`benign audit" in line for line in next_steps(tmp_path / "run", found, True))
 
@@ -125,11 +125,10 @@ def test_units_of_living_processes_are_running_and_those_of_dead_ones_are_not(fo
     assert [counts.running for _, counts in found.axes["samples"]] == [4, 0]
     assert sorted(str(worker.alive) for worker in found.workers) == ["False", "True"]
     out = run("status", folder)[1]
-    assert f"{socket.gethostname()}, process {os.getpid()}, since 2001-09-0" in out
-    assert "has ended" in out
+    assert holds(out, socket.gethostname(), str(os.getpid()), " 2001-09-0", "ended")
     steps = [line for line in out.splitlines() if line.startswith("next:")]
-    assert steps[0] == "next: wait: 4 runs are being computed"
-    assert f"`benign resume {folder}` may help, also from another machine" in steps[1]
+    assert "4 runs" in steps[0]
+    assert holds(steps[1], f"`benign resume {folder}`", "machine")
 
 
 def test_a_process_on_another_host_counts_as_running(folder):
@@ -139,7 +138,7 @@ def test_a_process_on_another_host_counts_as_running(folder):
     found = standing(folder)
     assert (found.counts.running, found.counts.done, found.counts.missing) == (4, 4, 0)
     assert [(each.units, each.alive) for each in found.workers] == [(2, None)]
-    assert next_steps(folder, found)[0] == "wait: every run that is left is being computed"
+    assert "wait" in next_steps(folder, found)[0]
     assert not any("resume" in line for line in next_steps(folder, found))
 
 
@@ -183,7 +182,7 @@ def test_status_of_no_store_is_bad_input(run, tmp_path):
 def test_a_long_axis_shows_what_is_left(tmp_path, run):
     experiment = tiny("data.samples=2", "data.snr={linspace: [0.5, 2, 30]}", "seeds=1")
     experiment.run(tmp_path / "run")
-    assert "and 30 more values, 30 of them done" in run("status", tmp_path / "run")[1]
+    assert holds(run("status", tmp_path / "run")[1], " 30 more values", " 30 of ")
 
 
 # Keys and shapes, planned quickly
@@ -220,7 +219,7 @@ def test_every_run_of_a_unit_has_its_shape():
 def test_an_intact_folder_passes(finished, run):
     code, out, err = run("check", finished)
     assert (code, err) == (0, "")
-    assert "2 records of 8 runs are intact" in out
+    assert holds(out, "2 records", "8 runs", "intact")
 
 
 def test_a_flipped_byte_is_found_and_computed_again(folder, run, finished):
@@ -231,7 +230,7 @@ def test_a_flipped_byte_is_found_and_computed_again(folder, run, finished):
     code, out, _ = run("check", folder)
     assert code == 1
     assert str(path) in out
-    assert f"`benign resume {folder}` computes them again" in out
+    assert holds(out, "1 damaged", f"`benign resume {folder}`")
     assert run("resume", folder)[0] == 0
     assert run("check", folder)[0] == 0
     assert bo.open_result(folder).identical(bo.open_result(finished))
@@ -248,11 +247,11 @@ def test_check_removes_what_is_damaged_if_asked(folder, run):
 def test_other_files_and_a_damaged_specification_are_told(folder, run, tmp_path):
     (folder / "records" / "notes.txt").write_text("mine", encoding="utf-8")
     code, out, _ = run("check", folder, "--remove")
-    assert (code, "notes.txt is no record" in out) == (1, True)
+    assert (code, holds(out, "notes.txt", "record")) == (1, True)
     assert (folder / "records" / "notes.txt").exists()
     (folder / "experiment.json").write_text("[]", encoding="utf-8")
     code, out, _ = run("check", folder)
-    assert (code, "experiment.json is damaged" in out) == (1, True)
+    assert (code, holds(out, "experiment.json", "damaged")) == (1, True)
     assert "2 records" in out
 
 
@@ -260,24 +259,15 @@ def strange(arrays: dict, change: str) -> dict:
     """The arrays of a record with one thing wrong."""
     runs, ends = arrays["run"], arrays["status"]
     return {
-        "unknown way, [77]": {**arrays, "status": np.full_like(ends, 77)},
-        "unknown way, [0]": {**arrays, "status": np.zeros_like(ends)},
-        "`steps` that has not a number": {**arrays, "steps": arrays["steps"][:-1]},
-        "holds no `run`": {name: array for name, array in arrays.items() if name != "run"},
-        "other runs than its name": {**arrays, "run": runs[::-1].copy()},
+        "[77]": {**arrays, "status": np.full_like(ends, 77)},
+        "[0]": {**arrays, "status": np.zeros_like(ends)},
+        "`steps`": {**arrays, "steps": arrays["steps"][:-1]},
+        "`run`": {name: array for name, array in arrays.items() if name != "run"},
+        "name": {**arrays, "run": runs[::-1].copy()},
     }[change]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "unknown way, [77]",
-        "unknown way, [0]",
-        "`steps` that has not a number",
-        "holds no `run`",
-        "other runs than its name",
-    ],
-)
+@pytest.mark.parametrize("change", ["[77]", "[0]", "`steps`", "`run`", "name"])
 def test_a_record_with_the_right_checksum_and_a_wrong_form_is_computed_again(
     folder, run, finished, change
 ):
@@ -310,7 +300,7 @@ def test_resume_computes_what_is_missing_and_nothing_else(folder, run, finished)
 
 def test_resume_wants_a_folder(run, tmp_path):
     code, _, err = run("resume", tmp_path / "nowhere")
-    assert (code, "nowhere is no folder" in err) == (2, True)
+    assert (code, holds(err, str(tmp_path / "nowhere"), "`benign run`")) == (2, True)
 
 
 # Export
@@ -331,11 +321,9 @@ def read_back(file: Path) -> xr.Dataset:
 def test_an_export_reads_back_as_the_result(finished, tmp_path, run, kind):
     pytest.importorskip("zarr" if kind == "zarr" else "h5netcdf")
     file, result = tmp_path / f"result.{kind}", bo.open_result(finished)
-    assert run("export", finished, file) == (
-        0,
-        f"8 of 8 runs of {finished} written to {file}\n",
-        "",
-    )
+    code, out, err = run("export", finished, file)
+    assert (code, out.count("\n"), err) == (0, 1, "")
+    assert holds(out, "8 of 8 runs", str(finished), str(file))
     back = read_back(file)
     xr.testing.assert_equal(back, result)
     assert plain(back.attrs) == plain(result.attrs)
@@ -367,7 +355,11 @@ def test_an_export_replaces_only_what_it_may(finished, tmp_path, run):
     other.mkdir()
     (other / "thesis.tex").touch()
     code, _, err = run("export", finished, other, "--force")
-    assert (code, "not a former export" in err, (other / "thesis.tex").exists()) == (2, True, True)
+    assert (code, holds(err, str(other), "file"), (other / "thesis.tex").exists()) == (
+        2,
+        True,
+        True,
+    )
 
 
 def test_a_former_zarr_is_replaced(finished, tmp_path, run):
@@ -380,9 +372,9 @@ def test_a_former_zarr_is_replaced(finished, tmp_path, run):
 
 def test_what_cannot_be_exported_is_told_with_the_remedy(finished, tmp_path, run, monkeypatch):
     code, _, err = run("export", finished, tmp_path / "a.xlsx")
-    assert (code, "must end in .zarr, .nc, .csv" in err) == (2, True)
+    assert (code, holds(err, "a.xlsx", ".zarr, .nc, .csv")) == (2, True)
     code, _, err = run("export", finished, tmp_path / "none/a.csv")
-    assert (code, "is no folder" in err) == (2, True)
+    assert (code, holds(err, str(tmp_path / "none"), "folder")) == (2, True)
     monkeypatch.setattr(export, "find_spec", lambda name: None)
     code, _, err = run("export", finished, tmp_path / "a.nc")
     assert (code, "pip install 'benign[export]'" in err) == (2, True)

@@ -13,6 +13,7 @@ from scipy import stats
 
 from benign.theory import Law, boundary, clopper_pearson, mean_interval, wilson
 from benign.theory.intervals import number
+from tests.says import holds, says
 
 SAMPLES = np.array([2.0, 4.0, 6.0, 10.0, 16.0, 24.0, 40.0])
 SNR = np.geomspace(0.1, 30, 25)
@@ -112,24 +113,20 @@ def test_every_row_without_a_crossing_says_why():
     )
     found = boundary(values, 0.5)
     assert list(found.critical.isnull().values) == [True, True, True, False]
-    assert list(found.reasons.values) == [
-        "stays below 0.5 up to the highest snr, 4",
-        "already at or above 0.5 at the lowest snr, 1",
-        "every value is missing",
-        "",
-    ]
+    low, high, missing, none = map(str, found.reasons.values)
+    assert holds(low, "below 0.5", "highest snr", "4")
+    assert holds(high, "above 0.5", "lowest snr", "1")
+    assert "missing" in missing
+    assert none == ""
     assert found.fit is None
-    assert found.reason == "1 of 4 rows cross the level, 3 are needed"
-    assert str(found) == (
-        "accuracy rises through 0.5 along snr in 1 of 4 samples rows\n"
-        "  samples 2: stays below 0.5 up to the highest snr, 4\n"
-        "  samples 4: already at or above 0.5 at the lowest snr, 1\n"
-        "  samples 8: every value is missing\n"
-        "  no fit: 1 of 4 rows cross the level, 3 are needed"
-    )
+    assert holds(found.reason, "1 of 4 rows", " 3 ")
+    head, *rows, fit = str(found).splitlines()
+    assert holds(head, "accuracy", "rises", " 0.5 ", "snr", "1 of 4 samples")
+    assert rows == [f"  samples 2: {low}", f"  samples 4: {high}", f"  samples 8: {missing}"]
+    assert holds(fit, "fit", found.reason)
     assert found.constant_for(2.0).low == 0
     assert found.constant_for(2.0).high == math.inf
-    with pytest.raises(ValueError, match="no samples row crosses level 5"):
+    with pytest.raises(ValueError, match=says("samples", "level 5")):
         boundary(values, 5.0).constant_for(2.0)
 
 
@@ -142,7 +139,8 @@ def test_several_crossings_are_counted_and_the_first_is_used():
     found = boundary(values, 0.5)
     assert list(found.crossings.values) == [3, 1]
     np.testing.assert_allclose(found.critical, [2.0, 32.0])
-    assert "samples 2: crosses 3 times, the first is used" in str(found)
+    (row,) = [line for line in str(found).splitlines() if "samples 2: " in line]
+    assert holds(row, " 3 ", "first")
 
 
 def test_missing_runs_are_skipped():
@@ -177,7 +175,7 @@ def test_a_slope_that_may_be_zero_leaves_the_exponent_open():
     assert not fit.bounded
     assert fit.exponent_interval == (-math.inf, math.inf)
     assert fit.constant_interval == (0, math.inf)
-    assert "p and c are not determined" in str(flat)
+    assert "p and c" in str(flat)
 
 
 def test_a_boundary_at_one_column_has_slope_zero():
@@ -230,26 +228,26 @@ def test_laws_are_read_as_written():
     assert printed == Law("samples", "snr", 2.0, 1000.0)
     assert str(printed) == "samples * snr**2 = 1000"
     np.testing.assert_allclose(printed.curve([10.0, 40.0]), [10.0, 5.0])
-    with pytest.raises(ValueError, match="needs numbers for exponent and constant"):
+    with pytest.raises(ValueError, match=says("`law`", "exponent", "constant", "samples * snr**p")):
         Law.parse("samples * snr**p").curve([1.0])
 
 
 @pytest.mark.parametrize(
-    ("law", "message"),
+    ("law", "parts"),
     [
-        ("samples snr p", "must read 'row"),
-        ("samples * snr**q", "must read 'row"),
-        ("__import__('os') * snr**p", "must read 'row"),
-        ("samples * snr**p; snr", "must read 'row"),
-        ("snr * snr**p", "two different dimensions"),
-        ("samples * snr**0", "exponent other than 0"),
-        ("samples * snr**2 = -3", "positive constant"),
-        ("samples * snr**2", "leave it free"),
-        ("samples * radius**p", r"the axes are samples, snr: write law='samples \* snr\*\*p'"),
+        ("samples snr p", ["'row * column**p'", "'samples snr p'"]),
+        ("samples * snr**q", ["'row * column**p'", "'samples * snr**q'"]),
+        ("__import__('os') * snr**p", ["'row * column**p'", "__import__"]),
+        ("samples * snr**p; snr", ["'row * column**p'", "'samples * snr**p; snr'"]),
+        ("snr * snr**p", ["dimensions", "'snr'"]),
+        ("samples * snr**0", ["exponent", " 0,", "'samples * snr**0'"]),
+        ("samples * snr**2 = -3", ["constant", "'samples * snr**2 = -3'"]),
+        ("samples * snr**2", ["'... **p'", "'samples * snr**2'"]),
+        ("samples * radius**p", ["'radius'", "samples, snr", "law='samples * snr**p'"]),
     ],
 )
-def test_a_wrong_law_is_refused(law, message):
-    with pytest.raises(ValueError, match=message):
+def test_a_wrong_law_is_refused(law, parts):
+    with pytest.raises(ValueError, match=says("`law`", *parts)):
         boundary(ramp(100.0, 2.0), 0.5, law)
 
 
@@ -266,38 +264,36 @@ def test_two_axes_make_a_law_of_their_own():
 
 def test_a_whole_result_is_refused():
     unchecked = inspect.unwrap(boundary)  # types are checked in tests only
-    with pytest.raises(ValueError, match=r"one variable \(result\.test_accuracy\), got a Dataset"):
+    with pytest.raises(ValueError, match=says("`values`", "result.test_accuracy", "Dataset")):
         unchecked(ramp(100.0, 2.0).to_dataset(name="test_accuracy"), 0.5)
 
 
 def test_wrong_values_are_refused():
     values = ramp(100.0, 2.0)
-    with pytest.raises(ValueError, match="'snr' must be positive"):
+    with pytest.raises(ValueError, match=says("'snr'", "positive", "[-0.9")):
         boundary(values.assign_coords(snr=SNR - 1), 0.5)
-    with pytest.raises(ValueError, match="'snr' must hold numbers"):
+    with pytest.raises(ValueError, match=says("'snr'", "numbers")):
         boundary(values.drop_vars("snr"), 0.5)
-    with pytest.raises(ValueError, match="'snr' must hold numbers"):
+    with pytest.raises(ValueError, match=says("'snr'", "numbers")):
         boundary(values.assign_coords(snr=[f"s{i}" for i in range(len(SNR))]), 0.5)
-    with pytest.raises(ValueError, match="'samples' has repeated values"):
+    with pytest.raises(ValueError, match=says("'samples'", "1. 1.")):
         boundary(values.assign_coords(samples=[1.0] * len(SAMPLES)), 0.5)
-    with pytest.raises(ValueError, match="average over, radius"):
+    with pytest.raises(ValueError, match=says("`values`", "samples, snr", "radius")):
         boundary(values.expand_dims("radius"), 0.5, law="samples * snr**p")
-    with pytest.raises(ValueError, match="needs two axes, and these values have radius, "):
+    with pytest.raises(ValueError, match=says("two axes", "radius", "samples", "snr")):
         boundary(values.expand_dims("radius"), 0.5)
-    with pytest.raises(ValueError, match="must not be empty"):
+    with pytest.raises(ValueError, match=says("`values`", "'seed': 0")):
         boundary(values.isel(seed=slice(0)), 0.5)
-    with pytest.raises(ValueError, match="mask infinite ones"):
+    with pytest.raises(ValueError, match=says("`values`", "numpy.isfinite")):
         boundary(values / 0.0, 0.5)
-    with pytest.raises(ValueError, match="`level` must be a finite number, got nan"):
+    with pytest.raises(ValueError, match=says("`level`", "number", "nan")):
         boundary(values, math.nan)
-    with pytest.raises(ValueError, match="`confidence` must lie strictly between 0 and 1, got 95"):
+    with pytest.raises(ValueError, match=says("`confidence`", "0 and 1", "95")):
         boundary(values, 0.5, confidence=95.0)
-    with pytest.raises(ValueError, match="non-empty list"):
+    with pytest.raises(ValueError, match=says("`values`", "list", "(0,)")):
         mean_interval([])
     for strange in (math.nan, math.inf):
-        with pytest.raises(
-            ValueError, match="1 of 3 `values` are not finite: leave them out and say"
-        ):
+        with pytest.raises(ValueError, match=says("`values`", "1 of 3", "finite")):
             mean_interval([1.0, strange, 2.0])
 
 
@@ -327,10 +323,10 @@ def test_a_test_of_an_exponent_agrees_with_its_interval():
     assert found.exponent_is(low).p_value == pytest.approx(0.05, rel=1e-6)
     for near in (1, 1 + 1e-15, 1 - 1e-14):  # where rounding decides the distance
         assert found.exponent_is(near * fit.exponent).p_value == pytest.approx(1, abs=1e-6)
-    assert str(found.exponent_is(4.0)).startswith("exponent 4 is outside [1.")
-    with pytest.raises(ValueError, match="must not be 0"):
+    assert holds(str(found.exponent_is(4.0)), "exponent 4 ", "outside", "[1.")
+    with pytest.raises(ValueError, match=says("`exponent`", " 0")):
         found.exponent_is(0)
-    with pytest.raises(ValueError, match="no fit to test: 0 of 7 rows"):
+    with pytest.raises(ValueError, match=says("fit", "0 of 7 rows")):
         boundary(ramp(100.0, 2.0), 50.0).exponent_is(2)
 
 
@@ -380,7 +376,7 @@ def test_intervals_of_shares_cover(interval, method):
     covered = [low <= 0.9 <= high for _, low, high in (interval(int(k), 50) for k in counts)]
     rate = stats.binom.pmf(counts, 50, 0.9)[covered].sum()
     assert rate >= (0.95 if method == "exact" else 0.93)
-    with pytest.raises(ValueError, match="`hits` must be at most `trials`"):
+    with pytest.raises(ValueError, match=says("`hits`", "`trials`", "3", "2")):
         interval(3, 2)
 
 
@@ -393,9 +389,10 @@ def test_rows_off_any_power_law_widen_the_interval_and_are_told():
     coords = {"samples": rows, "snr": columns, "seed": range(5)}
     found = boundary(xr.DataArray(1 / (1 + np.exp(-sharp)), coords, list(coords)), 0.5)
     assert found.fit is not None
-    assert "they scatter more than seeds and grid explain" in str(found)
+    assert "scatter" in str(found)
     low, high = found.fit.slope_interval
     assert high - low > 0.5
     straight = 8 * np.log(columns[None, :, None] * np.sqrt(rows)[:, None, None] / 10) + noise
     fine = boundary(xr.DataArray(1 / (1 + np.exp(-straight)), coords, list(coords)), 0.5)
-    assert "95 % intervals by seeds and grid" in str(fine)
+    assert holds(str(fine), "95 %", "seeds", "grid")
+    assert "scatter" not in str(fine)

@@ -10,6 +10,7 @@ import xarray as xr
 from benign.theory.constant import constant
 from benign.theory.expression import evaluate, names_in
 from benign.training.descent import Status
+from tests.says import holds, says
 from tests.tiny import tiny
 
 DIMS = np.array([100.0, 200.0, 400.0, 800.0])
@@ -59,7 +60,8 @@ def test_growth_is_found_where_the_statement_forbids_it(growth, kind, bounded):
     assert found.along["dim"].slope.value == pytest.approx(growth, abs=0.02)
     assert found.along["signal"].bounded is True
     if not bounded:
-        assert f"{'grows' if growth > 0 else 'falls'} like dim^" in str(found)
+        assert f"dim^{'0' if growth > 0 else '-0'}.3" in str(found)
+        assert "dim: bounded" not in str(found)
 
 
 def test_without_noise_the_slope_is_exact():
@@ -85,20 +87,19 @@ def test_runs_without_a_number_are_left_out_and_counted():
     found = constant(result, "steps", "1 / (rate * signal**2)")
     assert (found.left_out, found.capped) == (5, 1)
     assert found.along["dim"].slope.value == pytest.approx(0.31, abs=1e-10)
-    assert "5 runs without a positive number are left out" in str(found)
-    assert "1 runs ended at the step cap" in str(found)
+    assert holds(str(found), "5 runs", "positive", "1 runs", "cap")
 
 
 def test_wrong_statements_are_refused():
-    with pytest.raises(ValueError, match=r"names `colour`, known are: .*rate"):
+    with pytest.raises(ValueError, match=says("`colour`", "rate", "signal")):
         constant(made(), "steps", "colour")
-    with pytest.raises(ValueError, match="must be O, Omega or Theta"):
+    with pytest.raises(ValueError, match=says("`kind`", "O, ", "Omega", "Theta", "'o'")):
         constant(made(), "steps", "1", kind="o")
-    with pytest.raises(ValueError, match="`axes` must be among dim, signal"):
+    with pytest.raises(ValueError, match=says("`axes`", "dim, signal", "'radius'")):
         constant(made(), "steps", "1", axes=["radius"])
-    with pytest.raises(ValueError, match="one number a run"):
+    with pytest.raises(ValueError, match=says("`variable`", "steps", "'dim', 'signal'")):
         constant(made().mean("seed"), "steps", "1")
-    with pytest.raises(ValueError, match="positive in no run"):
+    with pytest.raises(ValueError, match=says("steps", "-1", "positive")):
         constant(made(), "steps", "-1")
 
 
@@ -133,7 +134,7 @@ def test_formulas_are_computed_as_python_would():
     ],
 )
 def test_anything_else_is_refused(text):
-    with pytest.raises(ValueError, match=r"not allowed|not a formula|takes [12]"):
+    with pytest.raises(ValueError, match=says(repr(text))):
         evaluate(text, {"n": 1.0})
 
 

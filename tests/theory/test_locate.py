@@ -10,6 +10,7 @@ import benign as bo
 from benign.axes import zipped
 from benign.theory import boundary
 from benign.theory.locate import Located, locate_boundary
+from tests.says import holds, says
 
 LAW = "samples * signal**p"
 LEVEL = 0.8
@@ -44,7 +45,7 @@ def test_it_is_the_boundary_of_the_dense_grid(located, tmp_path: Path):
     ratio = found.brackets.sel(end="high") / found.brackets.sel(end="low")
     np.testing.assert_allclose(ratio, 16 ** (1 / 32), rtol=1e-5)  # neighbours of the grid
     assert (found.brackets.sel(end="low") <= found.critical).all()
-    assert "84 runs in place of 396 (79 % saved)" in str(found)
+    assert holds(str(found), "84 runs", " 396 ", "79 %")
 
 
 def test_the_linear_theory_is_recovered(located):
@@ -68,10 +69,10 @@ def test_the_same_call_returns_at_once_and_another_level_goes_on(located):
 def test_a_budget_ends_the_search_and_more_of_it_goes_on(tmp_path: Path):
     part = locate_boundary(sweep(9, 1), LEVEL, LAW, folder=tmp_path, budget=10)
     assert (part.finished, part.runs) == (False, 9)
-    assert "the budget ended" in str(part)
+    assert "budget" in str(part)
     whole = locate_boundary(sweep(9, 1), LEVEL, LAW, folder=tmp_path)
     assert (whole.finished, whole.runs) == (True, 15)
-    with pytest.raises(ValueError, match="must be at least 6 runs"):
+    with pytest.raises(ValueError, match=says("`budget`", "6 runs", " 5")):
         locate_boundary(sweep(9, 1), LEVEL, LAW, folder=tmp_path, budget=5)
 
 
@@ -82,14 +83,15 @@ def test_rows_that_never_cross_are_left_alone(tmp_path: Path):
     assert (found.finished, found.runs) == (True, 6)
     assert found.critical.isnull().all()
     assert all(map(math.isnan, found.brackets.values.ravel()))
-    assert set(found.reasons.values) == {"stays below 0.8 up to the highest signal, 0.1"}
+    (reason,) = set(found.reasons.values)
+    assert holds(reason, "below 0.8", "highest signal", "0.1")
 
 
 def test_what_cannot_be_bisected_is_refused(tmp_path: Path):
-    with pytest.raises(ValueError, match="must have the axes of the law, samples and snr, got"):
+    with pytest.raises(ValueError, match=says("axes", "samples", "snr", "signal")):
         locate_boundary(sweep(), LEVEL, folder=tmp_path)
     pairs = {"samples": zipped("samples_", [2, 4]), "signal": [1.0, 2.0]}
-    with pytest.raises(ValueError, match="got samples_, signal"):
+    with pytest.raises(ValueError, match=says("axes", "samples_, signal")):
         locate_boundary(sweep(**pairs), LEVEL, LAW, folder=tmp_path)
-    with pytest.raises(ValueError, match="one number a run"):
+    with pytest.raises(ValueError, match=says("`variable`", "train_loss_curve", "'step'")):
         locate_boundary(sweep(3, 1), LEVEL, LAW, folder=tmp_path, variable="train_loss_curve")

@@ -32,6 +32,7 @@ from benign.training.methods import GradientDescent
 from benign.training.setup import Evaluation, Setup
 from benign.training.variables import variables
 from tests.reference import close, small_setup, start
+from tests.says import says
 
 BALL = Ball(p="inf", radius=0.1, per="sample", box=(0.0, 1.0))
 ATTACK = PGD(ball=BALL, steps=2, step=0.6)
@@ -343,7 +344,7 @@ def test_nothing_is_asked_where_nothing_is_wanted():
         ({"samples": 298}, ["samples", "297", "298"]),
         ({"pairs": ((0, 3),)}, ["pairs", "3 classes", "[0, 3]"]),
         ({"pairs": ((1, 1),)}, ["pairs", "[1, 1]"]),
-        ({"box": (1.0, 1.0)}, ["box", "lowest < highest"]),
+        ({"box": (1.0, 1.0)}, ["`box`", "lowest < highest", "[1.0, 1.0]"]),
         ({"attack": MultiNorm(balls=Balls(radius=0.1))}, ["`ball`", "`pairs`"]),
         ({"ball": Ball(radius=0.1, relative_to="point")}, ["ball.relative_to", "point"]),
     ],
@@ -357,9 +358,11 @@ def test_what_cannot_be_asked_is_refused(asked, words):
 
 def test_other_data_and_small_coordinates_are_refused():
     asked = FeatureTests(attack=ATTACK)
-    with pytest.raises(SpecError, match="is for `images`, but `data` is `signal_noise`"):
+    with pytest.raises(
+        SpecError, match=says("`evaluation.features`", "`images`", "`signal_noise`")
+    ):
         Setup.from_dict(small_setup().as_dict() | {"evaluation": {"features": asked.as_dict()}})
-    with pytest.raises(SpecError, match="`coordinates` must be ambient"):
+    with pytest.raises(SpecError, match=says("`coordinates`", "ambient", "'auto'")):
         Setup.from_dict(setup().as_dict() | {"coordinates": "auto"})
 
 
@@ -379,6 +382,6 @@ def test_a_set_with_too_few_test_images_is_refused_before_work(tmp_path, monkeyp
     cell = replace(
         setup(), {("data",): mine, ("evaluation",): Evaluation(samples=10, features=asked)}
     )
-    with pytest.raises(ValueError, match=r"must be at most 30.*got 31"):
+    with pytest.raises(ValueError, match=says("`evaluation.samples`", " 30", " 31", "mine")):
         check_data([cell])
     check_data([replace(cell, {("evaluation", "features", "samples"): 30})])

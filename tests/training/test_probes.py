@@ -46,6 +46,7 @@ from tests.reference.attention import (
     token_values,
 )
 from tests.registry import forgetting
+from tests.says import says
 from tests.training.test_attacked_patches import ATTACKED
 from tests.training.test_theory_probes import LI, WANG, WANG_TALLIES
 
@@ -462,10 +463,9 @@ def new_probes() -> Iterator[None]:
 def test_a_new_probe_is_one_small_function(new_probes, tmp_path):
     experiment = experiment_of(small_setup(rate=150.0))
     result = experiment.run(tmp_path)
-    assert (
-        result.mean_margin.attrs["long_name"]
-        == "mean of y f over the points trained on, at the end"
-    )
+    name = result.mean_margin.attrs["long_name"]
+    assert name.startswith("mean of y f over the points trained on")
+    assert "end" in name
     assert result.mean_margin_curve.dims == ("seed", "step")
     for seed in range(2):
         run = experiment.replay(seed=seed).run
@@ -488,11 +488,11 @@ def test_probes_taken_back_are_gone():
 def test_a_probe_whose_name_is_taken_is_refused_with_both_places():
     for register in (snapshot("mine"), tally("mine")):
         for name, owner in (
-            ("train_loss", r"benign.*fit\.train_loss"),
-            ("peak_loss", "benign.*peak_loss"),
+            ("train_loss", "fit.train_loss"),
+            ("peak_loss", ".peak_loss"),
         ):
             with pytest.raises(
-                ValueError, match=f"`{name}` is the name of {owner}: call mine.{name}"
+                ValueError, match=says(f"`{name}`", "benign.", owner, f"mine.{name}")
             ):
                 register(named_function(name))
     assert SNAPSHOTS["train_loss"].measure.__module__.startswith("benign.")
@@ -500,7 +500,7 @@ def test_a_probe_whose_name_is_taken_is_refused_with_both_places():
 
 @pytest.mark.parametrize("name", ["test_loss", "audit", "status", "steps", "run", "my_curve"])
 def test_a_probe_cannot_have_a_name_that_results_use(name):
-    with pytest.raises(ValueError, match=f"`{name}` is a name that results use"):
+    with pytest.raises(ValueError, match=says(f"`{name}`", "results", "probe")):
         snapshot("mine")(named_function(name))
     assert name not in SNAPSHOTS
 

@@ -18,6 +18,7 @@ from benign.training.engine import train_runs
 from benign.training.methods import SGD, GradientDescent, Training
 from benign.training.setup import Evaluation, Setup
 from tests.reference import run_ids, start
+from tests.says import says
 
 ATTACK = PGD(ball=Ball(p="inf", radius=0.1, per="sample", box=(0.0, 1.0)), steps=2, start="uniform")
 METHODS: list[Training] = [
@@ -126,7 +127,7 @@ def test_a_damaged_checkpoint_of_references_starts_their_training_again(
         (path,) = tmp_path.iterdir()
         damage(path)
         first = len(steps)
-        with pytest.warns(UserWarning, match="starts again"):
+        with pytest.warns(UserWarning, match=says(str(path), "step 0")):
             again = trained(METHODS[0])
     assert steps[first] == 0
     assert torch.equal(again.params["weights"], whole.params["weights"])
