@@ -52,7 +52,7 @@ def test_one_axis_is_a_line_with_the_interval_of_the_mean(result, tmp_path):
     mean = result.test_accuracy.sel(samples=4).mean("seed")
     np.testing.assert_allclose(np.asarray(first.get_ydata()), mean, atol=1e-12)
     assert second.get_label() == "train accuracy"
-    assert "Bands: range over 2 seeds" in words(figure, tmp_path)
+    assert holds(words(figure, tmp_path), "range", "2 seeds")
 
 
 def test_more_variables_than_colours_are_all_drawn(result):
