@@ -34,6 +34,7 @@ from tests.reference import (
     small_setup,
     start,
 )
+from tests.says import says
 
 NORMS = pytest.mark.parametrize(("p", "dual"), [(1, math.inf), (2, 2), ("inf", 1)])
 PER = pytest.mark.parametrize("per", ["token", "sample"])
@@ -210,9 +211,9 @@ def test_every_place_is_that_of_a_slow_reference(monkeypatch):
 
 
 def test_bad_fields_are_named():
-    with pytest.raises(SpecError, match=r"`ball\.p` must be 1, 2 or inf for `apgd`, got 0"):
+    with pytest.raises(SpecError, match=says("`ball.p`", "1, 2", "inf", "`apgd`", "0")):
         APGD(ball=Ball(p=0, radius=2.0))
-    with pytest.raises(SpecError, match="`loss` is 'dlr', which compares three classes or more"):
+    with pytest.raises(SpecError, match=says("`loss`", "'dlr'", "three classes", "2")):
         Setup(
             data=small_data(),
             network=small_network(),

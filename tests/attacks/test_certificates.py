@@ -34,6 +34,7 @@ from tests.reference import (
     small_setup,
     start,
 )
+from tests.says import says
 
 DATA = small_data(tokens=3, dim=4)
 LINEAR: dict[str, Network] = {
@@ -507,19 +508,16 @@ def test_a_box_is_ignored():
 
 
 @pytest.mark.parametrize(
-    ("radius", "message"),
+    ("radius", "parts"),
     [
-        (
-            torch.ones(2),
-            r"`radius` must be a number or a tensor \[runs, samples\], got the shape \(2,\)",
-        ),
-        (-0.1, "`radius` must not be negative, got -0.1"),
+        (torch.ones(2), ["`radius`", "number", "[runs, samples]", "(2,)"]),
+        (-0.1, ["`radius`", "negative", "-0.1"]),
     ],
 )
-def test_a_wrong_radius_is_named(radius: Any, message: str):
+def test_a_wrong_radius_is_named(radius: Any, parts: list[str]):
     network = NETWORKS["linear"]
     params, x, y = case(network)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=says(*parts)):
         certified_margin(network, params, x, y, 2, radius, "token")
 
 

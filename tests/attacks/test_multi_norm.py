@@ -17,6 +17,7 @@ from benign.spec import SpecError
 from benign.training.descent import look
 from benign.training.evaluation import measure
 from tests.reference import attacked, close, small_data, small_network, small_setup, start
+from tests.says import says
 
 BALLS = Balls(radius=0.4, l1=2.0, l2=1.0, linf=0.35)
 
@@ -110,7 +111,7 @@ def test_each_run_has_its_own_radius():
 
 
 def test_one_norm_is_refused():
-    with pytest.raises(SpecError, match="give at least two of them, got 1: for one norm use `pgd`"):
+    with pytest.raises(SpecError, match=says("l1", "l2", "linf", "two", "1", "`pgd`")):
         Balls(radius=0.1, l1=None, l2=None)
 
 

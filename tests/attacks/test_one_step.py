@@ -12,6 +12,7 @@ from benign.networks.patch_cnn import PatchCNN
 from benign.spec import SpecError
 from benign.streams import Streams
 from tests.reference import attacked, close, run_ids
+from tests.says import says
 
 DATA = FeaturePatches(
     samples=6, tokens=4, dim=9, classes=3, alpha=2.0, beta=1.0, noise_std=0.1, directions="random"
@@ -81,9 +82,9 @@ def test_in_a_ball_the_step_is_projected(p, per):
 
 
 def test_bad_fields_are_named():
-    with pytest.raises(SpecError, match="`clip` and `ball`: give exactly one of them, got both"):
+    with pytest.raises(SpecError, match=says("`clip`", "`ball`", "one")):
         OneStep(rate=1.0, clip=1.0, ball=Ball(radius=1.0))
-    with pytest.raises(SpecError, match="rate: must be greater than 0, got 0"):
+    with pytest.raises(SpecError, match=says("rate", "greater than 0", "0.0")):
         OneStep(rate=0.0, clip=1.0)
-    with pytest.raises(SpecError, match="clip: must be greater than or equal to 0, got -1"):
+    with pytest.raises(SpecError, match=says("clip", "greater than or equal to 0", "-1")):
         OneStep(rate=1.0, clip=-1.0)

@@ -15,6 +15,7 @@ from scipy import stats
 from benign.coordinates import bartlett as module
 from benign.coordinates.bartlett import bartlett, chi_square
 from benign.streams import RunId, Streams
+from tests.says import says
 
 FREEDOMS = [0.5, 1, 3, 50, 1e4, 1e9, 1e13, 1e20]
 SWITCH = module._MANY
@@ -267,12 +268,13 @@ def test_many_factors_of_a_run_have_the_law_of_one():
 
 
 def test_bad_freedoms_are_refused():
-    for freedom in (-1, math.nan, math.inf, torch.tensor([5.0, -1.0])):
-        with pytest.raises(ValueError, match="`freedom` must be 0 or more and finite, got"):
+    several = torch.tensor([5.0, -1.0])
+    for freedom, value in ((-1, "-1"), (math.nan, "nan"), (math.inf, "inf"), (several, "-1")):
+        with pytest.raises(ValueError, match=says("`freedom`", "0", "finite", value)):
             bartlett(some(2), 3, freedom)
-        with pytest.raises(ValueError, match="`freedom` must be 0 or more and finite, got"):
+        with pytest.raises(ValueError, match=says("`freedom`", "0", "finite", value)):
             chi_square(some(2)("law"), freedom)
-    with pytest.raises(ValueError, match=r"a whole number or more than 4, .* 5 rows, got 3\.5"):
+    with pytest.raises(ValueError, match=says("`freedom`", "whole", "4", "5 rows", "3.5")):
         bartlett(some(2), 5, torch.tensor([9.0, 3.5]))
 
 

@@ -17,6 +17,7 @@ from benign.training.descent import Batch, descend, look, update
 from benign.training.engine import train_runs
 from benign.training.setup import Setup
 from tests.reference import Fields, close, run_ids, small_data, small_pgd, small_setup, start
+from tests.says import says
 
 RATE = 0.02
 WIDTH, DIM = 40, 600
@@ -126,7 +127,7 @@ def test_an_attack_before_the_first_step_is_refused():
     network = TwoLayer(width=8, preset="vanishing")
     with pytest.raises(
         SpecError,
-        match=r"`training\.first_attacked_step` must be at least 1 with `network\.preset: vanishing`, got 0",
+        match=says("`training.first_attacked_step`", "1", "`network.preset: vanishing`", "0"),
     ):
         Setup.from_dict(small_setup(network=network, attack=small_pgd()).as_dict())
     allowed: list[Fields] = [

@@ -12,6 +12,7 @@ from benign.data.model import Sample
 from benign.spec import SpecError
 from benign.streams import RunId, Streams
 from tests.reference import close
+from tests.says import says
 
 RUNS = [RunId(3, index, "") for index in range(3)]
 NOISY = [PixelNoise(snr=0.5), FrameNoise(snr=0.5, width=2)]
@@ -119,9 +120,9 @@ def test_runs_of_a_batch_have_ratios_of_their_own():
 
 
 def test_what_makes_no_sense_is_refused():
-    with pytest.raises(SpecError, match=r"`construction.width` must be less than half of 8"):
+    with pytest.raises(SpecError, match=says("`construction.width`", "half", "8")):
         Images(source="digits", samples=4, construction=FrameNoise(snr=1.0))
-    with pytest.raises(SpecError, match="greater than 0"):
+    with pytest.raises(SpecError, match=says("snr", "greater than 0", "0.0")):
         PixelNoise(snr=0.0)
-    with pytest.raises(SpecError, match="greater than 0"):
+    with pytest.raises(SpecError, match=says("norm", "greater than 0", "-1.0")):
         Rescaled(norm=-1.0)

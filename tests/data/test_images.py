@@ -18,6 +18,7 @@ from benign.spec import SpecError
 from benign.streams import RunId, Streams
 from tests import image_files
 from tests.reference import close
+from tests.says import says
 
 RUNS = [RunId(5, index, "") for index in range(4)]
 
@@ -169,27 +170,27 @@ def test_a_first_picture_is_any_with_equal_chance():
 # What is refused
 
 REFUSED = [
-    ({"source": "mnist", "tokens": 9}, "`tokens` must be the square of a divisor of 28"),
-    ({"source": "mnist", "tokens": 8}, "`tokens` must be the square of a divisor of 28"),
-    ({"source": "mnist", "tokens": 2, "dim": 4}, "`tokens` must be a square number of patches, got 2"),
-    ({"source": "mnist", "dim": 26}, "`dim` must be 1 .* got 26: 25 is the nearest"),
-    ({"source": "cifar10", "dim": 25}, "`dim` must be 3 .channels. times a square .* got 25: 27 is"),
-    ({"source": "mnist", "channels": 3}, "`channels` must be 1, as mnist has, got 3"),
-    ({"source": "mnist", "samples": 60_001}, "`samples` must be at most 60,000"),
-    ({"source": "mnist", "classes": (1,)}, "`classes` must name two classes or more"),
-    ({"source": "mnist", "classes": (1, 1)}, "`classes` must name two classes or more, each once"),
-    ({"source": "mnist", "classes": (1, 10)}, "`classes` must be between 0 and 9 in mnist, got 10"),
-    ({"source": "mnist", "labels": "signed"}, "`labels` is signed, which is for two classes, got 10"),
-    ({"source": "mnist", "samples": 5, "balanced": True}, "`samples` must be a multiple of 10"),
-    ({"source": "mine", "channels": 1, "classes": (0, 1)}, "`dim` must be given"),
-    ({"source": "mine", "dim": 4}, "`channels` and `classes` must be given with `source` 'mine'"),
-    ({"source": "../mine", "dim": 4}, "`source` must be a known set"),
+    ({"source": "mnist", "tokens": 9}, ["`tokens`", "28", "9"]),
+    ({"source": "mnist", "tokens": 8}, ["`tokens`", "28", "8"]),
+    ({"source": "mnist", "tokens": 2, "dim": 4}, ["`tokens`", "square", "2"]),
+    ({"source": "mnist", "dim": 26}, ["`dim`", "1", "26", "25"]),
+    ({"source": "cifar10", "dim": 25}, ["`dim`", "3", "channels", "square", "25", "27"]),
+    ({"source": "mnist", "channels": 3}, ["`channels`", "1", "mnist", "3"]),
+    ({"source": "mnist", "samples": 60_001}, ["`samples`", "60,000", "60,001"]),
+    ({"source": "mnist", "classes": (1,)}, ["`classes`", "two", "1"]),
+    ({"source": "mnist", "classes": (1, 1)}, ["`classes`", "two", "once", "1, 1"]),
+    ({"source": "mnist", "classes": (1, 10)}, ["`classes`", "0 and 9", "mnist", "10"]),
+    ({"source": "mnist", "labels": "signed"}, ["`labels`", "signed", "two", "10"]),
+    ({"source": "mnist", "samples": 5, "balanced": True}, ["`samples`", "10", "5"]),
+    ({"source": "mine", "channels": 1, "classes": (0, 1)}, ["`dim`", "`source`", "`tokens`"]),
+    ({"source": "mine", "dim": 4}, ["`channels`", "`classes`", "`source`", "'mine'"]),
+    ({"source": "../mine", "dim": 4}, ["`source`", "digits", "'../mine'"]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fields", "words"), REFUSED)
-def test_a_specification_is_refused_in_words(fields: dict, words: str):
-    with pytest.raises(SpecError, match=words):
+@pytest.mark.parametrize(("fields", "parts"), REFUSED)
+def test_a_specification_is_refused_in_words(fields: dict, parts: list[str]):
+    with pytest.raises(SpecError, match=says(*parts)):
         Images.from_dict({"kind": "images", "samples": 4, **fields})
 
 
@@ -203,19 +204,17 @@ def test_too_few_images_are_told_before_work(tmp_path: Path, monkeypatch):
         return Images(**(kept | fields), samples=samples)
 
     mine(6).require(4)
-    with pytest.raises(
-        ValueError, match=r"`data.samples` must be at most 6, the train images .*got 7"
-    ):
+    with pytest.raises(ValueError, match=says("`data.samples`", "6", "train images", "7")):
         mine(7).require(4)
-    with pytest.raises(ValueError, match=r"`evaluation.samples` must be at most 4, .*got 5"):
+    with pytest.raises(ValueError, match=says("`evaluation.samples`", "4", "5")):
         mine(6).require(5)
-    with pytest.raises(ValueError, match=r"at most 6 with `balanced: true`: class 0 of mine has 3"):
+    with pytest.raises(ValueError, match=says("6", "`balanced: true`", "class 0", "mine", "3")):
         mine(8, balanced=True).require(4)
-    with pytest.raises(ValueError, match=r"class 5 of mine has 0|at most 0"):
+    with pytest.raises(ValueError, match=says("`data.samples`", "0", "2")):
         mine(2, classes=(5, 6)).require(1)
-    with pytest.raises(ValueError, match=r"`data.channels` is 1, but mine has 3"):
+    with pytest.raises(ValueError, match=says("`data.channels`", "1", "mine", "3")):
         mine(2, channels=1, dim=16).require(1)
-    with pytest.raises(ValueError, match=r"are not here: no absent.npz"):
+    with pytest.raises(ValueError, match=says("absent.npz")):
         mine(2, source="absent").require(1)
 
 

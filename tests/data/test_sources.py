@@ -22,6 +22,7 @@ from benign.data.folder import VARIABLE, arriving, data_folder
 from benign.data.npz import npz_fingerprint, write_npz
 from benign.data.sources import KNOWN, absent, download, fingerprint, image_set, part_on, where_is
 from tests import image_files
+from tests.says import holds, says
 
 NAMES = list(image_files.WRITERS)
 PLACES = [data_folder() / "MNIST" / "raw", Path(__file__).parents[3] / "shared" / "data" / "mnist"]
@@ -106,17 +107,17 @@ def test_an_absent_set_tells_where_it_was_looked_for_and_what_to_do(folder):
         "MNIST or mnist.npz",
         str(folder),
         "`benign data mnist --download`",
-        "`digits` needs no",
+        "`digits`",
     ):
         assert part in told
     told = refusal("mine")
-    assert "no mine.npz in" in told
+    assert holds(told, "mine.npz", str(folder))
     assert "--download" not in told
 
 
 @pytest.mark.parametrize("name", ["../mine", "a/b", "", ".hidden", "-x", "a b"])
 def test_what_is_no_name_is_refused(name):
-    assert "`source` must be a known set" in refusal(name)
+    assert holds(refusal(name), "`source`", "digits", repr(name))
     assert fingerprint(name) is None, "a record of a stranger's may name anything"
 
 
@@ -200,37 +201,36 @@ def test_a_fingerprint_is_of_the_arrays_not_of_how_they_are_packed(folder):
 
 WRONG = {
     "x_train": [
-        (lambda x: x.astype(np.float32), "`x_train` must be uint8 .* got float32"),
-        (lambda x: x[0], r"`x_train` must be uint8 .* got uint8 \[4, 4\]"),
-        (lambda x: x[:0], "`x_train` must be uint8"),
-        (lambda x: np.stack([x, x], 3), "`x_train` must have 1 or 3 channels, got 2"),
+        (lambda x: x.astype(np.float32), ["`x_train`", "uint8", "float32"]),
+        (lambda x: x[0], ["`x_train`", "uint8 [4, 4]"]),
+        (lambda x: x[:0], ["`x_train`", "uint8 [0, 4, 4]"]),
+        (lambda x: np.stack([x, x], 3), ["`x_train`", "1 or 3", "channels", "2"]),
     ],
     "y_train": [
-        (lambda y: y[:-1], "`y_train` must be 9 whole numbers, one an image, got .* \\[8\\]"),
-        (lambda y: y / 2, "`y_train` must be 9 whole numbers, one an image, got float64"),
-        (lambda y: y - 1, "`y_train` must be 0 or more, got -1"),
+        (lambda y: y[:-1], ["`y_train`", "9", "[8]"]),
+        (lambda y: y / 2, ["`y_train`", "9", "float64"]),
+        (lambda y: y - 1, ["`y_train`", "0", "-1"]),
     ],
-    "x_test": [(lambda x: x[:, 1:], r"`x_test` must have pictures as `x_train` has")],
-    "class_names": [(lambda names: names[:2], "`class_names` must name 3 classes, .* got 2")],
+    "x_test": [(lambda x: x[:, 1:], ["`x_test`", "`x_train`"])],
+    "class_names": [(lambda names: names[:2], ["`class_names`", "3", "2"])],
 }
 
 
 @pytest.mark.parametrize(
-    ("array", "change", "words"), [(name, *each) for name, all_ in WRONG.items() for each in all_]
+    ("array", "change", "parts"), [(name, *each) for name, all_ in WRONG.items() for each in all_]
 )
-def test_arrays_that_are_no_images_are_refused_by_name(folder, array, change, words):
+def test_arrays_that_are_no_images_are_refused_by_name(folder, array, change, parts):
     made: dict[str, Any] = image_files.arrays(1, 4) | {"class_names": np.array(["a", "b", "c"])}
     np.savez(folder / "mine.npz", **(made | {array: change(made[array])}))
-    with pytest.raises(ValueError, match=words) as caught:
+    with pytest.raises(ValueError, match=says(str(folder / "mine.npz"), *parts)):
         image_set("mine")
-    assert str(folder / "mine.npz") in str(caught.value)
 
 
 def test_a_file_that_lacks_an_array_is_refused(folder):
     made: dict[str, Any] = image_files.arrays(1, 4)
     del made["y_test"]
     np.savez(folder / "mine.npz", **made)
-    assert "`y_test` is missing" in refusal("mine")
+    assert holds(refusal("mine"), str(folder / "mine.npz"), "`y_test`")
 
 
 def test_damaged_files_of_arrays_are_refused(folder):
@@ -241,7 +241,7 @@ def test_damaged_files_of_arrays_are_refused(folder):
     changed = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
     for content in (b"", b"no zip", whole[: len(whole) // 2], whole[:-9], changed):
         file.write_bytes(content)
-        assert refusal("mine").startswith(f"{file} cannot be read as an .npz file of arrays: ")
+        assert holds(refusal("mine"), str(file), ".npz file")
     np.save(file.with_suffix(".npy"), np.arange(3))
     file.with_suffix(".npy").replace(file)
     assert str(file) in refusal("mine")
@@ -251,12 +251,12 @@ def test_nothing_is_unpickled_from_a_file_of_arrays(folder):
     made: dict[str, Any] = image_files.arrays(1, 4)
     made["y_test"] = np.array([print], dtype=object)
     np.savez(folder / "mine.npz", **made)
-    assert "Object arrays cannot be loaded" in refusal("mine")
+    assert holds(refusal("mine"), str(folder / "mine.npz"), "Object arrays")
 
 
 def test_a_file_under_a_known_name_must_be_like_the_set(folder):
     write_npz(folder / "cifar10.npz", image_files.arrays(1, 32))
-    assert "cifar10 has 3 channels and 10 classes, this file 1 and 3: give it" in refusal("cifar10")
+    assert holds(refusal("cifar10"), "cifar10", "3 channels", "10 classes", "1 and 3")
 
 
 FILES = {
@@ -273,11 +273,10 @@ def test_damaged_and_missing_files_of_a_known_set_are_named(name, folder, monkey
     content = file.read_bytes()
     file.write_bytes(content[:-1])
     told = refusal(name)
-    assert f"{file} is damaged or changed: its md5 is not" in told
-    assert f"`benign data {name} --download` gets it again" in told
+    assert holds(told, str(file), "md5", f"`benign data {name} --download`")
     file.unlink()
     named = str(file).removesuffix(".gz")
-    assert f"{named} is missing" in refusal(name)
+    assert named in refusal(name)
 
 
 def test_a_pickle_is_not_opened_before_its_checksum(folder, monkeypatch):
@@ -292,7 +291,7 @@ def test_a_pickle_is_not_opened_before_its_checksum(folder, monkeypatch):
         place = folder / "cifar-10-batches-py" / file
         whole = place.read_bytes()
         place.write_bytes(pickle.dumps(Trap()))
-        assert "is damaged or changed" in refusal("cifar10")
+        assert holds(refusal("cifar10"), str(place), "md5")
         place.write_bytes(whole)
     assert not opened.exists()
 
@@ -305,15 +304,13 @@ def test_idx_files_that_fit_their_checksum_but_are_none_are_refused(folder, monk
         file.write_bytes(gzip.compress(content))
         marks = [*dataset.resources[:2], (file.name, image_files.md5(file)), dataset.resources[3]]
         monkeypatch.setattr(dataset, "resources", marks)
-        assert f"{file} cannot be read" in refusal("mnist")
+        assert str(file) in refusal("mnist")
 
 
 def test_a_known_set_must_have_its_number_of_images(folder, monkeypatch):
     image_files.tiny_imagenet(monkeypatch, folder)
     next(folder.glob("tiny-imagenet-200/train/n02/images/*")).unlink()
-    assert "tiny_imagenet has 9 training and 6 test images, here are 8 and 6" in refusal(
-        "tiny_imagenet"
-    )
+    assert holds(refusal("tiny_imagenet"), "tiny_imagenet has 9", "6 test images", "8 and 6")
 
 
 def test_pictures_that_cannot_be_decoded_are_named(folder, monkeypatch):
@@ -324,12 +321,12 @@ def test_pictures_that_cannot_be_decoded_are_named(folder, monkeypatch):
     file.write_bytes(whole[:30])
     assert str(file) in refusal("tiny_imagenet")
     file.unlink()
-    assert f"{file} is missing" in refusal("tiny_imagenet")
+    assert f"{file} " in refusal("tiny_imagenet")
     file.write_bytes(whole)
     table.write_text(table.read_text().replace("n02", "n99"))
-    assert f"{table} cannot be read: 'n99'" in refusal("tiny_imagenet")
+    assert holds(refusal("tiny_imagenet"), str(table), "'n99'")
     table.unlink()
-    assert f"{table} is missing" in refusal("tiny_imagenet")
+    assert str(table) in refusal("tiny_imagenet")
 
 
 # Downloads
@@ -375,7 +372,7 @@ def test_a_download_mends_what_is_damaged(server, folder, monkeypatch):
     file = folder / FILES["mnist"]
     file.write_bytes(b"damaged")
     sources._kept.cache_clear()
-    assert "is damaged" in refusal("mnist")
+    assert holds(refusal("mnist"), str(file), "md5")
     download("mnist")
     same("mnist", made)
 
@@ -386,7 +383,7 @@ def test_a_download_that_fails_leaves_nothing(name, fault, server, folder, monke
     image_files.served(monkeypatch, name, *server)
     for file in [each for each in server[0].iterdir() if each.is_file()][-1:]:
         file.unlink() if fault == "absent" else file.write_bytes(b"something else")
-    with pytest.raises(ValueError, match=f"^{name} could not be downloaded: .*by hand$") as caught:
+    with pytest.raises(ValueError, match=says(name, "download", "by hand")) as caught:
         download(name)
     assert "\n" not in str(caught.value)
     assert not list(folder.iterdir())
@@ -411,10 +408,10 @@ def test_an_interrupted_arrival_leaves_what_was_there(folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("digits", "with the package"), ("mine", "no known set")]
+    ("name", "parts"), [("digits", ["digits", "package"]), ("mine", ["mine", "mnist, ", "svhn"])]
 )
-def test_only_known_sets_can_be_downloaded(name, words):
-    with pytest.raises(ValueError, match=words):
+def test_only_known_sets_can_be_downloaded(name, parts):
+    with pytest.raises(ValueError, match=says(*parts)):
         download(name)
 
 
@@ -426,8 +423,7 @@ def test_without_torchvision_one_line_says_what_to_install(folder, monkeypatch):
     _torchvision.have_torchvision.cache_clear()
     monkeypatch.setitem(sys.modules, "torchvision", None)
     told = refusal("mnist")
-    assert "torchvision is needed" in told
-    assert "pip install 'benign[images]'" in told
+    assert holds(told, "torchvision", "pip install 'benign[images]'")
     monkeypatch.undo()
     _torchvision.have_torchvision.cache_clear()
 

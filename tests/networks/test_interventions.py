@@ -21,6 +21,7 @@ from tests.reference import (
     small_setup,
     start,
 )
+from tests.says import says
 
 EXPOSED = pytest.mark.parametrize("exposed", ["values", "scores"])
 
@@ -153,5 +154,5 @@ def test_uniform_attention_is_the_linear_mode():
 
 
 def test_training_nothing_is_refused():
-    with pytest.raises(SpecError, match="`train` must not be scores with `attend: uniform`"):
+    with pytest.raises(SpecError, match=says("`train`", "scores", "`attend: uniform`")):
         small_network(train="scores", attend="uniform")

@@ -45,6 +45,7 @@ from tests.reference import (
     small_setup,
 )
 from tests.reference import patch_cnn as slow
+from tests.says import says
 
 OUTPUTS: dict[str, dict[str, Any]] = {
     "two classes": {"classes": 2},
@@ -422,20 +423,20 @@ def test_lemma_d18_one_adversarial_step_along_any_feature(features: tuple[Tensor
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "parts"),
     [
-        ({"q": 1}, "`q` must lie between 2 and 100, got 1: .* the paper uses 3"),
-        ({"q": 101}, "`q` must lie between 2 and 100, got 101"),
-        ({"q": 2.5}, "q: must be a valid integer.*got 2.5"),
-        ({"classes": 1}, "`classes` must be at least 2, got 1: .*`outputs: difference`"),
-        ({"classes": 3, "outputs": "difference"}, "`classes` must be 2 .*got 3: use `outputs"),
-        ({"threshold": 0.0}, "threshold: must be greater than 0, got 0.0"),
-        ({"init_std": 0.0}, "init_std: must be greater than 0, got 0.0"),
-        ({"q": [3, 1]}, r"`q` must lie between 2 and 100, got 1: .*\(at q=1\)"),
+        ({"q": 1}, ["`q`", "2", "100", "3"]),
+        ({"q": 101}, ["`q`", "2", "100", "101"]),
+        ({"q": 2.5}, ["q", "integer", "2.5"]),
+        ({"classes": 1}, ["`classes`", "2", "1", "`outputs: difference`"]),
+        ({"classes": 3, "outputs": "difference"}, ["`classes`", "2", "3", "`outputs"]),
+        ({"threshold": 0.0}, ["threshold", "greater than 0", "0.0"]),
+        ({"init_std": 0.0}, ["init_std", "greater than 0", "0.0"]),
+        ({"q": [3, 1]}, ["`q`", "2", "100", "q=1"]),
     ],
 )
-def test_bad_fields_are_refused_with_a_remedy(fields: dict[str, Any], message: str):
-    with pytest.raises(SpecError, match=message):
+def test_bad_fields_are_refused_with_a_remedy(fields: dict[str, Any], parts: list[str]):
+    with pytest.raises(SpecError, match=says(*parts)):
         network(**fields)
 
 

@@ -22,6 +22,7 @@ from benign.networks.vit_weights import load_vit, renamed
 from benign.spec import SpecError
 from benign.streams import Streams
 from tests.reference import close, film, normals, run_ids, small_pgd, small_setup, start
+from tests.says import holds, says
 
 State = dict[str, Tensor]
 HIDDEN, HEADS, MLP, PATCH, LAYERS = 8, 2, 12, 2, 2
@@ -310,7 +311,7 @@ def test_it_learns_under_attack(file: Path):
 
 
 def refusal(network: PretrainedViT) -> str:
-    with pytest.raises(ValueError, match="`network") as told:
+    with pytest.raises(ValueError, match="network") as told:
         network.require()
     assert "\n" not in str(told.value)
     return str(told.value)
@@ -322,55 +323,58 @@ def test_weights_that_do_not_fit_are_told_in_one_line(tmp_path: Path):
     cases = [
         (
             state | {"embeddings.register_tokens": torch.zeros(1, 4, HIDDEN)},
-            "register_tokens is not known",
+            ["embeddings.register_tokens"],
         ),
-        ({name: part for name, part in state.items() if name != query}, "query.bias is not there"),
-        (state | {query: torch.zeros(3)}, r"query.bias is (3,), not (8,)"),
-        (state | {"embeddings.position_embeddings": torch.zeros(1, 4, HIDDEN)}, "4 positions"),
-        ({"0.weight": torch.zeros(2, 2)}, "no ViT that is known here"),
+        ({name: part for name, part in state.items() if name != query}, ["query.bias"]),
+        (state | {query: torch.zeros(3)}, ["query.bias", "(3,)", "(8,)"]),
+        (
+            state | {"embeddings.position_embeddings": torch.zeros(1, 4, HIDDEN)},
+            ["4 positions", "square"],
+        ),
+        ({"0.weight": torch.zeros(2, 2)}, ["ViT", "patch"]),
     ]
-    for number, (wrong, words) in enumerate(cases):
-        told = refusal(tiny(saved(wrong, path.with_stem(f"tiny{number}"))))
-        assert "weights that do not fit" in told
-        assert words in told
+    for number, (wrong, parts) in enumerate(cases):
+        file = path.with_stem(f"tiny{number}")
+        assert holds(refusal(tiny(saved(wrong, file))), "`network.weights`", str(file), *parts)
     saved(state, path)
-    assert "must be a multiple of 2, the pixels of a patch, got 5: use 4" in refusal(
-        tiny(path, image_side=5)
-    )
-    assert "8 columns cannot be 3 heads: give `network.heads`" in refusal(tiny(path, heads=3))
+    told = refusal(tiny(path, image_side=5))
+    assert holds(told, "`network.image_side`", "2", "pixels", "5", "4")
+    assert holds(refusal(tiny(path, heads=3)), "8 columns", "3 heads", "`network.heads`")
 
 
 def test_files_that_cannot_be_read_are_told_in_one_line(tmp_path: Path, monkeypatch):
     monkeypatch.setenv(folder.VARIABLE, str(tmp_path / "data"))
-    assert "no such file, here or in" in refusal(tiny(tmp_path / "nothing.safetensors"))
+    absent = tmp_path / "nothing.safetensors"
+    assert holds(refusal(tiny(absent)), str(absent), str(tmp_path / "data"), "config.json", "timm")
     broken = tmp_path / "broken.safetensors"
     broken.write_bytes(b"\x10\x00\x00\x00\x00\x00\x00\x00{}")
-    assert "cannot be read: " in refusal(tiny(broken))
+    assert holds(refusal(tiny(broken)), str(broken), "Error: ")
     code = tmp_path / "code.pth"
     torch.save({"run": os.getcwd}, code)
-    assert "holds more than tensors: use .safetensors" in refusal(tiny(code))
-    torch.save([1, 2], tmp_path / "list.pt")
-    assert "is no dictionary of tensors" in refusal(tiny(tmp_path / "list.pt"))
-    (tmp_path / "model").mkdir()
+    assert holds(refusal(tiny(code)), str(code), "tensors", ".safetensors")
+    numbers, model = tmp_path / "list.pt", tmp_path / "model"
+    torch.save([1, 2], numbers)
+    assert holds(refusal(tiny(numbers)), str(numbers), "dictionary of tensors")
+    model.mkdir()
     for content in (None, "[]", "[" * 4000):
         if content:
-            (tmp_path / "model" / "config.json").write_text(content)
-        assert "no readable config.json" in refusal(tiny(tmp_path / "model"))
-    (tmp_path / "model" / "config.json").write_text("{}")
-    assert "0 files of weights" in refusal(tiny(tmp_path / "model"))
+            (model / "config.json").write_text(content)
+        assert holds(refusal(tiny(model)), str(model), "config.json")
+    (model / "config.json").write_text("{}")
+    assert holds(refusal(tiny(model)), str(model), "0 files")
 
 
 def test_a_name_that_cannot_be_had_is_told_of():
     pytest.importorskip("huggingface_hub")
     told = refusal(PretrainedViT(weights="no_model_of_this_name"))
-    assert "is no file here and cannot be had through timm" in told
+    assert holds(told, "`network.weights`", "'no_model_of_this_name'", "timm", "file of weights")
 
 
 def test_an_experiment_is_written_and_opened_where_the_weights_are_not():
     network = PretrainedViT(image_side=112)
     setup = small_setup(data=pictures(), network=network)
     assert setup.network.cost(setup.data).multiplies == 17_600_000_000 // 4
-    with pytest.raises(SpecError, match=r"`data.dim` must be channels=1 times a square .*got 48"):
+    with pytest.raises(SpecError, match=says("`data.dim`", "channels=1", "square", "48")):
         small_setup(data=pictures(), network=PretrainedViT(channels=1))
 
 

@@ -28,6 +28,7 @@ from benign.theory.conditions import Condition, Conditions, one_cell, smallest_w
 from benign.training.methods import GradientDescent
 from benign.training.setup import Setup
 from tests.reference import small_data, small_network, small_pgd, small_setup
+from tests.says import holds, says
 
 
 def prints(value: float, printed: str) -> None:
@@ -70,17 +71,18 @@ def test_the_largest_miss_comes_first_and_all_fit_in_one_line():
     asked = Conditions("a theorem", rows)
     assert [row.name for row in asked.failing] == ["(2)", "(1)"]
     assert asked["(1)"].value == 4.0
-    with pytest.raises(
-        ValueError, match=r"outside a theorem: \(2\) N >= 20: 2.00 against 20.0, "
-    ) as error:
+    with pytest.raises(ValueError, match="a theorem") as error:
         asked.demand()
-    assert "missed by a factor of 10.0; (1) d >= 8" in str(error.value)
-    assert "\n" not in str(error.value)
+    told = str(error.value)
+    first, second = told[: told.index("(1)")], told[told.index("(1)") :]
+    assert holds(first, "(2)", "N >= 20", "2.00", "20.0", "10.0")
+    assert holds(second, "d >= 8", "4.00", "8.00", "2.00")
+    assert "\n" not in told
     left = asked.leaving("(1)", "(2)")
     left.demand()
     assert left.hold
     assert not asked.hold
-    with pytest.raises(KeyError, match=r"no condition '.7.'"):
+    with pytest.raises(KeyError, match=says("(7)", "(2)")):
         asked["(7)"]
 
 
@@ -94,13 +96,12 @@ def test_a_table_says_the_numbers_on_both_sides_and_the_verdict():
     lines = Conditions("a theorem", rows).text().splitlines()
     assert lines[0] == "a theorem"
     assert lines[2].split() == ["(1)", "d", ">=", "8", "4.00", "8.00", "0.500", "fails"]
-    assert lines[3].split()[-4:] == ["16.0", "any", "not", "tested"]
-    assert lines[4].endswith("0.00500  fails, not asked")
-    assert lines[5].strip() == "setting: not the theorem's: flipped labels"
-    assert lines[6] == "outside: setting, (1)"
-    assert Conditions("a theorem", rows).leaving("setting", "(1)").text().endswith(
-        "inside, leaving out setting, (1)"
-    )  # fmt: skip
+    assert "16.0" in lines[3].split()
+    assert holds(lines[4], "0.00500", "fails")
+    assert holds(lines[5], "setting", "flipped labels")
+    assert holds(lines[6], "outside", "setting, (1)")
+    left = Conditions("a theorem", rows).leaving("setting", "(1)").text().splitlines()
+    assert holds(left[-1], "inside", "setting, (1)")
 
 
 @pytest.mark.parametrize(("bound", "whole"), [(4e6, 4000000), (4e6 * (1 + 1e-15), 4000000),
@@ -466,18 +467,18 @@ def test_the_papers_own_experiments_are_outside_their_theorems():
             assert "not projected" in found["setting"].statement
     for _, cell in axes.cells(recipe("wang/fig2").experiment("paper")):
         found = wang.conditions(cell)
-        assert "both layers trained" in found["setting"].statement
-        assert "attacked from the first step" in found["setting"].statement
+        assert "both layers" in found["setting"].statement
+        assert "first step" in found["setting"].statement
         assert found["(3)"].value == pytest.approx(math.sqrt(1000 / 3))
 
 
 DEPARTURES = [
-    ("flipped labels", {"data": small_data(projected=True, flip=0.1)}),
-    ("several heads", {"network": small_network(heads=2)}),
-    ("attention not learned", {"network": small_network(attend="uniform")}),
-    ("a part frozen", {"network": small_network(train="values")}),
-    ("a part not attacked", {"network": small_network(exposed="values")}),
-    ("a falling rate or mini-batches", {"drop_every": 3}),
+    ("labels", {"data": small_data(projected=True, flip=0.1)}),
+    ("heads", {"network": small_network(heads=2)}),
+    ("attention", {"network": small_network(attend="uniform")}),
+    ("frozen", {"network": small_network(train="values")}),
+    ("attacked", {"network": small_network(exposed="values")}),
+    ("mini-batches", {"drop_every": 3}),
 ]
 
 
@@ -485,7 +486,8 @@ DEPARTURES = [
 def test_departures_from_the_setting(departure: str, fields: Any):
     cell = small_setup(**({"data": small_data(projected=True), "stop_loss": 0.1} | fields))
     for found in (jiang.conditions(cell), zhang.conditions(cell)):
-        assert found["setting"].statement == f"not the theorem's: {departure}"
+        statement = found["setting"].statement
+        assert [each for each, _ in DEPARTURES if each in statement] == [departure]
         assert found["setting"] in found.failing
 
 
@@ -495,11 +497,11 @@ def test_departures_by_the_attack():
     attacked = small_setup(attack=small_pgd(), stop_on="clean", **plain)
     assert jiang.conditions(small_setup(**plain))["setting"].holds
     told = jiang.conditions(attacked)["setting"].statement
-    assert told.endswith("trained under attack, stopped by the clean loss")
+    assert holds(told, "attack", "clean loss")
     told = zhang.conditions(small_setup(attack=small_pgd(per="sample"), **plain))[
         "setting"
     ].statement
-    assert told.endswith("a strong noise token, one ball for all tokens")
+    assert holds(told, "strong noise token", "ball")
     cell = small_setup(attack=small_pgd(0.3), data=small_data(projected=True), stop_loss=0.1)
     assert zhang.conditions(cell)["setting"].holds
     assert zhang.conditions(cell)["radius"].value == pytest.approx(0.15)
@@ -507,19 +509,23 @@ def test_departures_by_the_attack():
 
 def test_what_has_no_conditions_is_refused():
     grid = small_setup(data=small_data(signal=[1.0, 2.0]), stop_loss=0.1)
-    with pytest.raises(ValueError, match="axes `signal`: give one cell"):
+    with pytest.raises(ValueError, match=says("`signal`", "one cell", "benign.axes.cells")):
         jiang.conditions(grid)
     assert one_cell(small_setup()) == small_setup()
-    with pytest.raises(ValueError, match=r"`data` .mixture. .* must be signal_noise and attention"):
+    with pytest.raises(
+        ValueError, match=says("`data`", "mixture", "`network`", "signal_noise", "attention")
+    ):
         zhang.conditions(wang_figure(100, 1.0))
-    with pytest.raises(ValueError, match=r"`data` .signal_noise. .* must be mixture and two_layer"):
+    with pytest.raises(
+        ValueError, match=says("`data`", "signal_noise", "`network`", "mixture", "two_layer")
+    ):
         wang.conditions(jiang_figure(1.0))
-    with pytest.raises(ValueError, match=r"`training.stop_loss` is eps"):
+    with pytest.raises(ValueError, match=says("`training.stop_loss`", "eps", "0.0")):
         jiang.conditions(small_setup())
-    with pytest.raises(ValueError, match=r"`data.signal` must be more than 0"):
+    with pytest.raises(ValueError, match=says("`data.signal`", "0", "0.0")):
         jiang.conditions(small_setup(data=small_data(signal=0.0), stop_loss=0.1))
     several = MultiNorm(balls=Balls(radius=0.1))
-    with pytest.raises(ValueError, match="must stay in one l2 ball"):
+    with pytest.raises(ValueError, match=says("`attack`", "multi_norm", "l2 ball")):
         zhang.conditions(small_setup(attack=several, stop_loss=0.1))
 
 
@@ -574,7 +580,7 @@ def test_the_fewest_samples_for_a_logarithm():
     found = inside("jiang", samples=None, loss=0.01, snr=1.0, log_power=1)
     assert found.experiment.data.samples == 33
     prints(sizes(found)[1], "1e14")
-    with pytest.raises(ValueError, match=r"\(3\) N >= polylog d: 32.0 against 32.3"):
+    with pytest.raises(ValueError, match=says("(3)", "N >= polylog d", "32.0", "32.3")):
         inside("jiang", samples=32, loss=0.01, snr=1.0, log_power=1)
     few = inside("jiang", samples=None, snr=0.25)
     assert few.experiment.data.samples == 16
@@ -646,7 +652,7 @@ def test_item_3_allows_radii_up_to_a_power_of_the_constant(const: float, largest
         found = inside("wang", radius=0.97 * largest, **chosen)
         assert found.conditions["item 3"].holds
         assert found.conditions["item 3"].asked
-    with pytest.raises(ValueError, match=r"item 3 rho <= r sqrt.n/d. / C"):
+    with pytest.raises(ValueError, match=says("item 3", "rho <= r sqrt(n/d) / C")):
         inside("wang", radius=1.03 * largest, **chosen)
 
 
@@ -655,7 +661,7 @@ def test_a_relaxed_rate_is_told_not_asked():
     assert found.experiment.training.rate == pytest.approx(200 / found.experiment.data.dim)
     assert not found.conditions["(4)"].holds
     assert found.conditions.hold
-    assert "inside, leaving out (4)" in found.text()
+    assert any(holds(line, "inside", "(4)") for line in found.text().splitlines())
     found = inside("jiang", relaxed=10.0)
     assert found.conditions["(6)"].ratio == pytest.approx(0.1)
     found = inside("zhang", relaxed=10.0)
@@ -665,56 +671,57 @@ def test_a_relaxed_rate_is_told_not_asked():
 
 def test_the_text_of_an_experiment():
     lines = inside("jiang", samples=20, loss=0.01, snr=1.0).text().splitlines()
-    assert lines[0].startswith("Jiang Theorem 4.1 (constants 1, log factors 1, polylog d = 1")
+    assert holds(lines[0], "Jiang Theorem 4.1", "constants 1", "log factors 1", "polylog d = 1")
     assert any(line.split()[-4:] == ["1.60e+13", "1.60e+13", "1.00", "holds"] for line in lines)
-    assert lines[-2:] == ["inside", "about 2.00e+05 steps, at most 1.28e+07"]
+    assert lines[-2] == "inside"
+    assert holds(lines[-1], "2.00e+05 steps", "1.28e+07")
 
 
 @pytest.mark.parametrize(
-    ("paper", "chosen", "message"),
+    ("paper", "chosen", "parts"),
     [
-        ("jiang", {"dim": 1024}, r"\(2\) .*: 1024 against 1.60e\+09, missed by a factor of 1.56e\+06"),
-        ("jiang", {"hidden": 100}, r"\(1\) d_h .*: 100 against 40000, missed by a factor of 400"),
-        ("jiang", {"rate": 0.1}, r"\(6\) .*: 0.100 against 0.00500, missed by a factor of 20.0"),
-        ("jiang", {"value_std": 0.1}, r"\(7\) .* missed by a factor of 1.41"),
-        ("jiang", {"score_std": 0.1}, r"\(8\) high .* missed by a factor of 118"),
-        ("jiang", {"snr": 0.1}, r"regime N SNR\^2 >= c: 0.200 against 1.00, missed .* 5.00"),
-        ("jiang", {"snr": 1.0, "theorem": "4.2"}, r"regime N SNR\^2 <= c: 20.0 against 1.00"),
-        ("jiang", {"loss": 0.01, "log_power": 3}, r"\(3\) .* 1405; \(9\) .* factor of 281"),
-        ("zhang", {"radius": 0.9}, r"radius tau <= .*: 0.900 against 0.0944, missed .* 9.54"),
-        ("zhang", {"radius": 0.01, "case": 2}, r"radius low tau >= "),
-        ("wang", {"const": 3}, r"\(5\) n >= C log\(m/delta\): 20.0 against 27.6, missed .* 1.38"),
-        ("wang", {"samples": 100, "const": 10, "flip": 0.2}, r"\(2\) beta <= 1 / C: 0.200 against 0.1"),
-        ("wang", {"signal": 3.0}, r"\(B2\) r\^2 .*: 9.00 against 38.7, missed by a factor of 4.30"),
-        ("wang", {"dim": 1000}, r"\(1b\) .*: 1000 against "),
-        ("wang", {"radius": 1.5}, r"\(6\) alpha <= r: 1.50 against 1.00"),
+        ("jiang", {"dim": 1024}, ["(2)", "1024", "1.60e+09", "1.56e+06"]),
+        ("jiang", {"hidden": 100}, ["(1) d_h", " 100 ", "40000", "400"]),
+        ("jiang", {"rate": 0.1}, ["(6)", "0.100", "0.00500", "20.0"]),
+        ("jiang", {"value_std": 0.1}, ["(7)", "1.41"]),
+        ("jiang", {"score_std": 0.1}, ["(8) high", "118"]),
+        ("jiang", {"snr": 0.1}, ["regime N SNR^2 >= c", "0.200", "1.00", "5.00"]),
+        ("jiang", {"snr": 1.0, "theorem": "4.2"}, ["regime N SNR^2 <= c", "20.0", "1.00"]),
+        ("jiang", {"loss": 0.01, "log_power": 3}, ["(3)", "1405", "(9)", "281"]),
+        ("zhang", {"radius": 0.9}, ["radius tau <= ", "0.900", "0.0944", "9.54"]),
+        ("zhang", {"radius": 0.01, "case": 2}, ["radius low tau >= ", "0.01"]),
+        ("wang", {"const": 3}, ["(5) n >= C log(m/delta)", "20.0", "27.6", "1.38"]),
+        ("wang", {"samples": 100, "const": 10, "flip": 0.2}, ["(2) beta <= 1 / C", "0.200", "0.1"]),
+        ("wang", {"signal": 3.0}, ["(B2) r^2", "9.00", "38.7", "4.30"]),
+        ("wang", {"dim": 1000}, ["(1b)", "1000"]),
+        ("wang", {"radius": 1.5}, ["(6) alpha <= r", "1.50", "1.00"]),
     ],
 )  # fmt: skip
-def test_what_is_impossible_says_why_and_by_how_much(paper: str, chosen: Any, message: str):
-    with pytest.raises(ValueError, match=message) as error:
+def test_what_is_impossible_says_why_and_by_how_much(paper: str, chosen: Any, parts: list[str]):
+    with pytest.raises(ValueError, match=says(*parts)) as error:
         inside(paper, **chosen)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("chosen", "message"),
+    ("chosen", "parts"),
     [
-        ({"lss": 0.1}, "lss: is not a field here: did you mean `loss`"),
-        ({"loss": 0}, "loss: must be greater than 0, got 0"),
-        ({"snr": float("nan")}, "snr: .*nan"),
-        ({"theorem": "5"}, "theorem: must be '4.1' or '4.2', got '5'"),
-        ({"failure": 1.0}, "failure: must be less than 1"),
-        ({"loss": 1e-9}, "dim: must be less than or equal to"),
-        ({"tokens": 1}, "`strong_noise_std` needs `tokens` of at least 2"),
+        ({"lss": 0.1}, ["lss", "`loss`"]),
+        ({"loss": 0}, ["loss", "greater than 0"]),
+        ({"snr": float("nan")}, ["snr", "nan"]),
+        ({"theorem": "5"}, ["theorem", "'4.1'", "'4.2'", "'5'"]),
+        ({"failure": 1.0}, ["failure", "less than 1", "1.0"]),
+        ({"loss": 1e-9}, ["dim", "less than or equal to"]),
+        ({"tokens": 1}, ["`strong_noise_std`", "`tokens`", "2", "1"]),
     ],
 )
-def test_choices_that_make_no_sense(chosen: Any, message: str):
-    with pytest.raises(SpecError, match=message):
+def test_choices_that_make_no_sense(chosen: Any, parts: list[str]):
+    with pytest.raises(SpecError, match=says(*parts)):
         inside("jiang", **chosen)
 
 
 def test_only_papers_with_conditions():
-    with pytest.raises(ValueError, match="`paper` must be one of jiang, zhang, wang, got 'li'"):
+    with pytest.raises(ValueError, match=says("`paper`", "jiang", "zhang", "wang", "'li'")):
         inside("li")
 
 

@@ -1,5 +1,7 @@
 """The figures of Li and Li: what is drawn and told beside the runs."""
 
+import re
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -63,9 +65,9 @@ def test_the_summary_of_figure_3_tells_every_attack_apart():
         "robust_accuracy_all_patch": 0.07,
     }
     told = recipe("li/fig3").summarise(made_up("li/fig3", **attacks, label_leak_on_noise=0.5))
-    assert "0.045 under sign-PGD on -F_y, 0.075 under sign-PGD on the cross-entropy" in told
-    assert "0.09 under Delta(X, y), 0.105 under the all-patch attack, 0.015 under the judge" in told
-    assert "pure noise into the point's class in 0.75" in told
+    assert re.search(r"0\.045\D+sign-PGD\D+-F_y\D+0\.075\D+sign-PGD\D+cross-entropy", told)
+    assert re.search(r"0\.09 \D*Delta\(X, y\)\D+0\.105\D+all-patch\D+0\.015\b", told)
+    assert re.search(r"noise\D+class\D+0\.75\b", told)
 
 
 def test_longer_training_is_a_reading():

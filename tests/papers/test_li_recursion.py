@@ -26,6 +26,7 @@ from benign.training.descent import Batch, descend
 from benign.training.setup import Setup
 from tests.reference import close, doubles, normals, small_data, small_network, small_setup, start
 from tests.reference import patch_cnn as slow
+from tests.says import says
 
 Fields = dict[str, Any]
 
@@ -107,7 +108,7 @@ def test_the_recursion_is_the_slow_one():
 
 
 def test_other_data_or_networks_are_refused():
-    with pytest.raises(ValueError, match="got signal_noise and attention"):
+    with pytest.raises(ValueError, match=says("`data`", "`network`", "signal_noise", "attention")):
         Problem.of(small_setup(small_data(), small_network()))
 
 
@@ -289,7 +290,7 @@ def test_lemma_b2_on_the_failing_side_y_diverges_before():
 
 
 def test_a_power_below_three_is_refused():
-    with pytest.raises(ValueError, match="`q` must be at least 3 for a power method, got 2"):
+    with pytest.raises(ValueError, match=says("`q`", "3", "2")):
         tensor_power(0.1, 0.1, 1.0, 2, 1.0, 0.1)
 
 

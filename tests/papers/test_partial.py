@@ -51,20 +51,21 @@ def test_a_recipe_draws_partial_results_and_says_what_is_missing(name, tmp_path)
     assert recipe(name).draw(half(name), tmp_path, "a caption")
     files = recipe(name).draw(empty(name), tmp_path, "a caption")
     svg = next(file for file in files if file.suffix == ".svg")
-    assert re.search("no run has a value|no value|0 of 3 rows", svg.read_text(encoding="utf-8"))
+    assert re.search(r"\bno\b.*\bvalue|0 of 3 rows", svg.read_text(encoding="utf-8"))
 
 
 def test_failed_runs_are_neither_slow_nor_fast():
     told = recipe("zhang/inside").summarise(half("zhang/inside"))
-    assert "reached 1, steps 0.5," in told
+    assert re.search(r"\b1, steps 0\.5\b", told)
     assert "steps nan" in recipe("zhang/inside").summarise(empty("zhang/inside"))
 
 
 def test_shares_are_of_runs_that_ended():
     told = recipe("jiang/inside").summarise(half("jiang/inside"))
     ended = half("jiang/inside").status.size // 2
-    assert f"{ended} of {ended} runs reached it" in told
+    assert f"{ended} of {ended} runs" in told
     told = recipe("wang/fig2").summarise(half("wang/fig2"))
-    assert "robust test error 0.500 [unbounded] of 1 runs" in told
-    assert "0 of 1 runs fit" in told
-    assert "robust test error of no run" in recipe("wang/fig2").summarise(empty("wang/fig2"))
+    assert re.search(r"robust test error 0\.500\b.*\b1 runs", told)
+    assert "0 of 1 runs" in told
+    told = recipe("wang/fig2").summarise(empty("wang/fig2"))
+    assert re.search(r"robust test error\D+\bno run", told)

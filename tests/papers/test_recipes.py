@@ -6,6 +6,7 @@ from benign.axes import Axis
 from benign.claims.study import SCALES, StudyError
 from benign.experiment import Experiment
 from benign.papers.recipes import Recipe, recipe, recipes
+from tests.says import says
 
 RECIPES = recipes()
 
@@ -69,14 +70,14 @@ def test_from_specification_to_picture(name: str, tmp_path):
 
 
 def test_the_unknown_is_refused_with_what_there_is(chosen: Recipe):
-    with pytest.raises(StudyError, match="no recipe 'nobody/fig9': choose one of"):
+    with pytest.raises(StudyError, match=says("'nobody/fig9'", "jiang/fig1", "wang/fig1")):
         recipe("nobody/fig9")
-    with pytest.raises(StudyError, match="`scale` must be one of smoke, quick, paper, got 'huge'"):
+    with pytest.raises(StudyError, match=says("`scale`", "smoke", "quick", "paper", "'huge'")):
         chosen.experiment("huge")
-    with pytest.raises(StudyError, match="reading `colour`"):
+    with pytest.raises(StudyError, match=says("reading", "`colour`")):
         chosen.reading({"colour": "red"})
     question = chosen.questions[0]
-    with pytest.raises(StudyError, match=f"reading `{question.name}` must be one of"):
+    with pytest.raises(StudyError, match=says(f"`{question.name}`", *question.answers, "perhaps")):
         chosen.reading({question.name: "perhaps"})
-    with pytest.raises(StudyError, match="`readings` must be one of default, all, product"):
+    with pytest.raises(StudyError, match=says("`readings`", "default", "all", "product", "some")):
         chosen.readings("some")

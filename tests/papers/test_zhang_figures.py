@@ -114,7 +114,7 @@ def test_figure_3_tells_the_growth_of_values():
     result = empty("zhang/fig3")
     result["value_norm"][:] = 0.9
     result["value_norm_curve"][:] = 0.4
-    assert "growth of |u| 0.5," in recipe("zhang/fig3").summarise(result)
+    assert "|u| 0.5," in recipe("zhang/fig3").summarise(result)
 
 
 @pytest.mark.parametrize(("answer", "power"), [("printed", 0.0), ("root", 0.5), ("full", 1.0)])

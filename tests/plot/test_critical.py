@@ -9,6 +9,7 @@ import xarray as xr
 from benign.papers.wang.exponents import boundaries, predicted
 from benign.plot.critical import Critical, exponents_figure, exponents_panels
 from benign.theory.boundary import boundary
+from tests.says import holds, says
 
 
 def falling(power: float, seeds: int = 3) -> xr.DataArray:
@@ -32,7 +33,7 @@ def test_a_figure_shows_points_fit_and_prediction():
     figure = exponents_figure(sets, x="r", y="d*", title="A title", caption="A caption. " * 20)
     ax: Any = figure.axes[0]
     assert ax.get_xscale() == ax.get_yscale() == "log"
-    with pytest.raises(ValueError, match="at most 6 laws can be told apart, got 7"):
+    with pytest.raises(ValueError, match=says("6 laws", "7")):
         exponents_figure([sets[1]] * 7, x="r", y="d*", title="", caption="")
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
     assert texts[0].startswith("clean: exponent 4.0")
@@ -61,7 +62,7 @@ def test_sets_that_share_a_legend_entry_with_their_law_tell_where_none_is_drawn(
     sets = {"a": [Critical("flat", flat), Critical("steep", steep)]}
     ax: Any = exponents_panels(sets, x="r", y="d*", title="", caption="").axes[0]
     flat_name, steep_name = (text.get_text() for text in ax.get_legend().get_texts())
-    assert flat_name.endswith("] (not drawn)")
+    assert holds(flat_name, "] (", "drawn")
     assert steep_name.endswith("]")
     lines = [each.get_linestyle() for each in ax.get_legend().legend_handles]
     assert lines == ["None", "-"]

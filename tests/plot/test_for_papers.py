@@ -15,6 +15,7 @@ from benign.plot.critical import Critical, exponents_figure, exponents_panels
 from benign.plot.pictures import Row, pictures_figure
 from benign.plot.sheet import INCHES, drawn_for
 from tests.plot.crossing import crossing
+from tests.says import says
 from tests.tiny import tiny
 
 SMALLEST = 6.5
@@ -151,9 +152,9 @@ def test_what_recipes_draw_with_takes_the_width_in_force():
 
 
 def test_unknown_widths_and_formats_are_told(tmp_path):
-    told = "`width` must be one of column, page, got 'wide'"
-    with pytest.raises(ValueError, match=told), drawn_for("wide"):
+    parts = "`width`", "column", "page", "'wide'"
+    with pytest.raises(ValueError, match=says(*parts)), drawn_for("wide"):
         pass
-    with pytest.raises(ValueError, match=r"`formats` must be some of pdf, svg, png, got \['eps'\]"):
+    with pytest.raises(ValueError, match=says("`formats`", "pdf", "svg", "png", "['eps']")):
         bo.plot.save(Figure(), tmp_path / "a", formats=["eps"])
     assert not list(tmp_path.iterdir())

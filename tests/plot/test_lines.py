@@ -8,6 +8,7 @@ from matplotlib.colors import to_rgba
 
 from benign.plot.lines import COLOURS, Curves, curves_figure
 from benign.plot.style import save
+from tests.says import says
 
 
 def values(seeds: int = 4) -> xr.DataArray:
@@ -65,7 +66,7 @@ def test_the_picture_says_what_it_shows(tmp_path):
     drawn = svg.read_text(encoding="utf-8")
     for words in ("a title", "so many seeds", "r = 4", "robust test error", "descent steps", "(b)"):
         assert words in drawn
-    with pytest.raises(ValueError, match="`rows` must hold at least one row"):
+    with pytest.raises(ValueError, match=says("`rows`", "one row")):
         curves_figure([], title="", caption="")
 
 

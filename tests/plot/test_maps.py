@@ -15,6 +15,7 @@ from benign.plot.maps import MANY_CELLS, Panel, heat_map, phase_figure, printed_
 from benign.plot.style import save
 from benign.theory import boundary
 from benign.theory.intervals import number
+from tests.says import holds, says
 
 PRINTED = "samples * snr**2 = 100"
 
@@ -45,8 +46,8 @@ def pieces(ax, kind):
     return [artist for artist in ax.collections if type(artist) is kind]
 
 
-def line(ax, start) -> Any:
-    return next(item for item in ax.lines if str(item.get_label()).startswith(start))
+def line(ax, *parts) -> Any:
+    return next(item for item in ax.lines if all(part in str(item.get_label()) for part in parts))
 
 
 def svg_text(path):
@@ -101,7 +102,7 @@ def test_limits_are_those_of_the_colours_and_values_beyond_are_announced():
     _, mesh = drawn(phase_map(), limits=(0.2, 2.0))
     assert mesh.get_clim() == (0.2, 2.0)
     assert mesh.colorbar.extend == "min"
-    with pytest.raises(ValueError, match="`limits` must be"):
+    with pytest.raises(ValueError, match=says("`limits`", "1.0, 0.0")):
         drawn(phase_map(), limits=(1.0, 0.0))
 
 
@@ -141,7 +142,7 @@ def test_missing_cells_are_hatched_and_named():
     first = hatched.get_paths()[0].get_extents()
     np.testing.assert_allclose([first.x0, first.x1, first.y0, first.y1], [x[2], x[3], y[1], y[2]])
     assert len(hatched.get_paths()) == 2
-    dots = line(ax, "some seeds missing")
+    dots = line(ax, "seeds missing")
     np.testing.assert_allclose(dots.get_xydata(), [[0.5, 2.0]])
     assert set(ax.get_legend_handles_labels()[1]) == {"no value", "some seeds missing"}
 
@@ -172,7 +173,7 @@ def test_a_printed_law_outside_the_map_says_so():
     values = phase_map()
     ax, _ = drawn(values)
     printed_curve(ax, "samples * snr**2 = 1e9", values, "snr", "samples")
-    assert str(line(ax, "paper").get_label()).endswith("= 1e+09 (outside the map)")
+    assert holds(str(line(ax, "paper").get_label()), "= 1e+09", "map")
 
 
 def test_a_boundary_shows_points_their_range_and_the_fit():
@@ -182,7 +183,7 @@ def test_a_boundary_shows_points_their_range_and_the_fit():
         [Panel(values, "snr", "samples", "accuracy", boundary=found)], title="t", caption="c"
     )
     ax = figure.axes[0]
-    points = line(ax, "crosses 0.5")
+    points = line(ax, "0.5", "of 5 values of N")
     assert points.get_label() == "crosses 0.5 at 5 of 5 values of N; bars: range over seeds"
     np.testing.assert_allclose(points.get_xdata(), found.critical)
     np.testing.assert_allclose(points.get_ydata(), values.samples)
@@ -202,7 +203,7 @@ def test_a_boundary_that_is_nowhere_found_draws_no_points(tmp_path):
     found = boundary(values, 2.0)
     panel = Panel(values, "samples", "snr", "accuracy", boundary=found)
     figure = phase_figure([panel], title="t", caption="c")
-    assert line(figure.axes[0], "crosses 2 at 0 of 5 values of N").get_xdata().size == 0
+    assert line(figure.axes[0], "2 ", "0 of 5 values of N").get_xdata().size == 0
     save(figure, tmp_path / "nowhere")
 
 
@@ -222,7 +223,8 @@ def test_the_files_carry_the_words(tmp_path):
         "robust accuracy",
         "paper: N · SNR² = 100",
         f"fit: N · SNRᵖ = {number(fit.constant)}, p = {number(fit.exponent)} [",
-        "crosses 0.5 at 5 of 5 values of N; bars: range over seeds",
+        "5 of 5 values of N",
+        "range over seeds",
         "no value",
         "3 seeds; PGD; reading: as printed",
         "(a)",
@@ -282,18 +284,18 @@ def test_legends_and_captions_cover_neither_cells_nor_each_other():
 
 def test_wrong_panels_are_refused():
     values = phase_map()
-    with pytest.raises(ValueError, match="1 to 8 panels, got 0"):
+    with pytest.raises(ValueError, match=says("`panels`", "1", "8", "0")):
         phase_figure([], title="t", caption="c")
-    with pytest.raises(ValueError, match="axis 'radius' is not among"):
+    with pytest.raises(ValueError, match=says("axis 'radius'", "samples", "snr")):
         heat_map(Figure().subplots(), values, "radius", "samples", label="x")
-    with pytest.raises(ValueError, match="average over, width"):
+    with pytest.raises(ValueError, match=says("average", "width")):
         drawn(values.expand_dims("width"))
-    with pytest.raises(ValueError, match="must hold numbers"):
+    with pytest.raises(ValueError, match=says("'snr'", "numbers", "'a'")):
         drawn(values.assign_coords(snr=list("abcdefg")))
     ax, _ = drawn(values)
-    with pytest.raises(ValueError, match="does not speak of the axes"):
+    with pytest.raises(ValueError, match=says("`law`", "radius", "'snr'", "'samples'")):
         printed_curve(ax, "samples * radius**2 = 3", values, "snr", "samples")
-    with pytest.raises(ValueError, match="must be printed with its numbers"):
+    with pytest.raises(ValueError, match=says("`law`", "numbers", "'samples * snr**p'")):
         printed_curve(ax, "samples * snr**p", values, "snr", "samples")
 
 
@@ -313,7 +315,7 @@ def test_a_law_that_the_points_do_not_determine_is_not_drawn():
         [Panel(values, "samples", "snr", "accuracy", boundary=found)], title="t", caption="c"
     )
     labels = [str(each.get_label()) for each in figure.axes[0].lines]
-    assert "no law is drawn: its slope may be 0" in labels
+    assert any(holds(label, "law", "slope", "0") for label in labels)
     assert not any(label.startswith("fit") for label in labels)
 
 
@@ -323,8 +325,8 @@ def test_cells_that_a_smaller_step_moves_are_crossed_and_counted():
     moved[1, 2], moved[3, 4] = 1.0, 0.0
     panel = Panel(values, "snr", "samples", "accuracy", moved=moved)
     ax = phase_figure([panel], title="t", caption="c").axes[0]
-    crosses = line(ax, "a quarter of the step size moves it")
-    assert crosses.get_label().endswith("(1 of 2 cells tried)")
+    crosses = line(ax, "step size")
+    assert "1 of 2 cells" in crosses.get_label()
     assert crosses.get_xydata().tolist() == [[float(values.snr[2]), float(values.samples[1])]]
 
 

@@ -10,6 +10,7 @@ import benign as bo
 from benign.plot.caption import endings
 from benign.plot.picture import pictures
 from benign.training.descent import Status
+from tests.says import holds, says
 from tests.tiny import tiny
 
 
@@ -51,7 +52,7 @@ def test_one_axis_is_a_line_with_the_interval_of_the_mean(result, tmp_path):
     mean = result.test_accuracy.sel(samples=4).mean("seed")
     np.testing.assert_allclose(np.asarray(first.get_ydata()), mean, atol=1e-12)
     assert second.get_label() == "train accuracy"
-    assert "Bands: range over 2 seeds" in words(figure, tmp_path)
+    assert holds(words(figure, tmp_path), "range", "2 seeds")
 
 
 def test_more_variables_than_colours_are_all_drawn(result):
@@ -76,14 +77,15 @@ def test_runs_that_failed_are_told_and_leave_their_seed_out(result, tmp_path):
     drawn = np.asarray(figure.axes[0].lines[0].get_ydata())
     assert drawn[0] == failed.test_accuracy[0, 1]
     assert np.isnan(drawn[1])
-    assert "Of 4 runs 1 at the step cap, 2 diverged, 1 failed." in words(figure, tmp_path)
+    parts = "4 runs", "1 at the step cap", "2 diverged", "1 failed"
+    assert holds(words(figure, tmp_path), *parts)
 
 
 def test_a_caption_tells_of_runs_as_the_command_line_does(result):
     assert endings(result.where(False, Status.CONVERGED)) == ""
     ways = result.isel(samples=0, seed=0).copy(deep=True)
     ways.status[0], ways.status[1] = Status.MISSING, Status.OUT_OF_MEMORY
-    assert endings(ways) == "Of 2 runs 1 out of memory, 1 missing."
+    assert holds(endings(ways), "2 runs", "1 out of memory", "1 missing")
 
 
 def test_the_curve_of_one_run_is_that_run(result, tmp_path):
@@ -93,8 +95,8 @@ def test_the_curve_of_one_run_is_that_run(result, tmp_path):
     np.testing.assert_array_equal(np.asarray(line.get_ydata()), one.train_loss_curve)
     assert not figure.axes[0].collections
     drawn = words(figure, tmp_path)
-    assert "Here N = 4, SNR = 2, seed = 0." in drawn
-    assert "Bands" not in drawn
+    assert "N = 4, SNR = 2, seed = 0" in drawn
+    assert not re.search("bands", drawn, re.IGNORECASE)
     assert line.get_label() == figure.axes[0].get_ylabel() == "train loss"
     assert figure.axes[0].get_xlabel() == "gradient descent steps"
 
@@ -110,10 +112,10 @@ def test_curves_say_how_many_runs_are_still_training(result, tmp_path):
     cell = cell.drop_dims("step").assign(
         train_loss_curve=(("seed", "step"), np.array([[3.0, 2.0, 1.0], [1.0, 0.5, np.nan]]))
     )
-    told = "At every step the mean of the runs still training: 2 at first, 1 at last."
-    assert told in words(bo.plot.curves(cell, "train_loss_curve"), tmp_path)
+    told = re.compile(r"step\D+mean\D+runs\D+2\b\D+1\b")
+    assert told.search(words(bo.plot.curves(cell, "train_loss_curve"), tmp_path))
     cell.train_loss_curve[1, 2] = 0.1
-    assert told[:20] not in words(bo.plot.curves(cell, "train_loss_curve"), tmp_path)
+    assert not told.search(words(bo.plot.curves(cell, "train_loss_curve"), tmp_path))
 
 
 def test_bands_stay_where_values_can_be(result):
@@ -132,11 +134,11 @@ def test_bands_stay_where_values_can_be(result):
 
 
 def test_what_cannot_be_drawn_says_why(result, tmp_path):
-    with pytest.raises(ValueError, match="no variable 'colour'; this result has"):
+    with pytest.raises(ValueError, match=says("'colour'", "test_accuracy")):
         bo.plot.phase(result, "colour")
-    with pytest.raises(ValueError, match=r"has 1 axes with several values \(snr\), 2 can be drawn"):
+    with pytest.raises(ValueError, match=says("1 axes", "(snr)", "2")):
         bo.plot.phase(result.sel(samples=4))
-    with pytest.raises(ValueError, match=r"2 axes .*select one value of the others"):
+    with pytest.raises(ValueError, match=says("2 axes", "(samples, snr)", "average")):
         bo.plot.curves(result)
     assert pictures(result.isel(samples=0, snr=0), tmp_path) == []
 

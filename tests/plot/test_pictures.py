@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from benign.plot.pictures import Row, pictures_figure, scaled
+from tests.says import says
 
 
 def test_numbers_of_a_row_share_one_scale():
@@ -33,5 +34,5 @@ def test_every_picture_is_drawn_with_its_row_and_title():
 
 def test_rows_of_other_lengths_are_refused():
     rows = [Row("one", np.zeros((2, 1, 4, 4))), Row("two", np.zeros((3, 1, 4, 4)))]
-    with pytest.raises(ValueError, match="rows of equally many pictures, got \\[2, 3\\]"):
+    with pytest.raises(ValueError, match=says("rows", "pictures", "[2, 3]")):
         pictures_figure(rows, title="", caption="")

@@ -8,6 +8,7 @@ from matplotlib.collections import PolyCollection
 
 import benign as bo
 from tests.plot.crossing import crossing
+from tests.says import holds, says
 
 
 def legend(figure) -> list[str]:
@@ -56,8 +57,8 @@ def test_a_prediction_goes_where_it_is_printed_or_through_the_middle():
         middle[:, 0] * middle[:, 1] ** 4,
         bo.boundary(result.test_accuracy, 0.5).constant_for(4).value,
     )
-    assert legend(figure)[2] == "predicted: exponent -0.25"
-    assert any("Dashed: predicted." in text.get_text() for text in figure.texts)
+    assert holds(legend(figure)[2], "predicted", "exponent -0.25")
+    assert any("predicted" in text.get_text() for text in figure.texts)
 
 
 def test_every_variable_may_have_a_prediction_of_its_own():
@@ -90,9 +91,9 @@ def test_a_law_whose_slope_may_be_0_is_told_and_not_drawn_as_on_a_map():
     figure = bo.plot.exponents(result, level=0.5)
     points, told = legend(figure)
     assert points.startswith("test accuracy 0.5: exponent ")
-    assert told == "no law is drawn: its slope may be 0"
+    assert holds(told, "law", "slope", "0")
     assert told in legend(bo.plot.phase(result, x="samples", y="snr", level=0.5))
-    assert not any("Lines: fitted" in text.get_text() for text in figure.texts)
+    assert not any("fitted" in text.get_text() for text in figure.texts)
     drawn = [line for line in figure.axes[0].lines if len(np.asarray(line.get_xdata())) > 1]
     assert all(line.get_linestyle() == "None" for line in drawn)
     assert not [each for each in figure.axes[0].collections if isinstance(each, PolyCollection)]
@@ -100,19 +101,17 @@ def test_a_law_whose_slope_may_be_0_is_told_and_not_drawn_as_on_a_map():
 
 def test_what_never_crosses_says_so():
     figure = bo.plot.exponents(crossing() * 0.1, level=0.5, predicted="samples * snr**2")
-    assert "0 of 4 rows cross the level" in legend(figure)[0]
+    assert "0 of 4 rows" in legend(figure)[0]
     assert not dashed(figure)
 
 
 def test_wrong_predictions_are_told_with_an_example():
     for wrong in ("samples * snr**p", "snr * samples**2", "dim * snr**2"):
-        with pytest.raises(
-            ValueError, match=r"`predicted` must be .* as 'samples \* snr\*\*2', got"
-        ):
+        with pytest.raises(ValueError, match=says("`predicted`", "'samples * snr**2'", wrong)):
             bo.plot.exponents(crossing(), level=0.5, predicted=wrong)
-    with pytest.raises(ValueError, match=r"`predicted` names \['colour'\], which are not among"):
+    with pytest.raises(ValueError, match=says("`predicted`", "['colour']", "test_accuracy")):
         bo.plot.exponents(crossing(), level=0.5, predicted={"colour": "samples * snr**2"})
-    with pytest.raises(ValueError, match="no variable 'colour'; this result has test_accuracy"):
+    with pytest.raises(ValueError, match=says("'colour'", "test_accuracy")):
         bo.plot.exponents(crossing(), "colour", level=0.5)
-    with pytest.raises(ValueError, match="1 axes with several values"):
+    with pytest.raises(ValueError, match=says("1 axes", "snr")):
         bo.plot.exponents(crossing().isel(samples=0), level=0.5)

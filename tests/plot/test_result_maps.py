@@ -17,6 +17,7 @@ from benign.targets import Choices, plans
 from benign.theory.regimes import Regime
 from benign.training.descent import Status
 from tests.plot.crossing import crossing
+from tests.says import holds, says
 
 
 @pytest.fixture
@@ -93,8 +94,8 @@ def test_a_law_of_ones_own_is_not_called_the_papers(result: xr.Dataset):
 
 def test_titles_and_captions_can_be_left_out_or_written(result: xr.Dataset):
     told = {text.get_text() for text in bo.plot.regimes(result).texts}
-    assert "Regimes of overfitting" in told
-    assert any("Benign: every training point is right" in text for text in told)
+    assert any("Regimes" in text for text in told)
+    assert any(holds(text, "Benign: ", "training point") for text in told)
     for draw in (bo.plot.phase, bo.plot.regimes):
         assert not draw(result, title="", caption="").texts
         own = draw(result, title="mine", caption="and mine")
@@ -111,11 +112,11 @@ def test_maps_of_several_variables_stand_side_by_side_and_share_the_law(result: 
 
 def test_an_axis_that_is_not_there_is_named(result: xr.Dataset):
     for draw in (bo.plot.phase, bo.plot.regimes):
-        with pytest.raises(ValueError, match="`x` must be one of samples, snr, got 'radius'"):
+        with pytest.raises(ValueError, match=says("`x`", "samples", "snr", "'radius'")):
             draw(result, x="radius")
-        with pytest.raises(ValueError, match="`y` must be one of samples, snr, got 'sampels'"):
+        with pytest.raises(ValueError, match=says("`y`", "samples", "snr", "'sampels'")):
             draw(result, y="sampels")
-    with pytest.raises(ValueError, match=r"has 1 axes with several values \(snr\), 2 can be drawn"):
+    with pytest.raises(ValueError, match=says("1 axes", "(snr)", "2")):
         bo.plot.regimes(result.sel(samples=4))
 
 
@@ -123,9 +124,8 @@ def test_a_caption_tells_the_recipe_its_scale_its_reading_and_what_was_changed(t
     (plan,) = plans("jiang/fig1", Choices("smoke", ["w_O=divided"], None, ["training.rate=0.2"]))
     plan.experiment.prepare(tmp_path, made=plan.made)
     told = caption_of(bo.open_result(tmp_path))
-    assert told.startswith("jiang/fig1 at smoke scale; reading: ")
-    assert "w_O=divided" in told
-    assert "; changed: training.rate=0.2. d = " in told
+    assert told.startswith("jiang/fig1 ")
+    assert holds(told, "smoke scale", "w_O=divided", "training.rate=0.2", " d = ")
 
 
 def test_a_caption_tells_no_recipe_where_there_is_none(tmp_path: Path):
