@@ -14,10 +14,10 @@ import time
 import plain_loop
 import torch
 
-from benign.machine import cores
 from benign.papers.recipes import recipe
-from benign.plan.runs import runs_of
 from benign.streams import RunId, Streams
+from benign.sweep.plan import runs_of
+from benign.training.machine import cores
 
 GIB = 2**30
 

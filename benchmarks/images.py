@@ -30,14 +30,14 @@ from benign.attacks.pgd import PGD
 from benign.data.constructions import PixelNoise
 from benign.data.images import Images
 from benign.data.mixture import Mixture
+from benign.networks.module_checks import PointSize
 from benign.networks.resnet import ResNet
-from benign.networks.tryout import PointSize
 from benign.networks.vision_transformer import VisionTransformer
 from benign.streams import RunId, Streams
-from benign.training import recording
 from benign.training.descent import Batch, descend
 from benign.training.engine import products
-from benign.training.methods import SGD, AdamW, GradientDescent, Training
+from benign.training.fast import recording
+from benign.training.optimisers import SGD, AdamW, GradientDescent, Training
 from benign.training.setup import Evaluation, Setup, stack
 
 PRECISIONS = ("float32", "tf32", "mixed")

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from benign.claims.study import SCALES
-from benign.completion import NAMES
+from benign.cli.completion import NAMES
 from benign.data.sources import KNOWN
 from benign.papers.claims import claims
 from benign.papers.recipes import recipes

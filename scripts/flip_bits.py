@@ -36,13 +36,13 @@ from zipfile import ZipFile
 import numpy as np
 
 import benign as bo
-from benign import cli
-from benign.opening import open_experiment
-from benign.pages.folder import Folder
-from benign.pages.report import page
+from benign.cli import main as cli
+from benign.report.folder import Folder
+from benign.report.page import page
 from benign.sweep import notes
+from benign.sweep.folders import open_experiment
+from benign.sweep.lease import taken_in
 from benign.sweep.store import Store
-from benign.sweep.taken import taken_in
 from benign.sweep.watcher import Watcher
 
 SAMPLES, SIGNALS = [6, 8], [1.0, 3.0]

@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def run(capsys):
     """The command line in this process: exit code, stdout, stderr."""
 
-    from benign import cli
+    from benign.cli import main as cli
 
     def run(*arguments: str | Path) -> tuple[int, str, str]:
         capsys.readouterr()

@@ -4,9 +4,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benign import outside
-from benign.spec import Component
-from benign.training.probes import SNAPSHOTS, TALLIES
+from benign.spec import plugins as outside
+from benign.spec.base import Component
+from benign.training.metrics import SNAPSHOTS, TALLIES
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from benign import losses
-from benign.theory.intervals import Estimate, wilson
-from benign.theory.law import Law
+from benign.stats.intervals import Estimate, wilson
+from benign.stats.law import Law
 from tests.checked import jaxtyped
 
 check = jaxtyped(typechecker=beartype(conf=BeartypeConf(violation_type=TypeError)))

@@ -24,7 +24,6 @@ from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
 from benign.attacks.several import Balls
 from benign.attacks.strong import Strong
-from benign.axes import PerRun, replace, walk
 from benign.data.constructions import FrameNoise, PixelNoise, Rescaled
 from benign.data.feature_patches import FeaturePatches
 from benign.data.images import Images
@@ -43,10 +42,11 @@ from benign.networks.pretrained import PretrainedViT
 from benign.networks.resnet import ResNet, WideResNet
 from benign.networks.two_layer import TwoLayer
 from benign.networks.vision_transformer import VisionTransformer
-from benign.spec import Component, Positive, SpecError
+from benign.spec.axes import PerRun, replace, walk
+from benign.spec.base import Component, Positive, SpecError
 from benign.streams import RunId, Streams
-from benign.training.methods import SGD, AdamW, GradientDescent
-from benign.tryout import moved, try_attack, try_data, try_network
+from benign.testing.components import moved, try_attack, try_data, try_network
+from benign.training.optimisers import SGD, AdamW, GradientDescent
 from tests.reference import attacked, close
 from tests.says import says
 

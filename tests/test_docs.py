@@ -10,14 +10,15 @@ import typer
 import yaml
 
 import benign
-from benign import cli, parts, plot
-from benign.cli import app
+from benign import parts, plot
+from benign.cli import main as cli
+from benign.cli.main import app
 from benign.experiment import Experiment
-from benign.opening import open_result
 from benign.papers.recipes import recipes
-from benign.training.audit import MEANINGS as AUDITED
-from benign.training.evaluation import MEANINGS as TESTED
-from benign.training.probes import SNAPSHOTS, TALLIES
+from benign.sweep.folders import open_result
+from benign.training.metrics import SNAPSHOTS, TALLIES
+from benign.training.metrics.audit import MEANINGS as AUDITED
+from benign.training.metrics.evaluation import MEANINGS as TESTED
 from tests.registry import forgetting
 from tests.says import says
 

@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-from benign import cli
+from benign.cli import main as cli
 from tests.registry import forgetting
 from tests.says import holds
-from tests.test_house import ROOT, texts
+from tests.test_layout import ROOT, texts
 
 FOLDER = ROOT / "examples" / "kou"
 LONGEST = 150

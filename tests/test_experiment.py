@@ -12,11 +12,11 @@ import pytest
 import xarray as xr
 
 import benign as bo
-from benign.machine import check_device
 from benign.sweep.results import ResultWarning, RunsFailed
 from benign.sweep.store import Store, StoreError
 from benign.training import engine
 from benign.training.descent import Status
+from benign.training.machine import check_device
 from tests.says import says
 from tests.tiny import tiny, tiny_file
 

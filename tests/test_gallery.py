@@ -19,8 +19,8 @@ from benign.claims.rule import Outcome
 from benign.claims.verdict import Part, Setting, Verdict
 from benign.papers.claims import claims
 from benign.papers.recipes import recipe, recipes
-from benign.plan.runs import NUMERICS
-from benign.targets import Choices, plans
+from benign.papers.requests import Choices, plans
+from benign.sweep.plan import NUMERICS
 
 GALLERY = Path(__file__).parents[1] / "gallery"
 MADE = made.read(GALLERY)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from benign.axes import replace
 from benign.papers.recipes import recipe
-from benign.plan.runs import NUMERICS
+from benign.spec.axes import replace
+from benign.sweep.plan import NUMERICS
 from benign.sweep.watcher import Watcher
 
 PINNED = json.loads((Path(__file__).parent / "numerics.json").read_text(encoding="utf-8"))

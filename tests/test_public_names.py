@@ -105,5 +105,5 @@ def test_the_names_of_parts_do_not_load_torch_before_they_are_used():
     ]
     assert [ast.unparse(node) for node in outside] == [
         "from typing import TYPE_CHECKING",
-        "from benign.lazy import lazily",
+        "from benign._lazy import lazily",
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benign.experiment import Experiment
-from benign.files import read_yaml
+from benign.spec.yaml import read_yaml
 from tests.says import holds
 
 ROOT = Path(__file__).parents[1]

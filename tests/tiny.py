@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from benign.experiment import Experiment
-from benign.files import with_overrides
+from benign.spec.yaml import with_overrides
 
 FIELDS: dict[str, Any] = {
     "data": {

@@ -15,7 +15,7 @@ from benchmarks.peers.machine import facts, has_jax, load, product_rate
 from benchmarks.peers.problems import FIGURES
 from benchmarks.peers.report import tables, write
 from benchmarks.peers.workers import Team, contestants
-from benign.machine import cores
+from benign.training.machine import cores
 
 
 def main() -> None:

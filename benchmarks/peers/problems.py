@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benign import axes
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
 from benign.networks.attention import Attention
 from benign.networks.two_layer import TwoLayer
-from benign.plan.runs import runs_of
+from benign.spec import axes
 from benign.streams import RunId, Streams
+from benign.sweep.plan import runs_of
 from benign.training.descent import Batch
 from benign.training.setup import Setup, stack
 

@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.peers import by_benign, by_loop, by_vmap
 from benchmarks.peers.memory import Meter
 from benchmarks.peers.problems import Problem
-from benign.compiled import compiling
+from benign.networks.compiled import compiling
 
 
 @dataclass(frozen=True)

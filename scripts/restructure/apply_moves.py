@@ -18,7 +18,9 @@ SRC = ROOT / "src" / "benign"
 
 
 def git(*words: str) -> str:
-    done = subprocess.run(["git", "-C", str(ROOT), *words], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), *words], check=True, capture_output=True, text=True
+    )
     return done.stdout
 
 
@@ -99,7 +101,9 @@ def rewritten(text: str) -> str:
                 new.append(name + (f" as {alias.asname}" if alias.asname else ""))
             old = [a.name + (f" as {a.asname}" if a.asname else "") for a in node.names]
             if new != old:
-                edits.append((node.lineno, node.end_lineno, node.col_offset, "import " + ", ".join(new)))
+                edits.append(
+                    (node.lineno, node.end_lineno, node.col_offset, "import " + ", ".join(new))
+                )
     for first, last, column, new in sorted(edits, reverse=True):
         tail = ""
         if "#" in lines[last - 1]:
@@ -141,7 +145,10 @@ def main() -> None:
         path = ROOT / line
         if line.startswith(("scripts/restructure", "CHANGELOG", "gallery/", "tests/sweep/stores")):
             continue
-        if path.suffix not in (".py", ".md", ".toml", ".yml", ".sh", ".ipynb", ".cfg", "") or not path.is_file():
+        if (
+            path.suffix not in (".py", ".md", ".toml", ".yml", ".sh", ".ipynb", ".cfg", "")
+            or not path.is_file()
+        ):
             continue
         text = path.read_text(encoding="utf-8")
         new = rewritten(text) if path.suffix == ".py" else dotted(text)

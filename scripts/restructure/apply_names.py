@@ -74,7 +74,10 @@ def main() -> None:
         path = ROOT / line
         if line.startswith(("scripts/restructure", "CHANGELOG", "gallery/", "tests/sweep/stores")):
             continue
-        if path.suffix not in (".py", ".md", ".toml", ".yml", ".sh", ".ipynb", "") or not path.is_file():
+        if (
+            path.suffix not in (".py", ".md", ".toml", ".yml", ".sh", ".ipynb", "")
+            or not path.is_file()
+        ):
             continue
         text = path.read_text(encoding="utf-8")
         new = python(line, text) if path.suffix == ".py" else text

@@ -2,8 +2,20 @@
 
 PAPERS = ("src/benign/spec", "src/benign/papers", "src/benign/cli", "src/benign/report")
 SWEEP = ("src/benign/experiment.py", "src/benign/sweep", "tests/sweep", "tests/test_experiment.py")
-RUNNING = (*SWEEP, "src/benign/cli", "src/benign/papers/verify.py", "tests/faults", "tests/cli", "tests/report")
-RUNNING = (*RUNNING, "src/benign/claims/replays.py", "src/benign/report", "src/benign/papers/requests.py")
+RUNNING = (
+    *SWEEP,
+    "src/benign/cli",
+    "src/benign/papers/verify.py",
+    "tests/faults",
+    "tests/cli",
+    "tests/report",
+)
+RUNNING = (
+    *RUNNING,
+    "src/benign/claims/replays.py",
+    "src/benign/report",
+    "src/benign/papers/requests.py",
+)
 
 NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
     "Crew": ("Executor", ()),
@@ -18,7 +30,10 @@ NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
     "Worst": ("BestSoFar", ()),
     "Strong": ("EnsembleAttack", ()),
     "Carried": ("GramState", ()),
-    "Fresh": ("TestPoints", ("src/benign/reduction", "src/benign/training", "tests/reduction", "tests/training")),
+    "Fresh": (
+        "TestPoints",
+        ("src/benign/reduction", "src/benign/training", "tests/reduction", "tests/training"),
+    ),
     "Held": ("JointTestPoints", ()),
     "OneByOne": ("PerPointTestPoints", ()),
     "Counting": ("RunResolver", ()),
@@ -33,9 +48,15 @@ NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
     "looked_at": ("read_once", ()),
     "Keeping": ("CheckpointConfig", ()),
     "Kept": ("NamedTensors", ()),
-    "Along": ("UnitProgress", ("src/benign/sweep", "src/benign/report", "tests/sweep", "tests/report")),
+    "Along": (
+        "UnitProgress",
+        ("src/benign/sweep", "src/benign/report", "tests/sweep", "tests/report"),
+    ),
     "Ways": ("UnitsInProgress", ()),
-    "At": ("UnitPosition", ("src/benign/sweep", "src/benign/report", "tests/sweep", "tests/report")),
+    "At": (
+        "UnitPosition",
+        ("src/benign/sweep", "src/benign/report", "tests/sweep", "tests/report"),
+    ),
     "take_over": ("steal", ()),
     "TakeOver": ("Steal", ()),
     "Again": ("Recompute", ()),

@@ -12,15 +12,15 @@ import numpy as np
 import xarray as xr
 from PIL import Image
 
-from benign.audits import with_rate_audit
 from benign.experiment import Experiment
-from benign.opening import open_result
 from benign.papers.recipes import Recipe, recipes
-from benign.plan.estimate import operations
-from benign.plan.runs import runs_of
+from benign.papers.requests import Choices, Plan, plans
+from benign.sweep.audits import with_rate_audit
 from benign.sweep.dataset import counts_of
+from benign.sweep.estimate import operations
+from benign.sweep.folders import open_result
+from benign.sweep.plan import runs_of
 from benign.sweep.store import Store
-from benign.targets import Choices, Plan, plans
 from benign.training.descent import Status
 
 COLOURS = 256

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benign.papers.claims import claims
 from benign.papers.recipes import Recipe, recipes, rooms
-from benign.plan.runs import NUMERICS
-from benign.progress import statuses
+from benign.sweep.plan import NUMERICS
+from benign.sweep.terminal import statuses
 from benign.training.descent import Status
 from showcase import badges, made, verdicts
 from showcase.badges import NOT_JUDGED

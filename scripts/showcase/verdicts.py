@@ -8,8 +8,8 @@ from benign.claims.claim import Claim
 from benign.claims.study import SCALES
 from benign.papers.claims import claims, study_of
 from benign.papers.recipes import rooms
-from benign.theory.intervals import interval_text, number
-from benign.verify import cannot
+from benign.papers.verify import cannot
+from benign.stats.intervals import interval_text, number
 
 MISSING = "cannot run here"
 Verdicts = dict[str, dict[str, dict[str, Any]]]

@@ -6,7 +6,7 @@ matplotlib. What is needed to write parts of one's own is in `benign.parts`.
 
 from typing import TYPE_CHECKING
 
-from benign.lazy import lazily
+from benign._lazy import lazily
 
 if TYPE_CHECKING:
     from benign import plot as plot
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from benign.attacks.pgd import PGD as PGD
     from benign.attacks.several import Balls as Balls
     from benign.attacks.strong import Strong as Strong
-    from benign.axes import linspace as linspace
-    from benign.axes import logspace as logspace
-    from benign.axes import zipped as zipped
+    from benign.claims.constant import constant as constant
+    from benign.claims.falsify import falsify as falsify
+    from benign.claims.locate import locate_boundary as locate_boundary
     from benign.data.constructions import FrameNoise as FrameNoise
     from benign.data.constructions import PixelNoise as PixelNoise
     from benign.data.constructions import Plain as Plain
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from benign.data.noisy_copies import NoisyCopies as NoisyCopies
     from benign.data.signal_noise import SignalNoise as SignalNoise
     from benign.experiment import Experiment as Experiment
-    from benign.kept import weights as weights
     from benign.networks.attention import Attention as Attention
     from benign.networks.initial import GaussianInit as GaussianInit
     from benign.networks.initial import TorchDefault as TorchDefault
@@ -47,35 +46,36 @@ if TYPE_CHECKING:
     from benign.networks.resnet import WideResNet as WideResNet
     from benign.networks.two_layer import TwoLayer as TwoLayer
     from benign.networks.vision_transformer import VisionTransformer as VisionTransformer
-    from benign.opening import merge as merge
-    from benign.opening import open_experiment as open_experiment
-    from benign.opening import open_result as open_result
-    from benign.opening import pack as pack
-    from benign.outside import load as load
-    from benign.pages.report import report as report
     from benign.papers.advice import advise as advise
     from benign.papers.inside import inside_theorem as inside_theorem
     from benign.papers.recipes import recipe as recipe
-    from benign.spec import SpecError as SpecError
+    from benign.papers.verify import judge as judge
+    from benign.report.page import report as report
+    from benign.spec.axes import linspace as linspace
+    from benign.spec.axes import logspace as logspace
+    from benign.spec.axes import zipped as zipped
+    from benign.spec.base import SpecError as SpecError
+    from benign.spec.plugins import load as load
+    from benign.stats.boundary import boundary as boundary
     from benign.sweep.export import to_dataframe as to_dataframe
-    from benign.theory.boundary import boundary as boundary
-    from benign.theory.constant import constant as constant
-    from benign.theory.falsify import falsify as falsify
-    from benign.theory.locate import locate_boundary as locate_boundary
+    from benign.sweep.folders import merge as merge
+    from benign.sweep.folders import open_experiment as open_experiment
+    from benign.sweep.folders import open_result as open_result
+    from benign.sweep.folders import pack as pack
+    from benign.sweep.weights import weights as weights
     from benign.training.feature_tests import FeatureTests as FeatureTests
-    from benign.training.methods import SGD as SGD
-    from benign.training.methods import AdamW as AdamW
-    from benign.training.methods import GradientDescent as GradientDescent
-    from benign.training.probes import snapshot as snapshot
-    from benign.training.probes import tally as tally
+    from benign.training.metrics import snapshot as snapshot
+    from benign.training.metrics import tally as tally
+    from benign.training.optimisers import SGD as SGD
+    from benign.training.optimisers import AdamW as AdamW
+    from benign.training.optimisers import GradientDescent as GradientDescent
     from benign.training.setup import Evaluation as Evaluation
-    from benign.verify import judge as judge
 
 __version__ = "0.1.0"
 
 _HOME = {
     "APGD": "attacks.apgd",
-    "AdamW": "training.methods",
+    "AdamW": "training.optimisers",
     "AllPatch": "attacks.model_free",
     "Attention": "networks.attention",
     "Ball": "attacks.balls",
@@ -90,7 +90,7 @@ _HOME = {
     "FeatureTests": "training.feature_tests",
     "FrameNoise": "data.constructions",
     "GaussianInit": "networks.initial",
-    "GradientDescent": "training.methods",
+    "GradientDescent": "training.optimisers",
     "Images": "data.images",
     "Linear": "networks.linear",
     "Mixture": "data.mixture",
@@ -105,36 +105,36 @@ _HOME = {
     "PretrainedViT": "networks.pretrained",
     "ResNet": "networks.resnet",
     "Rescaled": "data.constructions",
-    "SGD": "training.methods",
+    "SGD": "training.optimisers",
     "SignalNoise": "data.signal_noise",
-    "SpecError": "spec",
+    "SpecError": "spec.base",
     "Strong": "attacks.strong",
     "TorchDefault": "networks.initial",
     "TwoLayer": "networks.two_layer",
     "VisionTransformer": "networks.vision_transformer",
     "WideResNet": "networks.resnet",
     "advise": "papers.advice",
-    "boundary": "theory.boundary",
-    "constant": "theory.constant",
-    "falsify": "theory.falsify",
+    "boundary": "stats.boundary",
+    "constant": "claims.constant",
+    "falsify": "claims.falsify",
     "inside_theorem": "papers.inside",
-    "judge": "verify",
-    "linspace": "axes",
-    "load": "outside",
-    "locate_boundary": "theory.locate",
-    "logspace": "axes",
-    "merge": "opening",
-    "open_experiment": "opening",
-    "open_result": "opening",
-    "pack": "opening",
+    "judge": "papers.verify",
+    "linspace": "spec.axes",
+    "load": "spec.plugins",
+    "locate_boundary": "claims.locate",
+    "logspace": "spec.axes",
+    "merge": "sweep.folders",
+    "open_experiment": "sweep.folders",
+    "open_result": "sweep.folders",
+    "pack": "sweep.folders",
     "plot": "plot",
     "recipe": "papers.recipes",
-    "report": "pages.report",
-    "snapshot": "training.probes",
-    "tally": "training.probes",
+    "report": "report.page",
+    "snapshot": "training.metrics",
+    "tally": "training.metrics",
     "to_dataframe": "sweep.export",
-    "weights": "kept",
-    "zipped": "axes",
+    "weights": "sweep.weights",
+    "zipped": "spec.axes",
 }
 
 # pyright: reportUnsupportedDunderAll=false

@@ -2,7 +2,7 @@
 
 import sys
 
-from benign.cli import main
+from benign.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -17,17 +17,14 @@ import benign.attacks
 import benign.data
 import benign.networks
 from benign import __version__
-from benign.axes import cells, check_rows, dimensions
-from benign.files import source_of, yaml_text
-from benign.machine import check_data, check_device, check_machine
-from benign.plan.growth import grown
-from benign.plan.runs import NUMERICS, Run, Unit, keys_of, runs_of, units_of
-from benign.progress import on_terminal
-from benign.replay import Replay
-from benign.spec import Count, SpecError, load_components
-from benign.sweep.crew import Manner
+from benign.spec.axes import cells, check_rows, dimensions
+from benign.spec.base import Count, SpecError, load_components
+from benign.spec.yaml import source_of, yaml_text
 from benign.sweep.dataset import assemble, not_measured
-from benign.sweep.drive import run_units
+from benign.sweep.executors.base import Manner
+from benign.sweep.growth import grown
+from benign.sweep.plan import NUMERICS, Run, Unit, keys_of, runs_of, units_of
+from benign.sweep.replay import Replay
 from benign.sweep.results import (
     RETRIED,
     ResultWarning,
@@ -39,14 +36,17 @@ from benign.sweep.results import (
     runs_in,
     unfinished,
 )
-from benign.sweep.sound import sound_records
+from benign.sweep.runner import run_units
 from benign.sweep.store import About, Store, StoreError
+from benign.sweep.terminal import on_terminal
+from benign.sweep.track.tracking import Tracking
+from benign.sweep.validation import sound_records
 from benign.sweep.watcher import Together, Watcher
-from benign.track.tracking import Tracking
+from benign.testing.components import try_own_parts
+from benign.testing.metrics import try_own_probes
+from benign.training.machine import check_data, check_device, check_machine
+from benign.training.metrics.variables import variables
 from benign.training.setup import Setup
-from benign.training.tryout import try_own_probes
-from benign.training.variables import variables
-from benign.tryout import try_own_parts
 
 Folder = str | PathLike[str]
 

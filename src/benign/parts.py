@@ -7,16 +7,13 @@ Every part of `benign` itself is written with these names; docs/adding.md and do
 
 from typing import TYPE_CHECKING
 
-from benign.lazy import lazily
+from benign._lazy import lazily
 
 if TYPE_CHECKING:
     from benign.attacks.attack import Attack as Attack
     from benign.attacks.attack import Points as Points
     from benign.attacks.attack import Target as Target
     from benign.attacks.certificates import certificate as certificate
-    from benign.axes import OneOf as OneOf
-    from benign.axes import PerRun as PerRun
-    from benign.axes import Shape as Shape
     from benign.claims.claim import Claims as Claims
     from benign.claims.claim import Evidence as Evidence
     from benign.claims.study import Question as Question
@@ -32,12 +29,15 @@ if TYPE_CHECKING:
     from benign.networks.network import Params as Params
     from benign.networks.network import Pass as Pass
     from benign.papers.recipes import Recipe as Recipe
-    from benign.spec import Count as Count
-    from benign.spec import FlipRate as FlipRate
-    from benign.spec import NonNegative as NonNegative
-    from benign.spec import Positive as Positive
-    from benign.spec import Spec as Spec
-    from benign.spec import Whole as Whole
+    from benign.spec.axes import OneOf as OneOf
+    from benign.spec.axes import PerRun as PerRun
+    from benign.spec.axes import Shape as Shape
+    from benign.spec.base import Count as Count
+    from benign.spec.base import FlipRate as FlipRate
+    from benign.spec.base import NonNegative as NonNegative
+    from benign.spec.base import Positive as Positive
+    from benign.spec.base import Spec as Spec
+    from benign.spec.base import Whole as Whole
     from benign.streams import Streams as Streams
     from benign.sweep.store import StoreError as StoreError
     from benign.training.descent import Status as Status
@@ -48,25 +48,25 @@ _HOME = {
     "Attack": "attacks.attack",
     "Claims": "claims.claim",
     "Cost": "networks.network",
-    "Count": "spec",
+    "Count": "spec.base",
     "DataModel": "data.model",
     "Evidence": "claims.claim",
-    "FlipRate": "spec",
+    "FlipRate": "spec.base",
     "Init": "networks.initial",
     "Network": "networks.network",
-    "NonNegative": "spec",
-    "OneOf": "axes",
+    "NonNegative": "spec.base",
+    "OneOf": "spec.axes",
     "Params": "networks.network",
     "Pass": "networks.network",
-    "PerRun": "axes",
+    "PerRun": "spec.axes",
     "Points": "attacks.attack",
-    "Positive": "spec",
+    "Positive": "spec.base",
     "Question": "claims.study",
     "Recipe": "papers.recipes",
     "Sample": "data.model",
     "Setup": "training.setup",
-    "Shape": "axes",
-    "Spec": "spec",
+    "Shape": "spec.axes",
+    "Spec": "spec.base",
     "Status": "training.descent",
     "Step": "training.descent",
     "StoreError": "sweep.store",
@@ -74,7 +74,7 @@ _HOME = {
     "Study": "claims.study",
     "StudyError": "claims.study",
     "Target": "attacks.attack",
-    "Whole": "spec",
+    "Whole": "spec.base",
     "certificate": "attacks.certificates",
     "column": "data.model",
     "signed_labels": "data.model",

@@ -20,10 +20,10 @@ from benign.attacks.strong import Strong
 from benign.data.model import DataModel, Sample
 from benign.networks.linear import Linear
 from benign.networks.network import Network
-from benign.spec import SpecError
+from benign.spec.base import SpecError
 from benign.streams import RunId, Streams
 from benign.training.descent import descend
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Setup
 from tests.reference import (
     attacked,

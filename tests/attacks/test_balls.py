@@ -10,8 +10,8 @@ from scipy.stats import kstest
 from torch import Tensor
 
 from benign.attacks.balls import Ball
-from benign.files import parse_yaml
-from benign.spec import SpecError
+from benign.spec.base import SpecError
+from benign.spec.yaml import parse_yaml
 from benign.streams import Streams
 from tests.reference import close, doubles, normals, run_ids, small_data, small_setup, start
 

@@ -23,7 +23,6 @@ from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
 from benign.attacks.several import Balls
-from benign.axes import stack
 from benign.data.feature_patches import FeaturePatches
 from benign.data.model import DataModel
 from benign.data.signal_noise import SignalNoise
@@ -32,9 +31,10 @@ from benign.networks.attention import AttentionPass
 from benign.networks.linear import Linear
 from benign.networks.network import Network
 from benign.networks.patch_cnn import PatchCNN
-from benign.spec import SpecError
+from benign.spec.axes import stack
+from benign.spec.base import SpecError
 from benign.streams import RunId, Streams
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Setup
 from tests.reference import close, margins, normals, run_ids, small_data, small_network
 from tests.says import says

@@ -13,9 +13,9 @@ from benign.attacks.several import Balls
 from benign.attacks.strong import Strong, judging
 from benign.losses import loss, margin
 from benign.networks.linear import Linear
-from benign.spec import SpecError
+from benign.spec.base import SpecError
 from benign.training.descent import look
-from benign.training.evaluation import measure
+from benign.training.metrics.evaluation import measure
 from tests.reference import attacked, close, small_data, small_network, small_setup, start
 from tests.says import says
 

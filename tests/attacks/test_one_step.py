@@ -5,11 +5,11 @@ import torch
 
 from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
-from benign.axes import stack
 from benign.data.feature_patches import FeaturePatches
 from benign.losses import loss, margin
 from benign.networks.patch_cnn import PatchCNN
-from benign.spec import SpecError
+from benign.spec.axes import stack
+from benign.spec.base import SpecError
 from benign.streams import Streams
 from tests.reference import attacked, close, run_ids
 from tests.says import says

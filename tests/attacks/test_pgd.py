@@ -18,9 +18,9 @@ from benign.data.feature_patches import FeaturePatches
 from benign.data.model import DataModel, Sample
 from benign.networks.attention import Attention, AttentionPass
 from benign.networks.network import Params
-from benign.spec import SpecError
+from benign.spec.base import SpecError
 from benign.streams import Streams
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Setup
 from tests.reference import (
     NotedStreams,

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benign import compiled
 from benign.attacks import apgd, products
 from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack, Target
@@ -20,6 +19,7 @@ from benign.attacks.products import Products, ground_of, pays, plain_attacks
 from benign.attacks.strong import Strong
 from benign.data.mixture import Mixture
 from benign.data.model import DataModel, Sample
+from benign.networks import compiled
 from benign.networks.attention import Attention, ProductsPass
 from benign.networks.network import Network
 from benign.networks.products import SeesProducts

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benign.claims import Outcome, at_least, at_most, between, contains
-from benign.theory.intervals import Estimate, interval_text
+from benign.stats.intervals import Estimate, interval_text
 from tests.says import holds, says
 
 HOLDS, FAILS, INCONCLUSIVE = Outcome.HOLDS, Outcome.FAILS, Outcome.INCONCLUSIVE

@@ -19,8 +19,8 @@ from benign.claims import (
     judge,
     mean,
 )
-from benign.theory.conditions import Condition, Conditions
-from benign.training.audit import FLAGS
+from benign.claims.conditions import Condition, Conditions
+from benign.training.metrics.audit import FLAGS
 from tests.says import holds, says
 
 CODES = {name: code for code, name in FLAGS.items()}

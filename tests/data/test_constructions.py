@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from benign.axes import stack
 from benign.data.constructions import Construction, FrameNoise, PixelNoise, Plain, Rescaled, of_norm
 from benign.data.images import Images
 from benign.data.model import Sample
-from benign.spec import SpecError
+from benign.spec.axes import stack
+from benign.spec.base import SpecError
 from benign.streams import RunId, Streams
 from tests.reference import close
 from tests.says import says

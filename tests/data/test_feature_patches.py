@@ -17,11 +17,11 @@ from scipy import stats
 from torch import Tensor
 
 import benign as bo
-from benign.axes import stack
 from benign.data.feature_patches import FeaturePatches
 from benign.data.model import DataModel, Sample
 from benign.networks.network import Network
-from benign.spec import SpecError
+from benign.spec.axes import stack
+from benign.spec.base import SpecError
 from benign.streams import Streams
 from tests.reference import NotedStreams, close, doubles, run_ids
 from tests.reference.laws import FALSE_ALARM, FLOAT64, check_share, draw

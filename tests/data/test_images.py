@@ -14,7 +14,7 @@ from benign.data.images import Images
 from benign.data.model import BLOCK, Sample
 from benign.data.npz import write_npz
 from benign.data.sources import image_set
-from benign.spec import SpecError
+from benign.spec.base import SpecError
 from benign.streams import RunId, Streams
 from tests import image_files
 from tests.reference import close

@@ -19,7 +19,7 @@ from torch import Tensor
 import benign as bo
 from benign.data.mixture import Mixture, _quartic_quantile
 from benign.data.model import DataModel, Sample
-from benign.spec import SpecError
+from benign.spec.base import SpecError
 from benign.streams import Streams
 from tests.reference import NotedStreams, close, doubles, run_ids, small_setup, start
 from tests.reference.laws import FALSE_ALARM, FLOAT64, check_share, draw

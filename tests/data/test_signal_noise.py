@@ -14,7 +14,7 @@ from scipy import stats
 from torch import Tensor
 
 from benign.data.signal_noise import SignalNoise
-from benign.spec import SpecError
+from benign.spec.base import SpecError
 from benign.streams import Streams
 from tests.reference import (
     NotedStreams,

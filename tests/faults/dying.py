@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-WARM = ("torch", "matplotlib.pyplot", "benign.cli", "benign.perform", "benign.papers.recipes")
+WARM = ("torch", "matplotlib.pyplot", "benign.cli.main", "benign.cli.run", "benign.papers.recipes")
 
 
 class Death:
@@ -80,7 +80,7 @@ def started(arguments: list[str], log: Path, before: Callable[[], None] = lambda
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
-    from benign.cli import main
+    from benign.cli.main import main
 
     before()
     code = main(arguments)

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benign.experiment import Experiment, history_of
-from benign.plan.runs import NUMERICS, units_of
-from benign.standing import standing_text
+from benign.sweep.plan import NUMERICS, units_of
 from benign.sweep.results import runs_in
-from benign.sweep.sound import sound_records
 from benign.sweep.status import standing_of
+from benign.sweep.status_text import standing_text
 from benign.sweep.store import About, Store
+from benign.sweep.validation import sound_records
 from benign.training.descent import Status
-from benign.training.variables import variables
+from benign.training.metrics.variables import variables
 from tests.tiny import tiny
 
 META = {

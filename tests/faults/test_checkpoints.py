@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benign.cli import main
+from benign.cli.main import main
 from tests.faults.sweeps import ENVIRONMENT, contents, python
 
 SPECIFICATION = """

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import benign as bo
-from benign.opening import merge, pack
+from benign.sweep.folders import merge, pack
 from benign.sweep.records import DamagedRecord, decode_record
 from benign.sweep.results import ResultWarning
 from benign.sweep.store import Store, StoreError, decode_about

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from benign.cli import main
-from benign.sweep import cluster
-from benign.sweep.crew import Manner
+from benign.cli.main import main
+from benign.sweep.executors import cluster
+from benign.sweep.executors.base import Manner
 from tests.faults.sweeps import ENVIRONMENT, contents, files, python, typed
 from tests.says import holds, says
 from tests.tiny import tiny, tiny_file

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benign import cli
-from benign.opening import open_experiment
+from benign.cli import main as cli
+from benign.sweep.folders import open_experiment
 from benign.sweep.records import replacing, temporary_name
 from benign.sweep.store import Store
 from tests.faults.sweeps import THREE_UNITS, contents, files

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import benign as bo
-from benign.spec import SpecError
+from benign.spec.base import SpecError
 from tests.tiny import FIELDS
 
 RECIPES = ("zhang/fig1", "jiang/fig1", "wang/fig1", "li/fig3")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benign.live import watch as watching
-from benign.live.watch import Watch
-from benign.live.words import progress_text, trouble_text
+from benign.report.live import watch as watching
+from benign.report.live.watch import Watch
+from benign.report.live.words import progress_text, trouble_text
 from tests.faults.sweeps import contents
 from tests.tiny import tiny
 
@@ -140,8 +140,8 @@ def test_a_folder_that_cannot_be_watched_for_a_while_is_watched_again(root, monk
     "content", [BRACKETS, b'{"runs": 1e999}', b'{"runs": 1' + b"0" * 4000 + b"}"]
 )
 def test_a_malformed_note_hides_no_sweep(content, root, run):
+    from benign.sweep.lease import note_path, take
     from benign.sweep.store import Store
-    from benign.sweep.taken import note_path, take
 
     store = Store.open(root / "a")
     assert take(store, first_record(root / "a").stem) is None

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import benign as bo
-from benign import cli
-from benign.files import DEEPEST, LARGEST_FILE, FileError, read_yaml
+from benign.cli import main as cli
+from benign.spec.yaml import DEEPEST, LARGEST_FILE, FileError, read_yaml
 from benign.sweep.records import encode_record, temporary_name, write_record
 from benign.sweep.results import ResultWarning
 from benign.sweep.store import LARGEST_ABOUT, MOST_EXTENSIONS, Store, StoreError

@@ -14,7 +14,7 @@ from tests.faults.sweeps import ENVIRONMENT, contents, python
 from tests.tiny import tiny, tiny_file
 
 SWEEP = ("data.samples=[2, 3, 4, 5, 6, 7]", "training.stop_loss=0", "training.max_steps=200")
-TAKING = importlib.util.find_spec("benign.sweep.taken") is not None
+TAKING = importlib.util.find_spec("benign.sweep.lease") is not None
 
 # Some of `benign`, forked after the imports, that note every unit they compute by the keys of its runs.
 COUNTING = """
@@ -27,8 +27,8 @@ def counted(store, key, *given):
     os.close(handle)
     write(store, key, *given)
 Store.write = counted
-from benign.cli import main
-import benign.perform, matplotlib.pyplot
+from benign.cli.main import main
+import benign.cli.run, matplotlib.pyplot
 forked = []
 for _ in range(int(sys.argv[2])):
     forked.append(os.fork())

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from benign.networks.attention import Attention
 from benign.networks.network import Params
-from benign.spec import SpecError
+from benign.spec.base import SpecError
 from tests.reference import (
     attacked,
     by_head,

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import benign as bo
-from benign.axes import PerRun, Shape
 from benign.data.feature_patches import FeaturePatches
 from benign.data.model import DataModel
 from benign.networks import module as modules
 from benign.networks.module import FROZEN, ModuleNetwork, SlowModule
 from benign.networks.network import Network, Params
-from benign.spec import Count, Positive, SpecError
+from benign.spec.axes import PerRun, Shape
+from benign.spec.base import Count, Positive, SpecError
 from benign.streams import Streams
 from benign.training.setup import stack
 from tests.reference import (

@@ -29,7 +29,7 @@ from benign.networks.patch_cnn import (
     smoothed_relu_derivative,
     weighted_slopes,
 )
-from benign.spec import SpecError
+from benign.spec.base import SpecError
 from benign.streams import Streams
 from benign.training.descent import Batch, Status
 from benign.training.setup import Setup, stack

@@ -19,7 +19,7 @@ from benign.networks.network import Params
 from benign.networks.pretrained import PretrainedViT
 from benign.networks.vit import resized
 from benign.networks.vit_weights import load_vit, renamed
-from benign.spec import SpecError
+from benign.spec.base import SpecError
 from benign.streams import Streams
 from tests.reference import close, film, normals, run_ids, small_pgd, small_setup, start
 from tests.says import holds, says

@@ -12,11 +12,11 @@ from torch.nn.functional import conv2d, linear, relu
 from benign.data.mixture import Mixture
 from benign.networks import module as modules
 from benign.networks.module import FROZEN
+from benign.networks.module_checks import PointSize
 from benign.networks.network import Params
 from benign.networks.pictures import PictureNetwork, as_pictures
 from benign.networks.resnet import ResNet, WideResNet
-from benign.networks.tryout import PointSize
-from benign.spec import SpecError
+from benign.spec.base import SpecError
 from benign.streams import Streams
 from tests.reference import (
     close,

@@ -20,7 +20,7 @@ from benign.data.model import Sample
 from benign.losses import logistic_slope
 from benign.networks.network import Params, Pass
 from benign.networks.two_layer import TwoLayer, smoothed_leaky_relu, smoothed_leaky_relu_derivative
-from benign.spec import SpecError
+from benign.spec.base import SpecError
 from benign.streams import Streams
 from benign.training.descent import Batch, Status, Step, update
 from benign.training.setup import stack

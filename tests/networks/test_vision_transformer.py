@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from benign.networks.module_checks import _Trace
 from benign.networks.network import Params
-from benign.networks.tryout import _Trace
 from benign.networks.vision_transformer import VisionTransformer
 from benign.streams import Streams
-from benign.training import recording
+from benign.testing.components import moved
 from benign.training.engine import train_runs
+from benign.training.fast import recording
 from benign.training.setup import stack
-from benign.tryout import moved
 from tests.reference import close, film, normals, run_ids, small_data, small_pgd, small_setup, start
 from tests.reference.vision_transformer import SlowTransformer
 from tests.training.test_engine import assert_same

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 import benign as bo
-from benign import cli
+from benign.cli import main as cli
 from benign.papers.advice import advise
 from benign.papers.jiang import theory as jiang
 from benign.papers.zhang import theory as zhang

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benign import axes
 from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.several import Balls
+from benign.claims.conditions import Condition, Conditions, one_cell, smallest_whole
 from benign.data.mixture import Mixture
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
@@ -23,9 +23,9 @@ from benign.papers.jiang import theory as jiang
 from benign.papers.recipes import recipe
 from benign.papers.wang import theory as wang
 from benign.papers.zhang import theory as zhang
-from benign.spec import SpecError
-from benign.theory.conditions import Condition, Conditions, one_cell, smallest_whole
-from benign.training.methods import GradientDescent
+from benign.spec import axes
+from benign.spec.base import SpecError
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Setup
 from tests.reference import small_data, small_network, small_pgd, small_setup
 from tests.says import holds, says
@@ -509,7 +509,7 @@ def test_departures_by_the_attack():
 
 def test_what_has_no_conditions_is_refused():
     grid = small_setup(data=small_data(signal=[1.0, 2.0]), stop_loss=0.1)
-    with pytest.raises(ValueError, match=says("`signal`", "one cell", "benign.axes.cells")):
+    with pytest.raises(ValueError, match=says("`signal`", "one cell", "benign.spec.axes.cells")):
         jiang.conditions(grid)
     assert one_cell(small_setup()) == small_setup()
     with pytest.raises(

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from benign.axes import cells
 from benign.claims import Evidence, Outcome, Study, Verdict, judge
 from benign.experiment import Experiment
 from benign.papers.claims import claims
@@ -16,11 +15,12 @@ from benign.papers.jiang.claims.maps import BOUNDARY
 from benign.papers.jiang.claims.studies import BENIGN_END
 from benign.papers.jiang.theory import Numbers
 from benign.papers.li.claims.studies import STANDARD
+from benign.papers.verify import Verifier
 from benign.papers.wang.claims.again import rhos
 from benign.papers.wang.claims.studies import BY_PACE, BY_RADIUS, FIRST, FLOOR, INSIDE
 from benign.papers.zhang.claims.weak import WEAK
+from benign.spec.axes import cells
 from benign.training.descent import Status
-from benign.verify import Verifier
 
 WEAK_CLAIMS = ("zhang/lem4.attn_ratio", "zhang/lem6.margin_gap", "zhang/derived.frozen_gap")
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from benign.axes import cells
 from benign.claims import Evidence, Outcome, judge
 from benign.experiment import Experiment
 from benign.papers.claims import matching
@@ -20,8 +19,9 @@ from benign.papers.jiang.claims.places import Place, side_by_side
 from benign.papers.jiang.claims.studies import BENIGN_RATES, HARMFUL_END
 from benign.papers.jiang.claims.walk import walks
 from benign.papers.jiang.theory import Numbers, conditions
+from benign.papers.verify import Verifier
+from benign.spec.axes import cells
 from benign.training.descent import Status
-from benign.verify import Verifier
 
 IDS = [
     "B.linear_growth",

@@ -11,7 +11,6 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benign.axes import cells
 from benign.claims import Evidence, Outcome, Verdict, judge
 from benign.papers.claims import matching
 from benign.papers.li import theory
@@ -19,7 +18,8 @@ from benign.papers.li.claims import CLAIMS, studies
 from benign.papers.li.claims.adversarial import settled
 from benign.papers.li.recursion import tensor_power
 from benign.papers.recipes import recipe
-from benign.verify import Verifier, cannot
+from benign.papers.verify import Verifier, cannot
+from benign.spec.axes import cells
 
 WITHOUT_RUNS = [claim for claim in CLAIMS if not claim.needs]
 DATASETS = ("mnist", "cifar", "svhn")

@@ -19,8 +19,8 @@ from benign.papers.li.images import CIFAR, MNIST, SVHN, by_training, scale_told
 from benign.papers.li.printed import PAIRS, TABLE_1, TABLE_2
 from benign.papers.li.tables import COLUMNS, targeted_success
 from benign.papers.recipes import recipe
-from benign.plan.runs import runs_of
-from benign.training.methods import SGD
+from benign.sweep.plan import runs_of
+from benign.training.optimisers import SGD
 from tests.says import holds
 
 DEFAULT = {"images": "paper", "start": "noise"}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from benign.axes import Axis
 from benign.claims.study import SCALES, StudyError
 from benign.experiment import Experiment
 from benign.papers.recipes import Recipe, recipe, recipes
+from benign.spec.axes import Axis
 from tests.says import says
 
 RECIPES = recipes()

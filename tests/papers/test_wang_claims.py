@@ -8,17 +8,17 @@ import pytest
 import torch
 import xarray as xr
 
-from benign.axes import cells, dimensions
 from benign.claims import Claim, Evidence, Outcome, Study, judge
 from benign.claims.identity import identity_batch, identity_steps
 from benign.claims.replays import Replays
 from benign.experiment import Experiment
 from benign.papers.claims import claims
+from benign.papers.verify import Verifier
 from benign.papers.wang import windows
 from benign.papers.wang.bounds import robust_error_floor
 from benign.papers.wang.claims import again, identities, studies
 from benign.papers.wang.claims.trail import distance_between, trail
-from benign.verify import Verifier
+from benign.spec.axes import cells, dimensions
 
 IDS = [
     "corB16.rate-slrelu",

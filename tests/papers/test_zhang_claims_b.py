@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from benign.axes import cells
 from benign.claims import Claim, Evidence, Outcome, judge
 from benign.papers.jiang.theory import Numbers
+from benign.papers.verify import Verifier
 from benign.papers.zhang import times
 from benign.papers.zhang.claims import cases, dynamics, figures, images, texts
 from benign.papers.zhang.claims.cells import Cell, case_1, case_2
@@ -18,8 +18,8 @@ from benign.papers.zhang.claims.crossings import crossings
 from benign.papers.zhang.claims.maps import concordant
 from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.theory import theorem_steps
+from benign.spec.axes import cells
 from benign.training.descent import Status
-from benign.verify import Verifier
 
 CLAIMS = {
     claim.id.removeprefix("zhang/"): claim

@@ -12,7 +12,6 @@ import xarray as xr
 from benign.attacks.balls import Ball
 from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.pgd import PGD
-from benign.axes import cells
 from benign.data.signal_noise import SignalNoise
 from benign.networks.attention import Attention
 from benign.papers.recipes import recipe
@@ -20,10 +19,11 @@ from benign.papers.zhang import fig2, fig3, heads, linear_mode, norms, radii
 from benign.papers.zhang.figures import linear_theory
 from benign.papers.zhang.setting import LEVEL, RADIUS
 from benign.plot.chosen import held
-from benign.spec import canonical
+from benign.spec.axes import cells
+from benign.spec.base import canonical
+from benign.stats.boundary import boundary
 from benign.streams import Streams
 from benign.sweep.dataset import assemble
-from benign.theory.boundary import boundary
 from tests.reference import run_ids
 
 

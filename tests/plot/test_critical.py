@@ -8,7 +8,7 @@ import xarray as xr
 
 from benign.papers.wang.exponents import boundaries, predicted
 from benign.plot.critical import Critical, exponents_figure, exponents_panels
-from benign.theory.boundary import boundary
+from benign.stats.boundary import boundary
 from tests.says import holds, says
 
 

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from benign.plot.axis import cell_edges
 from benign.plot.maps import MANY_CELLS, Panel, heat_map, phase_figure, printed_curve
 from benign.plot.style import save
-from benign.theory import boundary
-from benign.theory.intervals import number
+from benign.stats import boundary
+from benign.stats.intervals import number
 from tests.says import holds, says
 
 PRINTED = "samples * snr**2 = 100"

@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.collections import PolyCollection
 
 import benign as bo
-from benign.theory.intervals import mean_interval
+from benign.stats.intervals import mean_interval
 from tests.plot.crossing import crossing
 from tests.says import holds, says
 from tests.tiny import tiny

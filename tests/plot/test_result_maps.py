@@ -10,11 +10,11 @@ from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.colors import to_rgba
 
 import benign as bo
+from benign.papers.requests import Choices, plans
 from benign.plot.axis import cell_edges
 from benign.plot.chosen import caption_of
 from benign.plot.result_maps import REGIME_COLOURS
-from benign.targets import Choices, plans
-from benign.theory.regimes import Regime
+from benign.stats.regimes import Regime
 from benign.training.descent import Status
 from tests.plot.crossing import crossing
 from tests.says import holds, says

@@ -18,7 +18,7 @@ from benign.networks.initial import GaussianInit
 from benign.networks.network import Network, Params
 from benign.streams import RunId, Stream, Streams
 from benign.training.descent import Batch, Step, descend
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation, Setup, stack
 from tests.reference.attention import Attack as SlowAttack
 from tests.reference.attention import Weights

@@ -13,22 +13,22 @@ import pytest
 import torch
 
 import benign as bo
-from benign.axes import Axis, replace
 from benign.networks.network import Network
 from benign.papers.recipes import recipes
-from benign.plan.runs import NUMERICS, runs_of
-from benign.spec import Component, SpecError
-from benign.standing import folder_text
+from benign.spec.axes import Axis, replace
+from benign.spec.base import Component, SpecError
 from benign.sweep.dataset import assemble, not_measured
 from benign.sweep.own_code import own_code
+from benign.sweep.plan import NUMERICS, runs_of
 from benign.sweep.records import Record
 from benign.sweep.results import Counting, ResultWarning, outdoes
+from benign.sweep.status_text import folder_text
 from benign.sweep.store import Store, StoreError
 from benign.training import engine
 from benign.training.descent import Status
-from benign.training.probes import SNAPSHOTS
+from benign.training.metrics import SNAPSHOTS
+from benign.training.metrics.variables import variables
 from benign.training.setup import stack
-from benign.training.variables import variables
 from tests.says import holds, says
 from tests.tiny import tiny
 

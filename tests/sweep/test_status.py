@@ -13,16 +13,16 @@ import pytest
 import xarray as xr
 
 import benign as bo
-from benign.plan.runs import keys_of, runs_of, units_of
-from benign.spec import digest
-from benign.standing import next_steps
+from benign.spec.base import digest
 from benign.sweep import export
+from benign.sweep.lease import Taken
+from benign.sweep.plan import keys_of, runs_of, units_of
 from benign.sweep.results import RunsFailed
 from benign.sweep.sealed import sealed
-from benign.sweep.sound import fault_of
 from benign.sweep.status import Counts, Standing, standing_of, stores_in
+from benign.sweep.status_text import next_steps
 from benign.sweep.store import Store
-from benign.sweep.taken import Taken
+from benign.sweep.validation import fault_of
 from benign.training import engine
 from benign.training.descent import Status
 from tests.says import holds
@@ -59,7 +59,7 @@ def take(folder: Path, unit: str, host: str, pid: int, started: str = "") -> Non
 
 
 def own_start() -> str:
-    from benign.sweep import taken
+    from benign.sweep import lease as taken
 
     return taken._started(os.getpid())
 
@@ -189,7 +189,7 @@ def test_a_long_axis_shows_what_is_left(tmp_path, run):
 
 
 def test_keys_are_digests_of_what_is_computed():
-    from benign.plan.runs import NUMERICS
+    from benign.sweep.plan import NUMERICS
 
     experiment = tiny()
     plainly = []

@@ -15,7 +15,7 @@ from benign.data.images import Images
 from benign.networks.two_layer import TwoLayer
 from benign.training.checkpoint import Checkpoint
 from benign.training.engine import Keeping, _Results, _Training, train_runs
-from benign.training.methods import SGD, AdamW, GradientDescent, Training
+from benign.training.optimisers import SGD, AdamW, GradientDescent, Training
 from benign.training.setup import Evaluation, Setup
 from tests.reference import run_ids, small_pgd, start
 from tests.says import says

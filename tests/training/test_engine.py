@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from benign import axes
 from benign.networks.attention import Attention
+from benign.spec import axes
 from benign.streams import RunId
 from benign.training import descent, engine
 from benign.training.descent import Batch, Status
 from benign.training.engine import batch_size, run_bytes, train_runs
-from benign.training.evaluation import MEANINGS
+from benign.training.metrics.evaluation import MEANINGS
 from benign.training.setup import Setup
 from tests.reference import run_ids, small_data, small_network, small_pgd, small_setup
 

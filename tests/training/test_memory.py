@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from benign import axes
 from benign.attacks import products
 from benign.attacks.pgd import PGD
 from benign.attacks.strong import Strong
@@ -17,9 +16,10 @@ from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
+from benign.spec import axes
 from benign.training import engine
 from benign.training.engine import batch_size, run_bytes, train_runs
-from benign.training.methods import SGD, GradientDescent
+from benign.training.optimisers import SGD, GradientDescent
 from benign.training.setup import Evaluation, Setup
 from tests.reference import run_ids, small_data, small_network, small_pgd, small_setup
 

@@ -15,7 +15,7 @@ from benign.networks.patch_cnn import PatchCNN
 from benign.training import references
 from benign.training.checkpoint import REFERENCE, Checkpoint, Keeping
 from benign.training.engine import train_runs
-from benign.training.methods import SGD, GradientDescent, Training
+from benign.training.optimisers import SGD, GradientDescent, Training
 from benign.training.setup import Evaluation, Setup
 from tests.reference import run_ids, start
 from tests.says import says

@@ -20,7 +20,6 @@ from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
 from benign.attacks.strong import Strong
-from benign.axes import replace
 from benign.data.images import Images
 from benign.data.model import DataModel
 from benign.networks.attention import Attention
@@ -28,10 +27,12 @@ from benign.networks.initial import GaussianInit
 from benign.networks.linear import Linear
 from benign.networks.network import Network
 from benign.networks.patch_cnn import PatchCNN
-from benign.training import audit, descent, evaluation
+from benign.spec.axes import replace
+from benign.training import descent
 from benign.training.descent import Status
 from benign.training.engine import train_runs
-from benign.training.methods import GradientDescent, Training
+from benign.training.metrics import audit, evaluation
+from benign.training.optimisers import GradientDescent, Training
 from benign.training.setup import Evaluation, Setup
 from tests import test_components as components
 from tests.reference import run_ids, small_data, small_pgd

@@ -18,7 +18,7 @@ from benign.attacks.worst import Worst
 from benign.data.model import DataModel
 from benign.losses import margin
 from benign.networks.network import Pass
-from benign.spec import Count
+from benign.spec.base import Count
 
 MOMENTUM = 0.75
 """share of the new step; the rest is the step before"""

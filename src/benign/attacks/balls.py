@@ -9,9 +9,9 @@ from pydantic import BeforeValidator, StrictFloat
 from torch import Tensor
 
 from benign.attacks.projections import l1_box_sizes, l1_sizes, l2_box_sizes, largest, shrink
-from benign.axes import PerRun, Shape
 from benign.data.model import DataModel, column
-from benign.spec import Count, NonNegative, Spec
+from benign.spec.axes import PerRun, Shape
+from benign.spec.base import Count, NonNegative, Spec
 from benign.streams import Streams
 
 Points = Float[Tensor, "runs samples tokens dim"]

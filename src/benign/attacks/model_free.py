@@ -14,13 +14,13 @@ from torch import Tensor
 from benign.attacks.attack import Attack, Points, Target, repeated
 from benign.attacks.balls import Ball
 from benign.attacks.several import Balls
-from benign.axes import PerRun, replace
 from benign.data.feature_patches import FeaturePatches
 from benign.data.model import DataModel, column
 from benign.data.signal_noise import SignalNoise
 from benign.losses import margin, margin_slope
 from benign.networks.network import Params, Pass
-from benign.spec import NonNegative, Positive
+from benign.spec.axes import PerRun, replace
+from benign.spec.base import NonNegative, Positive
 
 Classes = Int64[Tensor, "runs samples"]
 

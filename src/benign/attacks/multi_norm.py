@@ -13,7 +13,7 @@ from benign.attacks.several import Balls
 from benign.attacks.worst import Worst
 from benign.data.model import DataModel
 from benign.losses import margin
-from benign.spec import Count, Positive
+from benign.spec.base import Count, Positive
 
 
 class MultiNorm(Attack):

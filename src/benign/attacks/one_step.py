@@ -4,10 +4,10 @@ from typing import Literal
 
 from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball
-from benign.axes import PerRun, replace
 from benign.data.model import DataModel, column
 from benign.losses import loss_slope, margin_slope
-from benign.spec import NonNegative, Positive
+from benign.spec.axes import PerRun, replace
+from benign.spec.base import NonNegative, Positive
 
 
 class OneStep(Attack):

@@ -15,7 +15,7 @@ from benign.attacks.worst import Worst
 from benign.data.model import DataModel
 from benign.losses import margin
 from benign.networks.network import Pass
-from benign.spec import Count, Positive
+from benign.spec.base import Count, Positive
 
 Wrong = Bool[Tensor, "runs samples"]
 

@@ -8,13 +8,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from benign import compiled
 from benign.attacks.attack import Points, Target
 from benign.attacks.balls import Ball, Units
 from benign.attacks.ground import Ground
 from benign.attacks.losses import AttackLoss, slope
 from benign.attacks.projections import shrink, shrinking, tiny_of
 from benign.losses import Outputs
+from benign.networks import compiled
 from benign.networks.network import Pass
 from benign.networks.products import ProductsPass, SeesProducts, Shortcut
 

@@ -3,8 +3,8 @@
 from typing import Any, Literal
 
 from benign.attacks.balls import Ball
-from benign.axes import PerRun, replace
-from benign.spec import Count, NonNegative, Positive, Spec
+from benign.spec.axes import PerRun, replace
+from benign.spec.base import Count, NonNegative, Positive, Spec
 
 NORMS = {"l1": 1, "l2": 2, "linf": "inf"}
 

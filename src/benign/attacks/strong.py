@@ -8,7 +8,7 @@ from benign.attacks.several import Balls
 from benign.attacks.worst import Worst
 from benign.data.model import DataModel
 from benign.losses import margin
-from benign.spec import Count
+from benign.spec.base import Count
 
 
 class Strong(Attack):

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 import xarray as xr
 
+from benign.claims.conditions import Conditions
 from benign.claims.measure import Measured, Undecided
 from benign.claims.replays import Replays, by_cell, by_unit
 from benign.claims.rule import Rule
 from benign.claims.study import Question, Reading, Study, at
 from benign.experiment import Experiment
-from benign.theory.conditions import Conditions
 from benign.training.setup import Setup
 
 Statistic = Callable[["Evidence"], Measured | Mapping[str, Measured]]

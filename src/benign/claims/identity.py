@@ -5,8 +5,8 @@ This is the one place where a claim may train what no study holds.
 
 from collections.abc import Iterator, Sequence
 
-from benign.plan.runs import Run
 from benign.streams import RunId, Streams
+from benign.sweep.plan import Run
 from benign.training.descent import Batch, Step, descend
 from benign.training.setup import Setup, stack
 

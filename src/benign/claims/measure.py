@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from benign.theory.intervals import Estimate, clopper_pearson, mean_interval, t_quantile
+from benign.stats.intervals import Estimate, clopper_pearson, mean_interval, t_quantile
 
 MOST_MISSING = 0.2
 """share of seeds without a number (diverged, failed) above which the others do not speak for them"""

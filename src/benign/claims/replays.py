@@ -15,12 +15,12 @@ import xarray as xr
 from jaxtyping import Int
 from torch import Tensor
 
-from benign.axes import dimensions
 from benign.claims.measure import MOST_MISSING, Undecided
 from benign.experiment import Experiment
-from benign.plan.runs import Run, runs_of
-from benign.spec import digest
+from benign.spec.axes import dimensions
+from benign.spec.base import digest
 from benign.streams import Streams
+from benign.sweep.plan import Run, runs_of
 from benign.training.descent import Batch, Status, Step, descend, look, update, watch
 from benign.training.engine import batch_size
 from benign.training.setup import Setup, stack

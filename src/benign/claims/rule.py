@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
 
-from benign.theory.intervals import Estimate, interval_text, number
+from benign.stats.intervals import Estimate, interval_text, number
 
 
 class Outcome(Enum):

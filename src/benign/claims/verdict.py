@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from benign.axes import cells
 from benign.claims.claim import Claim, Evidence
+from benign.claims.conditions import SLACK, Conditions
 from benign.claims.measure import Measured, Undecided
 from benign.claims.rule import Outcome
 from benign.experiment import Experiment
-from benign.theory.conditions import SLACK, Conditions
-from benign.theory.intervals import interval_text, number
-from benign.training.audit import FLAGS
+from benign.spec.axes import cells
+from benign.stats.intervals import interval_text, number
+from benign.training.metrics.audit import FLAGS
 from benign.training.setup import Setup
 
 MASKED = (

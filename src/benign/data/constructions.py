@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from benign.axes import PerRun
 from benign.data.model import column
-from benign.spec import Component, Count, NonNegative, Positive
+from benign.spec.axes import PerRun
+from benign.spec.base import Component, Count, NonNegative, Positive
 from benign.streams import Streams
 
 Pictures = Float[Tensor, "runs samples channels height width"]

@@ -7,9 +7,9 @@ from jaxtyping import Bool, Float, Float64, Int64
 from pydantic import Field
 from torch import Tensor
 
-from benign.axes import PerRun, Shape, replace
 from benign.data.model import DataModel, Sample
-from benign.spec import Count, NonNegative, Whole
+from benign.spec.axes import PerRun, Shape, replace
+from benign.spec.base import Count, NonNegative, Whole
 from benign.streams import Streams
 
 Shown: TypeAlias = Literal["both", "robust", "non_robust"]

@@ -18,7 +18,7 @@ import numpy as np
 
 from benign.data._torchvision import have_torchvision
 from benign.data.npz import NEEDED, npz_fingerprint, read_npz, write_npz
-from benign.spec import digest
+from benign.spec.base import digest
 
 Arrays = dict[str, Any]
 TINY_IMAGENET = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"

@@ -10,12 +10,12 @@ from pydantic import model_validator
 from torch import Tensor
 from torch.nn import functional
 
-from benign.axes import OneOf, Shape
 from benign.data.constructions import Construction, Pictures, Plain
 from benign.data.model import BLOCK, DataModel, Sample
 from benign.data.npz import Part
 from benign.data.sources import KNOWN, absent, check_name, fingerprint, image_set, part_on, where_is
-from benign.spec import Count, Whole
+from benign.spec.axes import OneOf, Shape
+from benign.spec.base import Count, Whole
 from benign.streams import Streams
 
 

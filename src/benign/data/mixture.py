@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
-from benign.axes import PerRun, Shape, replace
 from benign.data.model import DataModel, Sample, column, signed_labels
-from benign.spec import Count, FlipRate, NonNegative, Positive
+from benign.spec.axes import PerRun, Shape, replace
+from benign.spec.base import Count, FlipRate, NonNegative, Positive
 from benign.streams import Streams
 
 Vector = tuple[float, ...]

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from benign.axes import Shape, replace
-from benign.spec import Component, Count
+from benign.spec.axes import Shape, replace
+from benign.spec.base import Component, Count
 from benign.streams import Streams
 
 BLOCK = 250
@@ -119,7 +119,7 @@ class DataModel(Component):
         """k where labels are classes 0 to k - 1; None where they are -1 and +1."""
         return None
 
-    # What small coordinates (benign.coordinates) ask.
+    # What small coordinates (benign.reduction) ask.
 
     def axis_count(self) -> int:
         """How many vectors the parts named in `latent_vectors` hold."""

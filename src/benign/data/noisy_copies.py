@@ -3,10 +3,10 @@
 import torch
 from torch.nn.functional import normalize
 
-from benign.axes import PerRun, Shape
 from benign.data.model import Sample, column
 from benign.data.signal_noise import SignalNoise, project_off
-from benign.spec import Count, NonNegative
+from benign.spec.axes import PerRun, Shape
+from benign.spec.base import Count, NonNegative
 from benign.streams import Streams
 
 

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from benign.spec import digest
+from benign.spec.base import digest
 
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
 NAMES = "class_names"

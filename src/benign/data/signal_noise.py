@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from benign.axes import PerRun, replace
 from benign.data.model import DataModel, Sample, signed_labels
-from benign.spec import FlipRate, NonNegative, Positive
+from benign.spec.axes import PerRun, replace
+from benign.spec.base import FlipRate, NonNegative, Positive
 from benign.streams import Streams
 
 Vector = tuple[float, ...]

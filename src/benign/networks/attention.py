@@ -8,11 +8,11 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 from torch.nn.functional import pad
 
-from benign.axes import PerRun, Shape
 from benign.data.model import DataModel
 from benign.networks.initial import GaussianInit, Init
 from benign.networks.network import Cost, Network, Params, Pass
-from benign.spec import Count, Positive
+from benign.spec.axes import PerRun, Shape
+from benign.spec.base import Count, Positive
 from benign.streams import Streams
 
 Part: TypeAlias = Literal["all", "values", "scores"]
@@ -188,7 +188,7 @@ class Attention(Network):
         return {"weights": scale}
 
     def row_count(self, data: DataModel) -> int:
-        """For small coordinates (benign.coordinates.rows): the rows are the columns of W_Q and W_K, and u."""
+        """For small coordinates (benign.reduction.rows): the rows are the columns of W_Q and W_K, and u."""
         return self.heads * (2 * self.hidden + 1)
 
     def initial_rows(self, params: Params, data: DataModel) -> Float[Tensor, "runs rows dim"]:

@@ -6,9 +6,9 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from benign.axes import PerRun
 from benign.data.model import column
-from benign.spec import Component, NonNegative, Positive
+from benign.spec.axes import PerRun
+from benign.spec.base import Component, NonNegative, Positive
 from benign.streams import Stream, Streams
 
 

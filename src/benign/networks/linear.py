@@ -7,10 +7,10 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 from torch.nn.functional import pad
 
-from benign.axes import PerRun
 from benign.data.model import DataModel
 from benign.networks.network import Cost, Network, Params, Pass
-from benign.spec import NonNegative, Positive
+from benign.spec.axes import PerRun
+from benign.spec.base import NonNegative, Positive
 from benign.streams import Streams
 
 
@@ -59,7 +59,7 @@ class Linear(Network):
         return x.mean(2)
 
     def row_count(self, data: DataModel) -> int:
-        """For small coordinates (benign.coordinates.rows): u is the one row."""
+        """For small coordinates (benign.reduction.rows): u is the one row."""
         return 1
 
     def initial_rows(self, params: Params, data: DataModel) -> Float[Tensor, "runs 1 dim"]:

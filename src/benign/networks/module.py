@@ -13,10 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from benign.axes import replace, walk
 from benign.data.model import DataModel
-from benign.networks.network import Cost, Network, Params, Pass
-from benign.networks.tryout import (
+from benign.networks.module_checks import (
     PointSize,
     Tryout,
     differentiable,
@@ -26,6 +24,8 @@ from benign.networks.tryout import (
     tensors,
     try_out,
 )
+from benign.networks.network import Cost, Network, Params, Pass
+from benign.spec.axes import replace, walk
 from benign.streams import Streams
 
 FROZEN = "frozen/"

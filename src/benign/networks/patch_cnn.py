@@ -8,12 +8,12 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 from torch.nn.functional import pad, relu
 
-from benign.axes import PerRun, Shape
-from benign.compiled import compiled_on_gpu
 from benign.data.model import DataModel, column
+from benign.networks.compiled import compiled_on_gpu
 from benign.networks.network import Cost, Network, Params, Pass
 from benign.networks.own_class import grouped, taken
-from benign.spec import Count, Positive
+from benign.spec.axes import PerRun, Shape
+from benign.spec.base import Count, Positive
 from benign.streams import Streams
 
 LARGEST_Q = 100
@@ -169,7 +169,7 @@ class PatchCNN(Network):
         return self.classes if self.outputs == "classes" else None
 
     def row_count(self, data: DataModel) -> int:
-        """For small coordinates (benign.coordinates.rows): the rows are the filters."""
+        """For small coordinates (benign.reduction.rows): the rows are the filters."""
         return self.classes * self.width
 
     def initial_rows(self, params: Params, data: DataModel) -> Float[Tensor, "runs rows dim"]:

@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor
 
-from benign.axes import Shape
 from benign.data.model import DataModel
 from benign.networks.module import ModuleNetwork
-from benign.spec import Count
+from benign.spec.axes import Shape
+from benign.spec.base import Count
 
 
 class PictureNetwork(ModuleNetwork):

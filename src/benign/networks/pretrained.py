@@ -10,14 +10,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from benign.axes import Shape
 from benign.data.model import DataModel
+from benign.networks.module_checks import PointSize
 from benign.networks.network import Cost, Params
 from benign.networks.pictures import PictureNetwork, as_pictures
-from benign.networks.tryout import PointSize
 from benign.networks.vit import ViT
 from benign.networks.vit_weights import load_vit, place_of
-from benign.spec import Count
+from benign.spec.axes import Shape
+from benign.spec.base import Count
 from benign.streams import Streams
 
 BASE_16 = "vit_base_patch16_224.augreg_in21k"

@@ -1,5 +1,5 @@
 """What a network declares so that attacks can climb in the coordinates of its weights (benign.attacks.products), and
-clean training can carry its products (benign.training.carried)."""
+clean training can carry its products (benign.training.fast.carried)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -8,10 +8,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from benign.axes import Shape
+from benign.networks.module_checks import PointSize
 from benign.networks.pictures import PictureNetwork, as_pictures
-from benign.networks.tryout import PointSize
-from benign.spec import Count
+from benign.spec.axes import Shape
+from benign.spec.base import Count
 
 
 class Residual(PictureNetwork):

@@ -8,11 +8,11 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 from torch.nn import functional
 
-from benign.axes import PerRun, Shape
 from benign.data.model import DataModel
 from benign.networks.initial import linear_default
 from benign.networks.network import Cost, Network, Params, Pass
-from benign.spec import Count, NonNegative, Positive
+from benign.spec.axes import PerRun, Shape
+from benign.spec.base import Count, NonNegative, Positive
 from benign.streams import Streams
 
 
@@ -219,7 +219,7 @@ class TwoLayer(Network):
         return TwoLayerPass(self, params, points, products)
 
     def row_count(self, data: DataModel) -> int:
-        """For small coordinates (benign.coordinates.rows): the rows are the parts of the w_s that meet a token each.
+        """For small coordinates (benign.reduction.rows): the rows are the parts of the w_s that meet a token each.
 
         Those of the second half start as those of the first, but for `torch_default`. Vanishing ones are seen by
         the training tokens alone.

@@ -8,11 +8,11 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import layer_norm, relu
 
-from benign.axes import PerRun, Shape
 from benign.data.model import DataModel, column
 from benign.networks.initial import linear_default
 from benign.networks.network import Cost, Network, Params
-from benign.spec import Count, Positive
+from benign.spec.axes import PerRun, Shape
+from benign.spec.base import Count, Positive
 from benign.streams import Streams
 
 POSITION_STD = 0.02

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from benign.data._torchvision import have_torchvision
 from benign.data.folder import data_folder
-from benign.networks.tryout import first_line
+from benign.networks.module_checks import first_line
 from benign.networks.vit import ViT, resized
 
 State = dict[str, Tensor]

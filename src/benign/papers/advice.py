@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benign.axes import cells
+from benign.claims.conditions import Conditions
 from benign.networks.attention import Attention
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
@@ -22,8 +22,8 @@ from benign.papers.wang.predictor import averaged_alignment, linear_rule_errors
 from benign.papers.zhang import theory as zhang
 from benign.papers.zhang.bounds import augmented_race
 from benign.papers.zhang.linear_mode import convergence_steps, expected_stall_radius
-from benign.theory.conditions import Conditions
-from benign.theory.intervals import number
+from benign.spec.axes import cells
+from benign.stats.intervals import number
 from benign.training.setup import Setup
 
 PRINTED, CORRECTED = "printed", "corrected"

@@ -6,10 +6,10 @@ import importlib.util
 from collections.abc import Iterable, Sequence
 from types import ModuleType
 
-from benign import outside
 from benign.claims.claim import Claim
 from benign.claims.study import Study, StudyError
 from benign.papers.recipes import recipes, rooms
+from benign.spec import plugins as outside
 
 
 def claims() -> dict[str, Claim]:

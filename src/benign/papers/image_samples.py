@@ -5,11 +5,11 @@ from pathlib import Path
 import torch
 import xarray as xr
 
-from benign import axes
 from benign.data.images import Images
 from benign.experiment import Experiment, specification
 from benign.plot.pictures import Row, pictures_figure
 from benign.plot.style import save
+from benign.spec import axes
 from benign.streams import RunId, Streams
 
 COUNT = 8

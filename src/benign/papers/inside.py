@@ -8,7 +8,7 @@ from typing import Any, Literal
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.axes import zipped
+from benign.claims.conditions import Conditions, Moderate, smallest_whole
 from benign.data.mixture import Mixture
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
@@ -18,10 +18,10 @@ from benign.networks.two_layer import TwoLayer
 from benign.papers.jiang import theory as jiang
 from benign.papers.wang import theory as wang
 from benign.papers.zhang import theory as zhang
-from benign.spec import LARGEST, Count, FlipRate, NonNegative, Positive, Spec
-from benign.theory.conditions import Conditions, Moderate, smallest_whole
-from benign.theory.intervals import number
-from benign.training.methods import GradientDescent
+from benign.spec.axes import zipped
+from benign.spec.base import LARGEST, Count, FlipRate, NonNegative, Positive, Spec
+from benign.stats.intervals import number
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 SMALL_START = 1e-3

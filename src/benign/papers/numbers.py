@@ -13,8 +13,8 @@ from benign.networks.two_layer import TwoLayer
 from benign.papers.inside import pgd
 from benign.papers.jiang import theory as jiang
 from benign.papers.zhang import theory as zhang
-from benign.spec import Count, FlipRate, NonNegative, Positive, Spec
-from benign.training.methods import GradientDescent
+from benign.spec.base import Count, FlipRate, NonNegative, Positive, Spec
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 WIDE = 20_000

@@ -10,13 +10,13 @@ from types import ModuleType
 import xarray as xr
 
 import benign.papers
-from benign import outside
+from benign.claims.conditions import Conditions
 from benign.claims.study import Reading, Study, StudyError
 from benign.claims.verdict import setting_of
 from benign.experiment import Experiment
 from benign.plot.caption import describe
 from benign.plot.maps import Panel
-from benign.theory.conditions import Conditions
+from benign.spec import plugins as outside
 from benign.training.setup import Setup
 
 
@@ -56,7 +56,7 @@ class Recipe(Study):
 
 
 def rooms() -> dict[str, ModuleType]:
-    """Every paper's room by name: those of the package, then those loaded from outside (`benign.outside`)."""
+    """Every paper's room by name: those of the package, then those loaded from outside (`benign.spec.plugins`)."""
     own = [room.name for room in pkgutil.iter_modules(benign.papers.__path__) if room.ispkg]
     found = {name: importlib.import_module(f"benign.papers.{name}") for name in own}
     for name, room in outside.rooms().items():

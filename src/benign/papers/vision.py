@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from benign.axes import linspace
 from benign.claims.study import Reading
 from benign.data.constructions import Construction
 from benign.data.images import Images
 from benign.networks.vision_transformer import VisionTransformer
 from benign.papers.image_questions import REDUCED, facts_of
-from benign.training.methods import SGD, AdamW, GradientDescent, Training
+from benign.spec.axes import linspace
+from benign.training.optimisers import SGD, AdamW, GradientDescent, Training
 
 SHARE = 0.9
 """of the images of two classes, taken as equally frequent, that surely are there"""

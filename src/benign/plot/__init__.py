@@ -20,7 +20,7 @@ both. `save` writes vector files. `Panel` and `Curves` are for figures of severa
 
 from typing import TYPE_CHECKING
 
-from benign.lazy import lazily
+from benign._lazy import lazily
 
 if TYPE_CHECKING:
     from benign.plot.lines import Curves as Curves

@@ -12,15 +12,15 @@ from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
 from benign.attacks.strong import Strong
-from benign.axes import Axis
 from benign.data.model import DataModel
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.network import Network
-from benign.progress import counted, statuses
+from benign.spec.axes import Axis
 from benign.sweep.dataset import SYMBOLS, counts_of
+from benign.sweep.terminal import counted, statuses
 from benign.training.descent import Status
-from benign.training.methods import GradientDescent, Training
+from benign.training.optimisers import GradientDescent, Training
 
 FIXED = ("samples", "snr", "signal")
 """fields of data that are told where they are one number: as axes they are drawn, or told as chosen"""

@@ -14,8 +14,8 @@ from benign.plot.legends import legend_below
 from benign.plot.lines import COLOURS
 from benign.plot.overlays import NO_LAW
 from benign.plot.sheet import for_paper, letter, sheet
-from benign.theory.boundary import Boundary
-from benign.theory.intervals import interval_text
+from benign.stats.boundary import Boundary
+from benign.stats.intervals import interval_text
 
 POINTS = "os^Dv*"
 """a shape for each colour, for prints in grey"""

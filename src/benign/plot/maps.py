@@ -34,8 +34,8 @@ from benign.plot.style import (
     GREY,
     VERMILLION,
 )
-from benign.theory.boundary import Boundary
-from benign.theory.law import Law
+from benign.stats.boundary import Boundary
+from benign.stats.law import Law
 
 # A light rim keeps a line readable on dark and on bright cells.
 _RIM = [patheffects.withStroke(linewidth=2.8, foreground="white")]

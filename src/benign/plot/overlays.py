@@ -9,9 +9,9 @@ import numpy as np
 import xarray as xr
 
 from benign.plot.axis import RAISED
-from benign.theory.boundary import Boundary
-from benign.theory.intervals import interval_text, number
-from benign.theory.law import Law, PowerLaw
+from benign.stats.boundary import Boundary
+from benign.stats.intervals import interval_text, number
+from benign.stats.law import Law, PowerLaw
 
 Limits = tuple[float, float]
 

@@ -13,8 +13,8 @@ from benign.plot.chosen import caption_of, listed, plain, variable_of
 from benign.plot.critical import Critical, draw_critical
 from benign.plot.legends import legend_below
 from benign.plot.sheet import Width, drawn_for, sheet
-from benign.theory.boundary import Boundary, boundary
-from benign.theory.law import Law
+from benign.stats.boundary import Boundary, boundary
+from benign.stats.law import Law
 
 
 def exponents(

@@ -22,9 +22,9 @@ from benign.plot.maps import (
 )
 from benign.plot.sheet import Width, drawn_for, sheet
 from benign.plot.style import DARK_GREY
-from benign.theory import regimes as theory
-from benign.theory.boundary import boundary
-from benign.theory.regimes import Regime, of_most
+from benign.stats import regimes as theory
+from benign.stats.boundary import boundary
+from benign.stats.regimes import Regime, of_most
 
 # Dark to bright from worst to best: told apart with any colour vision, and in grey.
 REGIME_COLOURS = {

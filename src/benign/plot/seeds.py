@@ -1,7 +1,7 @@
 """The seeds behind a line: their mean, the band around it, and what a caption says of both.
 
 A 95 % interval of a mean over two seeds is 12.7 times as wide as the seeds lie apart: it covers everything, whatever
-they do. So fewer than four seeds are shown by their range, as laws are not judged by fewer (`benign.theory.boundary`).
+they do. So fewer than four seeds are shown by their range, as laws are not judged by fewer (`benign.stats.boundary`).
 On a logarithmic axis mean and interval are those of logarithms, or a band would reach down to 0.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import xarray as xr
 
-from benign.theory.boundary import ENOUGH_SEEDS
-from benign.theory.intervals import mean_interval
+from benign.stats.boundary import ENOUGH_SEEDS
+from benign.stats.intervals import mean_interval
 
 
 def means(rows: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

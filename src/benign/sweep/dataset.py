@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from benign.axes import Dimension, Path, cells, coordinates, dimensions
-from benign.plan.runs import NUMERICS, keys_of
-from benign.spec import Spec, canonical
+from benign.spec.axes import Dimension, Path, cells, coordinates, dimensions
+from benign.spec.base import Spec, canonical
+from benign.sweep.plan import NUMERICS, keys_of
 from benign.sweep.records import Record
 from benign.sweep.results import RETRIED, Counting, RunAt, failures
-from benign.training.audit import FLAGS
 from benign.training.descent import Status
-from benign.training.variables import Variable, variables
+from benign.training.metrics.audit import FLAGS
+from benign.training.metrics.variables import Variable, variables
 
 SYMBOLS = {
     "samples": "N",

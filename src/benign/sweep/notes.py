@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from benign.plan.runs import Unit
-from benign.sweep.along import At, Ways
+from benign.sweep.lease import LARGEST, note_path
+from benign.sweep.plan import Unit
+from benign.sweep.progress import At, Ways
 from benign.sweep.records import DamagedRecord, read_bytes
 from benign.sweep.sealed import sealed, unsealed
 from benign.sweep.store import Store
-from benign.sweep.taken import LARGEST, note_path
 from benign.sweep.watcher import Watcher
 
 EVERY = 2.0

@@ -16,12 +16,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from benign.axes import Axis
 from benign.data.images import Images
 from benign.data.sources import fingerprint
-from benign.spec import Component, digest, snake_case
-from benign.training.probes import SNAPSHOTS, TALLIES, snapshots_for, tallies_for
-from benign.training.probes.probe import Snapshot, Tally
+from benign.spec.axes import Axis
+from benign.spec.base import Component, digest, snake_case
+from benign.training.metrics import SNAPSHOTS, TALLIES, snapshots_for, tallies_for
+from benign.training.metrics.metric import Snapshot, Tally
 from benign.training.setup import Setup
 
 IMAGES = "images "

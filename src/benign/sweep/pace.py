@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benign.sweep.along import At
+from benign.sweep.progress import At
 
 OVERDUE = 0.25
 """a unit that takes longer than those before is expected to take this share of its time once more"""

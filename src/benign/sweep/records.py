@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from benign.sweep.members import END, checked, directory_at, joined, members_in
+from benign.sweep.codec import END, checked, directory_at, joined, members_in
 
 LARGEST_RECORD = 2**30
 STALE_AFTER = 3600.0

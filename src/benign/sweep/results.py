@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from benign import __version__
-from benign.plan.runs import NUMERICS, Run, Unit
 from benign.sweep.own_code import changed
+from benign.sweep.plan import NUMERICS, Run, Unit
 from benign.sweep.records import Record
 from benign.training.descent import Status
-from benign.training.variables import variables
+from benign.training.metrics.variables import variables
 
 RETRIED = (Status.FAILED, Status.OUT_OF_MEMORY)
 """runs that ended so are computed again when the sweep is run again"""

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from benign.axes import dimensions
-from benign.plan.runs import keys_of, units_of
+from benign.spec.axes import dimensions
+from benign.sweep.lease import Taken, taken_in
+from benign.sweep.plan import keys_of, units_of
 from benign.sweep.results import RETRIED, RunAt, changed_code, other_versions, runs_in
-from benign.sweep.sound import glances
 from benign.sweep.store import OWN_FOLDERS, Store
-from benign.sweep.taken import Taken, taken_in
+from benign.sweep.validation import glances
 from benign.training.descent import Status
 
 _RUNNING = -1

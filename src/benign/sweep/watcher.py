@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from benign.plan.runs import Unit
+from benign.sweep.plan import Unit
 
 
 class Watcher:
-    """This one says nothing; `benign.progress` has others."""
+    """This one says nothing; `benign.sweep.terminal` has others."""
 
     def begin(self, units: int, runs: int, done_runs: int) -> None: ...
     def unit_begins(self, unit: Unit) -> None: ...

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from benign.networks.network import Params
-from benign.spec import canonical
+from benign.spec.base import canonical
 from benign.training.descent import Batch, Place
 
 SECONDS = 120.0

@@ -9,20 +9,20 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from benign import axes
 from benign.attacks.attack import Attack, Target, repeated
-from benign.coordinates.beyond import draws_starts, widened
-from benign.coordinates.fresh import Fresh
-from benign.coordinates.span import View
-from benign.coordinates.start import start
 from benign.data.feature_patches import FeaturePatches
 from benign.data.model import BLOCK, Sample, column
 from benign.losses import loss, loss_slope, margin
 from benign.networks.network import Params, Pass
 from benign.networks.products import CarriedPass
+from benign.reduction.offspan_starts import draws_starts, widened
+from benign.reduction.span import View
+from benign.reduction.start import start
+from benign.reduction.test_points import Fresh
+from benign.spec import axes
 from benign.streams import Streams
-from benign.training.carried import Carried
-from benign.training.recording import Recording
+from benign.training.fast.carried import Carried
+from benign.training.fast.recording import Recording
 from benign.training.setup import Setup
 
 WATCHED = 1000

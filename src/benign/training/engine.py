@@ -10,9 +10,9 @@ from torch import Tensor
 
 from benign.attacks.attack import Attack
 from benign.data.model import BLOCK
-from benign.spec import digest
+from benign.spec.base import digest
 from benign.streams import RunId, Streams
-from benign.training import audit, references
+from benign.training import references
 from benign.training.checkpoint import (
     Checkpoint,
     Keeping,
@@ -24,10 +24,10 @@ from benign.training.checkpoint import (
     named,
 )
 from benign.training.descent import WATCHED, Batch, Place, Status, Step, descend, watch
-from benign.training.evaluation import measure
-from benign.training.probes import TALLIES, snapshots_for, tallies_for
+from benign.training.metrics import TALLIES, audit, snapshots_for, tallies_for
+from benign.training.metrics.evaluation import measure
+from benign.training.metrics.variables import variables
 from benign.training.setup import Setup, stack
-from benign.training.variables import variables
 
 # Of one batch, in one of several processes; fixed, so that the same runs are batched the same way on every machine.
 CPU_BUDGET = 2 * 2**30

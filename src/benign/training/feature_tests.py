@@ -1,4 +1,4 @@
-"""What is asked of learned features on images (Li appendix A); `benign.training.features` carries it out."""
+"""What is asked of learned features on images (Li appendix A); `benign.training.metrics.image_features` carries it out."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
 from benign.data.images import Images
 from benign.data.model import DataModel
-from benign.spec import Count, Positive, Spec, Whole
+from benign.spec.base import Count, Positive, Spec, Whole
 
 
 class FeatureTests(Spec):

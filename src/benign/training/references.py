@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from benign import axes
 from benign.networks.network import Params
-from benign.spec import digest
+from benign.spec import axes
+from benign.spec.base import digest
 from benign.streams import Streams
 from benign.training.checkpoint import (
     REFERENCE,

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from benign import axes
 from benign.attacks.attack import Attack
 from benign.attacks.strong import judging
-from benign.axes import OneOf
-from benign.coordinates.space import Space, Tests, Wanted, choose
 from benign.data.model import DataModel
 from benign.networks.network import Network
-from benign.spec import Count, Spec, Whole, canonical
+from benign.reduction.space import Space, Tests, Wanted, choose
+from benign.spec import axes
+from benign.spec.axes import OneOf
+from benign.spec.base import Count, Spec, Whole, canonical
 from benign.training.feature_tests import FeatureTests
-from benign.training.methods import GradientDescent, Training
+from benign.training.optimisers import GradientDescent, Training
 
 SNAPSHOTS_PER_OCTAVE = 4
 

@@ -17,7 +17,6 @@ import xarray as xr
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
 from benign.attacks.strong import Strong
-from benign.axes import logspace, zipped
 from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, experiment_of
@@ -31,11 +30,12 @@ from benign.papers.zhang.linear_mode import population_error, separator
 from benign.papers.zhang.setting import LEVEL, RADIUS, pgd
 from benign.plot.critical import Critical, exponents_panels
 from benign.plot.style import save
+from benign.spec.axes import logspace, zipped
+from benign.stats.boundary import Boundary, boundary
 from benign.streams import RunId, Streams
 from benign.sweep.dataset import ended
-from benign.theory.boundary import Boundary, boundary
 from benign.training.descent import Status
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 NAMES = ("attention", "linear mode", "two-layer", "CNN")

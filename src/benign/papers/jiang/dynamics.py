@@ -19,10 +19,10 @@ from benign.papers.recipes import Recipe
 from benign.plot.chosen import held
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.stats.intervals import mean_interval, number
 from benign.sweep.dataset import ended
-from benign.theory.intervals import mean_interval, number
 from benign.training.descent import Status
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 TOKENS = 4

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import xarray as xr
 
-from benign.axes import linspace, logspace
 from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
@@ -22,8 +21,9 @@ from benign.papers.jiang.theory import conditions
 from benign.papers.recipes import Recipe
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import save
-from benign.theory.boundary import boundary
-from benign.training.methods import GradientDescent
+from benign.spec.axes import linspace, logspace
+from benign.stats.boundary import boundary
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 CUT = 0.2

@@ -12,11 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from benign.data.signal_noise import SignalNoise
-from benign.networks.attention import Attention
-from benign.networks.initial import GaussianInit, Init, TorchDefault
-from benign.spec import NonNegative, Positive, Spec
-from benign.theory.conditions import (
+from benign.claims.conditions import (
     Condition,
     Conditions,
     Moderate,
@@ -24,6 +20,10 @@ from benign.theory.conditions import (
     radius_share,
     signal_norm,
 )
+from benign.data.signal_noise import SignalNoise
+from benign.networks.attention import Attention
+from benign.networks.initial import GaussianInit, Init, TorchDefault
+from benign.spec.base import NonNegative, Positive, Spec
 from benign.training.setup import Setup
 
 Theorem: TypeAlias = Literal["4.1", "4.2"]

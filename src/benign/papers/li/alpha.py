@@ -8,7 +8,6 @@ import numpy as np
 import torch
 import xarray as xr
 
-from benign.axes import cells, replace
 from benign.claims.study import Reading, at
 from benign.data.feature_patches import FeaturePatches
 from benign.experiment import Experiment, experiment_of
@@ -18,6 +17,7 @@ from benign.papers.li.theory import parts, robust_accuracy_limit
 from benign.papers.recipes import Recipe
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.spec.axes import cells, replace
 from benign.streams import RunId, Streams
 from benign.training.setup import Setup
 

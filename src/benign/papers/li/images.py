@@ -21,7 +21,7 @@ from benign.networks.resnet import ResNet, WideResNet
 from benign.papers.image_questions import TITLES, facts_of, source_of, which_images
 from benign.papers.li.printed import PAIRS, TRAININGS
 from benign.training.feature_tests import FeatureTests
-from benign.training.methods import SGD
+from benign.training.optimisers import SGD
 from benign.training.setup import Evaluation
 
 START = Question(

@@ -8,13 +8,13 @@ import xarray as xr
 from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
 from benign.attacks.strong import Strong
+from benign.claims.conditions import Conditions
 from benign.claims.study import Question, Reading
 from benign.data.feature_patches import FeaturePatches
 from benign.experiment import Experiment
 from benign.networks.patch_cnn import PatchCNN
 from benign.papers.li import theory
-from benign.theory.conditions import Conditions
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation, Setup
 
 EPS = 1.2

@@ -15,10 +15,10 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
+from benign.claims.conditions import Condition, Conditions, Moderate, one_cell
 from benign.data.feature_patches import FeaturePatches
 from benign.networks.patch_cnn import PatchCNN
-from benign.spec import NonNegative, Positive, Spec
-from benign.theory.conditions import Condition, Conditions, Moderate, one_cell
+from benign.spec.base import NonNegative, Positive, Spec
 from benign.training.setup import Setup
 
 Theorem = Literal["4.3", "4.4"]

@@ -11,7 +11,6 @@ import xarray as xr
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.axes import zipped
 from benign.claims.study import Question, Reading
 from benign.data.mixture import Mixture
 from benign.experiment import Experiment, specification
@@ -22,8 +21,9 @@ from benign.papers.wang.setting import FLIP, RHO
 from benign.papers.wang.theory import conditions
 from benign.plot.critical import Critical, exponents_figure
 from benign.plot.style import save
-from benign.theory.boundary import Boundary, boundary
-from benign.training.methods import GradientDescent
+from benign.spec.axes import zipped
+from benign.stats.boundary import Boundary, boundary
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 LEVEL = 0.8413

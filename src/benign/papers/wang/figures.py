@@ -6,7 +6,6 @@ from pathlib import Path
 import xarray as xr
 
 from benign.attacks.strong import Strong
-from benign.axes import zipped
 from benign.claims.study import Reading
 from benign.experiment import Experiment
 from benign.papers.recipes import Recipe
@@ -29,8 +28,9 @@ from benign.papers.wang.windows import FIG1, FIG3
 from benign.plot.chosen import held
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.spec.axes import zipped
+from benign.stats.intervals import mean_interval
 from benign.sweep.dataset import ended
-from benign.theory.intervals import mean_interval
 from benign.training.setup import Evaluation
 
 _SIZES = {

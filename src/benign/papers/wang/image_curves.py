@@ -5,7 +5,6 @@ from pathlib import Path
 
 import xarray as xr
 
-from benign.axes import zipped
 from benign.claims.study import Reading, at
 from benign.experiment import Experiment
 from benign.networks.two_layer import TwoLayer
@@ -17,8 +16,9 @@ from benign.papers.wang.setting import NETWORK, RADIUS, training_attack
 from benign.plot.chosen import held
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
-from benign.theory.intervals import mean_interval
-from benign.training.methods import GradientDescent
+from benign.spec.axes import zipped
+from benign.stats.intervals import mean_interval
+from benign.training.optimisers import GradientDescent
 
 _PANELS = (
     ("norm", "r", [(3.0, 784, 0.1), (5.0, 784, 0.1), (7.0, 784, 0.1), (10.0, 784, 0.1)]),

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import xarray as xr
 
-from benign.axes import linspace, zipped
 from benign.claims.study import Reading, at
 from benign.experiment import Experiment
 from benign.papers.image_questions import images_told
@@ -15,8 +14,9 @@ from benign.papers.wang.setting import NETWORK, RADIUS
 from benign.papers.wang.windows import EXPONENTS, UNPRINTED, by_radius
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import save
+from benign.spec.axes import linspace, zipped
+from benign.stats.boundary import Boundary, boundary
 from benign.sweep.dataset import ended
-from benign.theory.boundary import Boundary, boundary
 
 RHO, SIGNAL = 0.3, 5.0
 """rho of figure 4, r of figure 5"""

@@ -10,7 +10,7 @@ from benign.data.mixture import Mixture
 from benign.data.model import DataModel
 from benign.experiment import Experiment
 from benign.networks.two_layer import TwoLayer
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 FLIP = 0.1

@@ -14,10 +14,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from benign.data.mixture import Mixture
-from benign.networks.two_layer import TwoLayer
-from benign.spec import Positive, Spec
-from benign.theory.conditions import (
+from benign.claims.conditions import (
     Condition,
     Conditions,
     Moderate,
@@ -26,6 +23,9 @@ from benign.theory.conditions import (
     signal_norm,
     smallest_whole,
 )
+from benign.data.mixture import Mixture
+from benign.networks.two_layer import TwoLayer
+from benign.spec.base import Positive, Spec
 from benign.training.setup import Setup
 
 SIGNALS = (1e-8, 1e8)

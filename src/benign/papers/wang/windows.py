@@ -14,7 +14,6 @@ import torch
 import xarray as xr
 
 from benign.attacks.pgd import PGD
-from benign.axes import zipped
 from benign.claims.study import Reading, at
 from benign.experiment import Experiment, specification
 from benign.papers.recipes import Recipe
@@ -35,9 +34,10 @@ from benign.papers.wang.setting import (
 from benign.papers.wang.theory import conditions
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import save
+from benign.spec.axes import zipped
+from benign.stats.boundary import Boundary, boundary
+from benign.stats.intervals import Estimate
 from benign.sweep.dataset import ended
-from benign.theory.boundary import Boundary, boundary
-from benign.theory.intervals import Estimate
 from benign.training.setup import Evaluation
 
 Curve = Callable[[np.ndarray], np.ndarray]

@@ -26,7 +26,7 @@ from benign.papers.recipes import Recipe
 from benign.papers.zhang.bounds import augmented_race
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 COPIES = (2, 4, 8)

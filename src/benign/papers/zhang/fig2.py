@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from benign.axes import zipped
 from benign.claims.study import Reading, at
 from benign.experiment import Experiment
 from benign.papers.attention_questions import OUTPUT, network
@@ -14,9 +13,10 @@ from benign.papers.zhang.setting import RADIUS, noisy_signals, pgd
 from benign.plot.chosen import held
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.spec.axes import zipped
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 SNR = 12.0

@@ -8,7 +8,6 @@ from statistics import NormalDist
 import numpy as np
 import xarray as xr
 
-from benign.axes import linspace, logspace
 from benign.claims.study import Question, Reading
 from benign.experiment import Experiment, specification
 from benign.papers.attention_questions import (
@@ -35,8 +34,9 @@ from benign.papers.zhang.theory import conditions
 from benign.papers.zhang.tokens import TOKENS
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import save
-from benign.theory.boundary import Boundary, boundary
-from benign.training.methods import GradientDescent
+from benign.spec.axes import linspace, logspace
+from benign.stats.boundary import Boundary, boundary
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 NOISE = Question(

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import xarray as xr
 
-from benign.axes import logspace, zipped
 from benign.claims.study import Question, Reading, at
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
@@ -14,10 +13,11 @@ from benign.papers.recipes import Recipe
 from benign.papers.zhang.setting import LEVEL, RADIUS, changed, noisy_signals, pgd
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.spec.axes import logspace, zipped
+from benign.stats.boundary import boundary
 from benign.sweep.dataset import ended
-from benign.theory.boundary import boundary
 from benign.training.descent import Status
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 SAMPLES = 10

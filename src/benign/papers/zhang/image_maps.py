@@ -15,8 +15,8 @@ from benign.papers.vision import Size
 from benign.papers.zhang.images import BALL, CUT_OFF, WEAKER, Figure, apgd, multi_norm, pgd
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import save
+from benign.stats.boundary import Boundary, boundary
 from benign.sweep.dataset import ended
-from benign.theory.boundary import Boundary, boundary
 from benign.training.descent import Status
 
 ACCURACIES = {"clean": "test_accuracy", "robust": "robust_accuracy"}

@@ -8,7 +8,6 @@ import xarray as xr
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.axes import zipped
 from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
@@ -17,6 +16,7 @@ from benign.papers.jiang.theory import parts
 from benign.papers.recipes import Recipe
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.spec.axes import zipped
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
 from benign.training.setup import Evaluation

@@ -15,7 +15,6 @@ from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.pgd import PGD
 from benign.attacks.several import NORMS as NORM_OF
 from benign.attacks.several import Balls
-from benign.axes import logspace
 from benign.claims.study import Question, Reading, at
 from benign.experiment import Experiment, specification
 from benign.papers.attention_questions import OUTPUT, network
@@ -23,9 +22,10 @@ from benign.papers.recipes import Recipe
 from benign.papers.zhang.setting import RADIUS, noisy_signals
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.spec.axes import logspace
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 IMPOSSIBLE = {"l1": 1.0, "l2": math.sqrt(0.5), "linf": 0.5}

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 import xarray as xr
 
-from benign.axes import logspace
 from benign.claims.measure import slope
 from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
@@ -24,9 +23,10 @@ from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.setting import NOISE_LENGTH, RADIUS, pgd
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.spec.axes import logspace
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 UNDIVIDED, DIVIDED = math.sqrt(1 / 3), math.sqrt(1 / 3) / 16

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import xarray as xr
 
-from benign.axes import Axis, logspace
+from benign.claims.conditions import Conditions, radius_share
 from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, experiment_of
@@ -29,12 +29,12 @@ from benign.papers.zhang.radii import proven_error
 from benign.papers.zhang.setting import pgd
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.spec.axes import Axis, logspace
+from benign.stats.crossing import Crossing, first_crossing
 from benign.streams import RunId, Streams
 from benign.sweep.dataset import ended
-from benign.theory.conditions import Conditions, radius_share
-from benign.theory.crossing import Crossing, first_crossing
 from benign.training.descent import Status
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation, Setup
 
 SNR = 4.0

@@ -7,6 +7,7 @@ explained there. The attack moves every token by up to tau = r |mu|.
 import math
 from typing import Literal, TypeAlias
 
+from benign.claims.conditions import Condition, Conditions
 from benign.data.noisy_copies import NoisyCopies
 from benign.papers.jiang.theory import (
     ALL_ONE,
@@ -18,7 +19,6 @@ from benign.papers.jiang.theory import (
     parts,
     shared_rows,
 )
-from benign.theory.conditions import Condition, Conditions
 from benign.training.setup import Setup
 
 Case: TypeAlias = Literal[1, 2]

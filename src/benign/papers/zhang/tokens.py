@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from benign.axes import logspace, zipped
 from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, specification
@@ -22,10 +21,11 @@ from benign.papers.zhang.linear_mode import critical_snr
 from benign.papers.zhang.setting import LEVEL, NOISE_LENGTH, RADIUS, changed, pgd
 from benign.plot.critical import Critical, exponents_figure
 from benign.plot.style import save
+from benign.spec.axes import logspace, zipped
+from benign.stats.boundary import Boundary, boundary
 from benign.sweep.dataset import ended
-from benign.theory.boundary import Boundary, boundary
 from benign.training.descent import Status
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 AROUND = (0.4, 5.0)

@@ -16,8 +16,8 @@ from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.papers.jiang.recursion import State, Tokens, predict, start
 from benign.training.descent import Batch, Step
-from benign.training.methods import GradientDescent
-from benign.training.probes.attention import attention_network, attention_pass
+from benign.training.metrics.attention import attention_network, attention_pass
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Setup
 
 CLAIMS = Claims("jiang")

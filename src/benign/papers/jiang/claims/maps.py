@@ -3,14 +3,14 @@
 import math
 from dataclasses import dataclass
 
-from benign.axes import logspace, zipped
 from benign.claims import Reading, Study
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.networks.patch_cnn import PatchCNN
-from benign.training.methods import GradientDescent
+from benign.spec.axes import logspace, zipped
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 STRONG_LENGTH = 2048.0

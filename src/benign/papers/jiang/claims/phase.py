@@ -7,7 +7,6 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from benign.axes import cells, dimensions
 from benign.claims import (
     Claims,
     Evidence,
@@ -29,7 +28,8 @@ from benign.papers.jiang.dynamics import FIG3, FIG4
 from benign.papers.jiang.fig2 import FIG2
 from benign.papers.jiang.figures import CUT
 from benign.papers.jiang.theory import Numbers
-from benign.theory.boundary import Boundary, boundary
+from benign.spec.axes import cells, dimensions
+from benign.stats.boundary import Boundary, boundary
 
 CLAIMS = Claims("jiang")
 LOW_ERROR = 0.05

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benign.axes import zipped
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
@@ -13,7 +12,8 @@ from benign.networks.initial import GaussianInit
 from benign.papers.jiang import theory
 from benign.papers.jiang.theory import ALL_ONE
 from benign.papers.jiang.times import start_spread
-from benign.training.methods import GradientDescent
+from benign.spec.axes import zipped
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 

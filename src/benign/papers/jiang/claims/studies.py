@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from benign.claims import Reading, Study
+from benign.claims.conditions import Conditions
 from benign.experiment import Experiment
 from benign.papers.jiang.claims.places import Place, side_by_side
 from benign.papers.jiang.theory import (
@@ -20,7 +21,6 @@ from benign.papers.jiang.theory import (
     strong_noise_factor,
 )
 from benign.papers.jiang.times import start_spread
-from benign.theory.conditions import Conditions
 from benign.training.setup import Setup
 
 

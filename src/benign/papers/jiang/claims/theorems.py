@@ -5,7 +5,6 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 
-from benign.axes import cells
 from benign.claims import (
     Claims,
     Evidence,
@@ -34,6 +33,7 @@ from benign.papers.jiang.times import (
     test_loss_exponent,
     test_loss_limit,
 )
+from benign.spec.axes import cells
 from benign.training.descent import Status
 
 CLAIMS = Claims("jiang")

@@ -12,10 +12,10 @@ from benign.claims.replays import Replays
 from benign.networks.attention import Attention
 from benign.papers.jiang.theory import Numbers
 from benign.papers.jiang.times import log_factor
-from benign.plan.runs import Run
+from benign.sweep.plan import Run
 from benign.training.descent import Batch, Status, Step
-from benign.training.probes.attention import attention_network, attention_pass
-from benign.training.probes.scores import coefficients
+from benign.training.metrics.attention import attention_network, attention_pass
+from benign.training.metrics.scores import coefficients
 
 DENSE = 1500
 """every step up to here is kept; later ones 1 % apart"""

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from benign.attacks.model_free import FeatureOrthogonal, FeatureSwap
 from benign.attacks.pgd import PGD
-from benign.axes import cells
 from benign.claims import (
     Claims,
     Evidence,
@@ -26,6 +25,7 @@ from benign.claims import (
     share,
     slope_by_seed,
 )
+from benign.claims.conditions import Conditions
 from benign.papers.li.claims.studies import (
     ADVERSARIAL,
     ATTACK_RATES,
@@ -37,7 +37,7 @@ from benign.papers.li.claims.studies import (
 from benign.papers.li.claims.trained import Trained, accuracy, fresh, trained
 from benign.papers.li.recursion import Problem, saturation
 from benign.papers.li.theory import conditions, robust_accuracy_limit
-from benign.theory.conditions import Conditions
+from benign.spec.axes import cells
 from benign.training.setup import Setup
 
 CLAIMS = Claims("li")

@@ -15,7 +15,7 @@ from benign.papers.li.claims.standard import dominance
 from benign.papers.li.claims.studies import EPS, linf
 from benign.papers.li.claims.trained import Perturb, accuracy, fresh, predicted, trained
 from benign.training.descent import Batch
-from benign.training.probes.attacked_patches import own_ascent
+from benign.training.metrics.attacked_patches import own_ascent
 
 CLAIMS = Claims("li")
 

@@ -12,7 +12,7 @@ from benign.claims.identity import identity_batch, identity_steps
 from benign.data.feature_patches import FeaturePatches
 from benign.networks.patch_cnn import PatchCNN
 from benign.papers.li.recursion import Features, Problem, feature_recursion, tensor_power
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Setup
 
 CLAIMS = Claims("li")

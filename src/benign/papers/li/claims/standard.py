@@ -9,7 +9,6 @@ import xarray as xr
 
 from benign.attacks.model_free import FeatureSwap
 from benign.attacks.pgd import PGD
-from benign.axes import cells
 from benign.claims import (
     Claims,
     Evidence,
@@ -22,11 +21,12 @@ from benign.claims import (
     share,
     slope_by_seed,
 )
+from benign.claims.conditions import Conditions
 from benign.papers.li.claims.studies import EPS, NOISE, STANDARD, linf
 from benign.papers.li.claims.trained import Trained, fresh, predicted, trained
 from benign.papers.li.theory import Numbers, conditions, density_room, robust_feature_bound
-from benign.theory.conditions import Conditions
-from benign.theory.intervals import Estimate
+from benign.spec.axes import cells
+from benign.stats.intervals import Estimate
 from benign.training.setup import Setup
 
 CLAIMS = Claims("li")

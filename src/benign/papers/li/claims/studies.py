@@ -14,12 +14,12 @@ from benign.attacks.model_free import AllPatch
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
 from benign.attacks.strong import Strong
-from benign.axes import Axis, zipped
 from benign.claims import Reading, Study
 from benign.data.feature_patches import FeaturePatches
 from benign.experiment import Experiment
 from benign.networks.patch_cnn import PatchCNN
-from benign.training.methods import GradientDescent
+from benign.spec.axes import Axis, zipped
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 EPS = 1.2

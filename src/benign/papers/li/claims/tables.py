@@ -10,7 +10,7 @@ from benign.papers.image_questions import TITLES
 from benign.papers.li.images import by_training
 from benign.papers.li.printed import PROSE, TABLE_2
 from benign.papers.li.tables import targeted_success
-from benign.theory.intervals import Estimate
+from benign.stats.intervals import Estimate
 
 CLAIMS = Claims("li")
 

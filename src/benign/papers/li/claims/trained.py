@@ -11,12 +11,12 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from benign.attacks.attack import Points, Target
-from benign.axes import dimensions
 from benign.claims import Evidence, Undecided
 from benign.claims.replays import Replays
 from benign.losses import correct, margin
+from benign.spec.axes import dimensions
 from benign.training.descent import Batch
-from benign.training.probes.features import correlations, own
+from benign.training.metrics.features import correlations, own
 
 Curves = Float[Tensor, "steps seeds classes width"]
 Perturb = Callable[[Target], Points]

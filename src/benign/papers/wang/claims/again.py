@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from benign.axes import cells
 from benign.claims import Undecided
 from benign.claims.replays import Replays
 from benign.experiment import Experiment
 from benign.losses import logistic_slope
 from benign.networks.network import Params
 from benign.networks.two_layer import TwoLayer
+from benign.spec.axes import cells
 from benign.training.descent import Step
 from benign.training.setup import Setup
 

@@ -3,7 +3,6 @@
 import numpy as np
 from scipy.special import ndtri
 
-from benign.axes import dimensions
 from benign.claims import (
     Claims,
     Evidence,
@@ -20,9 +19,10 @@ from benign.papers.wang.claims import again
 from benign.papers.wang.claims.studies import SWITCH
 from benign.papers.wang.exponents import LEVEL, boundaries
 from benign.papers.wang.windows import FIG1, FIG3
-from benign.theory.boundary import Boundary, boundary
-from benign.theory.intervals import Estimate
-from benign.training.methods import GradientDescent
+from benign.spec.axes import dimensions
+from benign.stats.boundary import Boundary, boundary
+from benign.stats.intervals import Estimate
+from benign.training.optimisers import GradientDescent
 
 CLAIMS = Claims("wang")
 FIG2, EXPONENTS = "wang/fig2", "wang/exponents"

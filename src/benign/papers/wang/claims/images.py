@@ -6,7 +6,7 @@ from benign.claims import Claims, Evidence, Measured, Undecided, at_most, betwee
 from benign.papers.wang.claims.figures import exponent
 from benign.papers.wang.image_curves import CASES, FIG6, UNDERTRAINING, change
 from benign.papers.wang.image_maps import FIG4, FIG5, edges, radius_edge
-from benign.theory.boundary import Boundary
+from benign.stats.boundary import Boundary
 
 CLAIMS = Claims("wang")
 STEPS, ZERO = 1000, 0.02

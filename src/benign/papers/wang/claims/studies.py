@@ -14,8 +14,8 @@ import numpy as np
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
 from benign.attacks.strong import Strong
-from benign.axes import zipped
 from benign.claims import Reading, Study
+from benign.claims.conditions import Conditions
 from benign.data.mixture import Mixture
 from benign.experiment import Experiment
 from benign.networks.two_layer import TwoLayer
@@ -23,8 +23,8 @@ from benign.papers.inside import inside_theorem
 from benign.papers.wang import theory
 from benign.papers.wang.exponents import predicted
 from benign.papers.wang.setting import FLIP, RHO
-from benign.theory.conditions import Conditions
-from benign.training.methods import GradientDescent
+from benign.spec.axes import zipped
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation, Setup
 
 CASES = ("relu", "smooth")

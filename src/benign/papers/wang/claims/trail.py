@@ -17,7 +17,7 @@ from benign.papers.wang.claims import again
 from benign.papers.wang.claims.again import Numbers, PerRun
 from benign.papers.wang.rates import CLUSTER_CONSTANT
 from benign.training.descent import Step
-from benign.training.probes.two_layer import active_neurons_min, active_points_min
+from benign.training.metrics.two_layer import active_neurons_min, active_points_min
 
 Move = tuple[Step, Params, Step]
 Extreme = tuple[Callable[[Numbers, Move], Tensor], Callable[[Tensor, Tensor], Tensor]]

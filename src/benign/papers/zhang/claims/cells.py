@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from benign.claims.conditions import Conditions, radius_share, smallest_whole
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
@@ -17,8 +18,7 @@ from benign.papers.jiang.theory import (
 )
 from benign.papers.zhang import theory
 from benign.papers.zhang.setting import pgd
-from benign.theory.conditions import Conditions, radius_share, smallest_whole
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation, Setup
 
 

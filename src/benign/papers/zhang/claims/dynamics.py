@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import numpy as np
 import xarray as xr
 
-from benign.axes import cells
 from benign.claims import (
     Claims,
     Evidence,
@@ -35,6 +34,7 @@ from benign.papers.zhang.claims.studies import (
     WIDTHS,
 )
 from benign.papers.zhang.times import stage_1_steps_corrected, stage_1_steps_printed
+from benign.spec.axes import cells
 
 CLAIMS = Claims("zhang")
 

@@ -1,11 +1,11 @@
 """Runs in the setting of Zhang's figures that the text speaks about."""
 
-from benign.axes import logspace
 from benign.claims.study import Reading, Study, at
 from benign.experiment import Experiment
 from benign.papers.attention_questions import OUTPUT, network
 from benign.papers.zhang.setting import changed, noisy_signals, pgd
-from benign.training.methods import GradientDescent
+from benign.spec.axes import logspace
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 

@@ -23,7 +23,7 @@ from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.papers.zhang import linear_mode, radii
 from benign.streams import Streams
-from benign.training.methods import GradientDescent
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Setup
 
 CLAIMS = Claims("zhang")

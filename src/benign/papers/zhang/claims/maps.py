@@ -9,7 +9,7 @@ import xarray as xr
 
 from benign.claims import Measured, Undecided, exact
 from benign.papers.zhang.setting import LEVEL
-from benign.theory.boundary import Boundary, boundary
+from benign.stats.boundary import Boundary, boundary
 
 ERRORS = 2.0
 """standard errors by which two accuracies must differ to be no tie"""

@@ -5,7 +5,6 @@ from typing import Any
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.axes import logspace, replace, zipped
 from benign.claims.study import Reading, Study, at
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
@@ -14,7 +13,8 @@ from benign.networks.initial import GaussianInit
 from benign.papers.inside import attention_along, descent_along
 from benign.papers.zhang.claims.cells import Cell
 from benign.papers.zhang.setting import pgd
-from benign.training.methods import GradientDescent
+from benign.spec.axes import logspace, replace, zipped
+from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
 

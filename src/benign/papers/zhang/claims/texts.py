@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from benign.axes import cells
 from benign.claims import (
     Claims,
     Evidence,
@@ -22,6 +21,7 @@ from benign.papers.zhang.claims.figure_studies import SPARSE
 from benign.papers.zhang.claims.studies import CONVERGENCE, MANY_TOKENS, OUTPUT_NORMS
 from benign.papers.zhang.setting import LEVEL
 from benign.papers.zhang.times import minimal_steps_corrected, wang_steps
+from benign.spec.axes import cells
 from benign.training.descent import Status
 
 CLAIMS = Claims("zhang")

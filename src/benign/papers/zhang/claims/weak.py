@@ -15,7 +15,6 @@ from torch import Tensor
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.axes import zipped
 from benign.claims import (
     Claims,
     Evidence,
@@ -30,6 +29,7 @@ from benign.claims import (
     slope_by_seed,
     worst,
 )
+from benign.claims.conditions import Conditions
 from benign.claims.replays import Replays
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
@@ -39,7 +39,7 @@ from benign.papers.inside import attention_along, descent_along, inside_theorem
 from benign.papers.jiang.theory import parts
 from benign.papers.zhang.bounds import LARGEST_ATTENTION_RATIO
 from benign.papers.zhang.theory import conditions
-from benign.theory.conditions import Conditions
+from benign.spec.axes import zipped
 from benign.training.descent import Batch, Status
 from benign.training.setup import Evaluation, Setup
 

@@ -1,0 +1,182 @@
+"""The boundary of a map at a fraction of its runs: every row is bisected, all rows together in each round."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from benign.claims.points import GROUP, Point, points_in, run_points
+from benign.experiment import Experiment, Folder
+from benign.spec.axes import Path, axes_of, dimensions
+from benign.stats.boundary import Boundary, boundary, rises
+from benign.stats.law import Law
+
+
+@dataclass(frozen=True, eq=False)
+class Located(Boundary):
+    """A boundary of the cells that bisection ran, with what they cost."""
+
+    brackets: xr.DataArray
+    """over (row, end): the neighbouring columns that were run between which the level is crossed; NaN where none are"""
+    runs: int
+    """in the folder"""
+    grid_runs: int
+    """of the whole grid"""
+    finished: bool
+    """whether every bracket is as narrow as the grid; False where the budget ended before"""
+
+    @property
+    def saved(self) -> float:
+        """Share of the grid's runs that were not needed."""
+        return 1 - self.runs / self.grid_runs
+
+    def __str__(self) -> str:
+        cost = f"{self.runs} runs in place of {self.grid_runs} ({100 * self.saved:.0f} % saved)"
+        told = (
+            ""
+            if self.finished
+            else "; the budget ended before every bracket was as narrow as the grid"
+        )
+        return f"{super().__str__()}\n  {cost}{told}"  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """The experiment whose columns are the resolution, and where its rows and columns stand in it."""
+
+    experiment: Experiment
+    names: tuple[str, str]
+    paths: tuple[Path, Path]
+    rows: list[float]
+    columns: list[float]
+
+    @classmethod
+    def of(cls, experiment: Experiment, law: Law) -> _Grid:
+        dims = {dim.name: dim for dim in dimensions(experiment)}
+        if set(dims) != {law.row, law.column}:
+            raise ValueError(
+                f"the experiment must have the axes of the law, {law.row} and {law.column}, got {', '.join(dims)}"
+            )
+        for dim in dims.values():
+            if any(axes_of(experiment)[path].group for path in dim.fields):
+                raise ValueError(f"the axis {dim.name} must be a plain list, not a zipped group")
+        (row, rows), (column, columns) = (
+            (next(iter(dims[name].fields)), sorted(dims[name].values)) for name in (law.row, law.column)
+        )  # fmt: skip
+        return cls(experiment, (law.row, law.column), (row, column), rows, columns)
+
+    def ends(self) -> list[Point]:
+        """The lowest and the highest column of every row."""
+        return [(row, column) for row in self.rows for column in (self.columns[0], self.columns[-1])]  # fmt: skip
+
+    def run(self, done: list[Point], variable: str, folder: Folder, **how: Any) -> xr.DataArray:
+        """Run some cells; the variable over (row, column, seed), NaN where no cell was run."""
+        found = run_points(self.experiment, self.paths, done, folder, **how)[variable]
+        if found.dims != (GROUP, "seed"):
+            raise ValueError(f"`variable` must be one number a run, {variable} has {found.dims}")
+        rows, columns = zip(*done, strict=True)
+        rows_there, columns_there = sorted({*self.rows, *rows}), sorted({*self.columns, *columns})
+        values = np.full((len(rows_there), len(columns_there), found.sizes["seed"]), math.nan)
+        for (row, column), runs in zip(done, found.values, strict=True):
+            values[rows_there.index(row), columns_there.index(column)] = runs
+        coords = [rows_there, columns_there, found["seed"].values]
+        return xr.DataArray(values, coords, (*self.names, "seed"), variable)
+
+
+def locate_boundary(
+    experiment: Experiment,
+    level: float,
+    law: str = "samples * snr**p",
+    *,
+    folder: Folder,
+    variable: str = "test_accuracy",
+    budget: int | None = None,
+    confidence: float = 0.95,
+    device: str = "cpu",
+    workers: int = 1,
+) -> Located:
+    """Find where a variable crosses `level` in each row, running only the cells that bisection asks for.
+
+    The experiment's columns are the resolution: a row of 33 takes 7 cells. Each round runs one more cell of every row,
+    halfway in log(column) between those that bracket the first crossing, as one experiment (so runs are batched). What
+    is in the folder is used, so the same call resumes, and another level takes up the cells of the first. `budget` is
+    the largest number of runs in the folder. A row is taken to cross once: bisection finds one crossing, the whole grid
+    would count them.
+
+    >>> import tempfile
+    >>> import benign as bo
+    >>> sweep = bo.Experiment(
+    ...     data=bo.Mixture(samples=[4, 8, 16], dim=50, signal=bo.logspace(0.5, 8, 17)),
+    ...     network=bo.Linear(),
+    ...     training=bo.GradientDescent(rate=0.1, max_steps=50),
+    ...     evaluation=bo.Evaluation(samples=200),
+    ...     seeds=4,
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = bo.locate_boundary(sweep, 0.8, "samples * signal**p", folder=folder)
+    >>> found.runs, found.grid_runs
+    (72, 204)
+    """
+    grid = _Grid.of(experiment, Law.parse(law))
+    ends = 2 * len(grid.rows) * experiment.seeds
+    if budget is not None and budget < ends:
+        raise ValueError(
+            f"`budget` must be at least {ends} runs, both ends of every row, got {budget}"
+        )
+    done = points_in(folder, grid.paths)
+    wanted = [cell for cell in grid.ends() if cell not in done]
+    while True:
+        done += wanted
+        values = grid.run(done, variable, folder, device=device, workers=workers)
+        wanted = _halfway(values, level, set(done))
+        if not wanted or (budget and (len(done) + len(wanted)) * experiment.seeds > budget):
+            break
+    found = boundary(values, level, law, confidence=confidence)
+    ends_of = {"end": ["low", "high"]}
+    return Located(
+        **{field.name: getattr(found, field.name) for field in fields(found)},
+        brackets=xr.DataArray(
+            [bracket or (math.nan, math.nan) for bracket in _brackets(values, level)],
+            {grid.names[0]: found.critical[grid.names[0]], **ends_of},
+            (grid.names[0], "end"),
+        ),
+        runs=len(done) * experiment.seeds,
+        grid_runs=len(grid.rows) * len(grid.columns) * experiment.seeds,
+        finished=not wanted,
+    )
+
+
+def _brackets(values: xr.DataArray, level: float) -> list[tuple[float, float] | None]:
+    """Of each row the neighbouring columns with values between which its mean first crosses the level."""
+    curves, columns = values.mean("seed").values, values[values.dims[1]].values
+    sign = 1 if rises(curves) else -1
+    return [_bracket(columns, sign * curve, sign * level) for curve in curves]
+
+
+def _bracket(columns: np.ndarray, curve: np.ndarray, level: float) -> tuple[float, float] | None:
+    known = np.flatnonzero(~np.isnan(curve))
+    beyond = curve[known] >= level
+    changes = np.flatnonzero(beyond[1:] & ~beyond[:-1])
+    if beyond.size == 0 or beyond[0] or changes.size == 0:
+        return None
+    low, high = columns[known[changes[0] : changes[0] + 2]]
+    return low, high
+
+
+def _halfway(values: xr.DataArray, level: float, done: set[Point]) -> list[Point]:
+    """Of each row the column next to the middle of its bracket, in the logarithm, that was not run."""
+    rows, columns = (values[name].values for name in values.dims[:2])
+    wanted = []
+    for row, bracket in zip(rows, _brackets(values, level), strict=True):
+        if bracket is None:
+            continue
+        low, high = bracket
+        between = [c for c in columns if low < c < high and (row, c) not in done]
+        if between:
+            middle = math.log(low * high) / 2
+            wanted.append((row.item(), min(between, key=lambda c: abs(math.log(c) - middle)).item()))  # fmt: skip
+    return wanted

@@ -1,0 +1,127 @@
+"""The command about image sets: `benign data`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from benign.cli import completion
+from benign.cli.options import Data, examples
+from benign.sweep.console import say
+
+if TYPE_CHECKING:
+    from benign.data.npz import ImageSet
+
+
+def data(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="An image set, for its details.  [default: all of them]",
+            autocompletion=completion.image_sets,
+        ),
+    ] = None,
+    get: Annotated[
+        bool,
+        typer.Option("--download", help="Download it into the folder of data, checked by md5."),
+    ] = False,
+    folder: Data = None,
+) -> None:
+    """List the image sets and where they are, tell of one, or download it."""
+    from benign.data.sources import download
+
+    if name is None:
+        if get:
+            raise ValueError("--download needs the name of a set: benign data mnist --download")
+        say(_table())
+        return
+    if get:
+        say(f"{name} is in {download(name)}")
+    say(_details(name))
+
+
+def _table() -> str:
+    """Every known set, and every file of the folder of data: images, size, classes, where it is."""
+    from benign.data.folder import data_folder
+    from benign.data.sources import KNOWN, where_is
+
+    rows = [("name", "training", "test", "size", "classes", "where")]
+    own = {file.stem for file in data_folder().glob("[!.]*.npz")}
+    rows += [
+        (name, *_sizes(name), str(where_is(name) or "not here"))
+        for name in [*KNOWN, *sorted(own - {*KNOWN})]
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    table = ["  ".join(f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join([*map(str.rstrip, table), f"folder: {data_folder()} (--data or BENIGN_DATA)"])
+
+
+def _sizes(name: str) -> tuple[str, str, str, str]:
+    """Training and test images, size and classes: what a file holds, or what is known of the set."""
+    from benign.data.npz import npz_sizes
+    from benign.data.sources import KNOWN, where_is
+
+    place = where_is(name)
+    if name == "digits" or place is None or place.suffix != ".npz":
+        facts = KNOWN[name]
+        train, test, classes = facts.train, facts.test, facts.classes
+        size: tuple[int, ...] = (facts.side, facts.side, facts.channels)
+    else:
+        try:
+            train, test, size, classes = npz_sizes(place)
+        except ValueError:
+            return ("damaged", "", "", "")
+    return (f"{train:,}", f"{test:,}", " x ".join(map(str, size)), str(classes))
+
+
+def _details(name: str) -> str:
+    from benign.data.sources import fingerprint, image_set, where_is
+
+    found, place = image_set(name), where_is(name)
+    channels, height, width = found.train.images.shape[1:]
+    counts = [
+        f"  {number} {label}: {train:,} training, {test:,} test"
+        for number, (label, train, test) in enumerate(_counts(found))
+    ]
+    return "\n".join(
+        [
+            f"{name}: {height} x {width} pixels, {channels} channels, {len(found.class_names)} classes",
+            f"training: {len(found.train.labels):,} images, test: {len(found.test.labels):,}",
+            *counts,
+            f"where: {place} ({_assurance(name)})",
+            *([f"fingerprint: {mark}"] if (mark := fingerprint(name)) else []),
+        ]
+    )
+
+
+def _counts(found: "ImageSet") -> list[tuple[str, int, int]]:
+    """Every class with its numbers of training and test images."""
+    numbers = range(len(found.class_names))
+    train, test = (
+        part.labels.bincount(minlength=len(numbers)).tolist() for part in (found.train, found.test)
+    )
+    return [(found.class_names[k], train[k], test[k]) for k in numbers]
+
+
+def _assurance(name: str) -> str:
+    """How far it is known to be what it is called."""
+    from benign.data.formats import FORMATS
+    from benign.data.sources import where_is
+
+    place = where_is(name)
+    if name == "digits":
+        return "comes with the package"
+    if place is None or place.suffix == ".npz":
+        return "a file of arrays, for which there is no md5"
+    return FORMATS[name].assurance(place.parent)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Make it a command of the program."""
+    app.command(
+        epilog=examples(
+            "benign data                          what there is, and where",
+            "benign data mnist                    one set, its files checked",
+            "benign data cifar10 --download       into the folder of data",
+            "benign data --data /shared/images    another folder of data",
+        )
+    )(data)

@@ -1,0 +1,180 @@
+"""From what a person asks for, a recipe, a file or a folder with options, to experiments in folders."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from benign.claims.study import Reading
+from benign.experiment import Experiment
+from benign.papers.recipes import Recipe, recipes
+from benign.plot.caption import endings, origin
+from benign.plot.picture import pictures
+from benign.spec.base import SpecError
+from benign.spec.yaml import read_source, with_overrides
+from benign.sweep.folders import open_experiment
+from benign.sweep.status_text import result_text
+from benign.sweep.store import Store
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One experiment to run in one folder, and the recipe that draws it."""
+
+    title: str
+    experiment: Experiment
+    folder: Path
+    recipe: Recipe | None = None
+    made: dict[str, Any] = field(default_factory=dict)
+    """what was asked for; kept in the folder"""
+
+    def summarise(self, result: xr.Dataset) -> str:
+        """What the result says: in the words of the recipe, with the distance from its theorem, or as a table."""
+        if self.recipe is None:
+            return result_text(result)
+        told = [self.recipe.summarise(result), self.recipe.distance(self.experiment)]
+        return "\n".join(filter(None, told))
+
+    def draw(self, result: xr.Dataset) -> list[Path]:
+        """Draw the figure of the recipe; of a file, accuracies over its axes."""
+        if self.recipe is None:
+            return pictures(result, self.folder)
+        told = [_caption(self.recipe, self.experiment, self.made), endings(result), origin(result)]
+        return self.recipe.draw(result, self.folder, " ".join(filter(None, told)))
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The options that decide what is run and where."""
+
+    scale: str | None = None
+    """size of a recipe; quick if not given"""
+    answers: Sequence[str] = ()
+    """`question=answer`, each"""
+    readings: str | None = None
+    """`default`, `all` or `product`"""
+    changes: Sequence[str] = ()
+    """`field=value`, each"""
+    seeds: int | None = None
+    """repetitions, instead of the experiment's own"""
+    out: Path | None = None
+    """folder of the results, or of several readings' folders"""
+
+    def applied(self, fields: dict[str, Any]) -> Experiment:
+        """The experiment with these fields after `changes`, which may name what is left at its default, and `seeds`."""
+        changed = with_overrides(_completed(fields), self.changes) if self.changes else fields
+        return Experiment.from_dict(
+            changed if self.seeds is None else {**changed, "seeds": self.seeds}
+        )
+
+    def named(self) -> list[str]:
+        """The fields that `changes` and `seeds` set."""
+        seeds = [] if self.seeds is None else ["seeds"]
+        return [*seeds, *(text.partition("=")[0] for text in self.changes)]
+
+
+def plans(target: str, choices: Choices) -> list[Plan]:
+    """The experiments a target and its options stand for, all of them checked."""
+    if not _is_file(target):
+        known = recipes()
+        if target in known:
+            return _of_recipe(known[target], choices)
+        if not os.path.isdir(target):
+            raise ValueError(
+                f"no recipe or file {target!r}; the recipes are {', '.join(known)}{_hint(target)}"
+            )
+    kind = "file" if _is_file(target) else "folder"
+    for option in ("scale", "answers", "readings"):
+        if getattr(choices, option):
+            name = "reading" if option == "answers" else option
+            raise ValueError(
+                f"--{name} is for recipes, and {target} is a {kind}: use --set instead"
+            )
+    return [_of_file(target, choices) if kind == "file" else _of_folder(Path(target), choices)]
+
+
+def _of_file(target: str, choices: Choices) -> Plan:
+    source = read_source(Path(target))
+    with source.naming_lines(elsewhere=choices.named()):
+        experiment = choices.applied(source.fields())
+    made = {"target": target, "changes": list(choices.changes)}
+    return Plan(target, experiment, choices.out or Path("runs") / Path(target).stem, made=made)
+
+
+def _of_folder(folder: Path, choices: Choices) -> Plan:
+    """What a folder holds, to be resumed there or run elsewhere, and drawn again where a recipe made it."""
+    experiment = choices.applied(open_experiment(folder).as_dict())
+    made = Store.open(folder, writing=False).about.made
+    if choices.changes:
+        made = {**made, "changes": [*made.get("changes", []), *choices.changes]}
+    recipe = recipes().get(str(made.get("target")))
+    return Plan(str(folder), experiment, choices.out or folder, recipe, made)
+
+
+def _completed(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with their defaults; as they are where a change must mend them first."""
+    try:
+        return Experiment.from_dict(fields).as_dict()
+    except SpecError:
+        return fields
+
+
+def _hint(target: str) -> str:
+    """Where the recipe may be: in a folder or a file here that was not loaded."""
+    place = os.path.dirname(target)
+    for file, found in ((os.path.join(place, "figures.py"), place), (f"{place}.py", f"{place}.py")):
+        if place and os.path.isfile(file):
+            return f"\nto load {found}: `benign --with {found} ...`"
+    return ""
+
+
+def _is_file(target: str) -> bool:
+    return Path(target).suffix in (".yaml", ".yml") or os.path.isfile(target)
+
+
+def _of_recipe(chosen: Recipe, choices: Choices) -> list[Plan]:
+    if choices.answers and choices.readings:
+        raise ValueError("--reading and --readings: give one of them")
+    asked = choices.readings
+    readings = (
+        chosen.readings(asked) if asked else [chosen.reading(parsed_answers(choices.answers))]
+    )
+    return [_of_reading(chosen, choices, reading, len(readings) > 1) for reading in readings]
+
+
+def _of_reading(chosen: Recipe, choices: Choices, reading: Reading, one_of_several: bool) -> Plan:
+    scale, label = choices.scale or "quick", chosen.label(reading)
+    experiment = choices.applied(chosen.experiment(scale, reading).as_dict())
+    folder = choices.out or Path("runs") / chosen.name / scale
+    if one_of_several or choices.out is None:
+        folder = folder / label
+    made = {
+        "target": chosen.name,
+        "scale": scale,
+        "reading": dict(reading),
+        "changes": list(choices.changes),
+    }
+    title = f"{chosen.name}, {scale} scale, reading {label}"
+    return Plan(title, experiment, folder, chosen, made)
+
+
+def _caption(recipe: Recipe, experiment: Experiment, made: dict[str, Any]) -> str:
+    """The caption of a figure; a folder keeps the answers in another order than the recipe asks."""
+    known = made.get("reading") or {}
+    reading = {each.name: known[each.name] for each in recipe.questions if each.name in known}
+    under = recipe.caption(experiment, str(made.get("scale")), reading)
+    return under + (f" Changed: {', '.join(made['changes'])}." if made.get("changes") else "")
+
+
+def parsed_answers(answers: Sequence[str]) -> Reading:
+    """Answers to questions by name, from `question=answer` each."""
+    parsed = {}
+    for text in answers:
+        question, found, answer = text.partition("=")
+        if not found:
+            raise ValueError(f"--reading {text!r}: write question=answer, for example w_O=divided")
+        parsed[question] = answer
+    return parsed

@@ -1,0 +1,207 @@
+"""Runs what claims need, once for all of them, and judges them."""
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import xarray as xr
+
+from benign.claims.claim import Claim, Evidence
+from benign.claims.study import Reading, Study
+from benign.claims.verdict import cannot_run
+from benign.claims.verdict import judge as verdict_on
+from benign.claims.verdict_text import Judged, claim_text, counts, verdict_text, write
+from benign.cli.run import processes
+from benign.experiment import Experiment, Folder
+from benign.papers.claims import matching, study_of
+from benign.sweep.console import say, shown
+from benign.sweep.folders import open_experiment, open_result
+from benign.sweep.results import RunsFailed
+from benign.sweep.store import Store
+from benign.sweep.terminal import watching
+
+Runner = Callable[[Experiment, Path, str], xr.Dataset]
+"""runs an experiment in a folder, under a title"""
+
+
+class NoRuns(ValueError):
+    """A folder that has nothing to judge by."""
+
+
+class Verifier:
+    """Judges claims at a scale; a study is run once for each reading, whichever claims need it.
+
+    Without a runner, claims are judged on what is in the folders, of whatever size it is.
+    """
+
+    def __init__(self, scale: str, folder: Path, runner: Runner | None) -> None:
+        self.scale, self.folder, self.runner = scale, folder, runner
+        self._known: dict[tuple[str, str], _Runs] = {}
+
+    def judge(
+        self, claim: Claim, which: str = "default", answers: Reading | None = None
+    ) -> Iterable[Judged]:
+        """The verdicts on a claim: one for each reading of what its studies leave open."""
+        if reason := cannot(claim):
+            yield Judged(cannot_run(claim, self.scale, reason), 0.0)
+            return
+        known = [study for need in claim.needs if (study := study_of(need))]
+        for reading in readings_of(known, which, answers):
+            try:
+                runs = [self._run(study, reading) for study in known]
+            except NoRuns as error:
+                yield Judged(cannot_run(claim, self.scale, str(error)), 0.0)
+                continue
+            evidence = Evidence(
+                self.scale,
+                reading,
+                tuple(each.result for each in runs),
+                tuple(each.experiment for each in runs),
+                tuple(word for each in runs for word in each.changes),
+            )
+            yield Judged(verdict_on(claim, evidence), sum(each.seconds for each in runs))
+
+    def _run(self, study: Study, reading: Reading) -> "_Runs":
+        own = answered(study, reading)
+        label = study.label(own)
+        if (study.name, label) not in self._known:
+            folder = self.folder / study.name / self.scale / label
+            if self.runner is None:
+                self._known[study.name, label] = _found(study, folder)
+            else:
+                began = time.perf_counter()
+                experiment = study.experiment(self.scale, own)
+                title = f"{study.name}, {self.scale} scale, reading {label}"
+                result = self.runner(experiment, folder, title)
+                seconds = time.perf_counter() - began
+                self._known[study.name, label] = _Runs(experiment, result, (), seconds)
+        return self._known[study.name, label]
+
+
+class _Runs(NamedTuple):
+    """The runs of a study under one reading."""
+
+    experiment: Experiment
+    result: xr.Dataset
+    changes: tuple[str, ...]
+    """how they differ from those of the study"""
+    seconds: float
+    """that running took"""
+
+
+def _found(study: Study, folder: Path) -> _Runs:
+    if not folder.is_dir():
+        raise NoRuns(f"there are no runs of {study.name} in {shown(folder)}")
+    made = Store.open(folder, writing=False).about.made
+    result = open_result(folder)
+    return _Runs(open_experiment(folder), result, changes_of(study, made, result), 0.0)
+
+
+def changes_of(study: Study, made: Mapping[str, Any], result: xr.Dataset) -> tuple[str, ...]:
+    """How runs that were found differ from those of their study."""
+    told: list[str] = list(made.get("changes") or ())
+    if missing := result.attrs["runs_missing"]:
+        told.append(f"{missing} of {result.attrs['runs']} runs are missing")
+    return tuple(f"{study.name}: {word}" for word in told)
+
+
+def answered(study: Study, reading: Reading) -> Reading:
+    """A reading of several studies for one of them: its own questions, by default where it knows no such answer."""
+    return {
+        q.name: reading[q.name] if reading[q.name] in q.answers else q.default
+        for q in study.questions
+    }
+
+
+def cannot(claim: Claim) -> str:
+    """Why a claim cannot be run here; empty where it can."""
+    missing = [str(need) for need in claim.needs if study_of(need) is None]
+    return f"cannot run here: there is no recipe {', '.join(missing)} yet" if missing else ""
+
+
+def readings_of(
+    studies: Sequence[Study], which: str, answers: Reading | None = None
+) -> list[Reading]:
+    """The readings of several studies together: an answer to a question is the answer in all that know it."""
+    found: list[Reading] = []
+    default = {name: answer for s in studies for name, answer in s.reading().items()}
+    for study in studies:
+        for reading in study.readings(which):
+            whole = default | reading | (answers or {})
+            if whole not in found:
+                found.append(whole)
+    return found or [{}]
+
+
+def judge(
+    *patterns: str,
+    folder: Folder = "runs",
+    scale: str = "quick",
+    readings: str = "default",
+    device: str = "cpu",
+    workers: int = 1,
+) -> list[Judged]:
+    """The verdicts on claims: a paper, an id or a glob each, as for `benign verify`.
+
+    What their studies need is run in the folder first, as far as it is not there. Printing a verdict tells it in words.
+
+    >>> import tempfile
+    >>> import benign as bo
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [judged] = bo.judge("jiang/D1.loss_derivative", folder=folder, scale="smoke")
+    >>> judged.verdict.word
+    'confirmed'
+    >>> judged.verdict.claim.source
+    'Lemma D.1'
+    """
+
+    def runner(experiment: Experiment, place: Path, title: str) -> xr.Dataset:
+        return experiment.run(place, device, workers)
+
+    verifier = Verifier(scale, Path(folder), runner)
+    return [each for claim in matching(patterns) for each in verifier.judge(claim, readings)]
+
+
+def verify(
+    claims: Sequence[Claim],
+    scale: str,
+    which: str,
+    device: str,
+    workers: int | None,
+    folder: Path,
+    verbose: bool,
+    found: bool = False,
+    answers: Reading | None = None,
+) -> bool:
+    """Judge claims one after another, tell each verdict at once, write all; returns whether none was an error."""
+
+    def runner(experiment: Experiment, place: Path, title: str) -> xr.Dataset:
+        at_once = processes(experiment, device, workers)
+        if verbose:
+            say(title)
+        with watching(sys.stderr) as watcher, warnings.catch_warnings():
+            warnings.simplefilter("ignore", RunsFailed)  # a statistic counts what it has
+            return experiment.run(place, device, at_once, watcher)
+
+    verifier, judged, files = Verifier(scale, folder, None if found else runner), [], []
+    for number, claim in enumerate(claims, 1):
+        for each in verifier.judge(claim, which, answers):
+            judged.append(each)
+            files = write(
+                judged, scale, folder / "verdicts"
+            )  # at once: the next claim may take an hour
+            say(f"{number:{len(str(len(claims)))}}/{len(claims)} {verdict_text(each)}")
+    say(", ".join(f"{count} {word}" for word, count in counts(judged).items()))
+    say(f"verdicts: {', '.join(shown(file) for file in files)}")
+    return not any(each.verdict.error for each in judged)
+
+
+def claims_text(claims: Sequence[Claim]) -> str:
+    """Claims, what each says and on which runs it is judged, and how many cannot be run here."""
+    lost = [claim for claim in claims if cannot(claim)]
+    told = [claim_text(claim, cannot(claim)) for claim in claims]
+    count = f"{len(claims)} claims" + (f", {len(lost)} of them cannot run here" if lost else "")
+    return "\n".join([*told, count])

@@ -1,1 +1,0 @@
-"""What an experiment consists of: cells, runs, units, and how it may grow."""

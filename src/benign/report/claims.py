@@ -1,0 +1,212 @@
+"""The claims of the papers that a page is about: judged on its runs, taken from `benign verify`, or not judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from benign.claims.claim import Claim, Evidence
+from benign.claims.study import Study
+from benign.claims.verdict import judge
+from benign.papers.claims import claims, study_of
+from benign.papers.verify import answered, changes_of
+from benign.report.folder import Folder
+from benign.stats.intervals import interval_text, number
+from benign.training.descent import Status
+
+NOT_JUDGED = "not judged"
+MEANINGS = {
+    "confirmed": "the runs agree with the statement, where it is meant to hold",
+    "refuted": "the runs contradict the statement where it is meant to hold",
+    "holds at a smaller size": "these runs agree, but they are smaller than the paper's figure",
+    "fails at a smaller size": "these runs contradict it, but they are smaller than the paper's figure",
+    "holds outside its conditions": "these runs agree, though the theorem does not promise it for them",
+    "fails outside its conditions": "these runs contradict it, but the theorem promises nothing for them",
+    "inconclusive": "the interval is too wide to decide, or the runs say nothing about it",
+    "error": "the statistic could not be computed: a fault of this program, not of the paper",
+    NOT_JUDGED: "it needs runs that are not on this page",
+}
+"""what every verdict means"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A claim as a table shows it."""
+
+    id: str
+    paper: str
+    statement: str
+    source: str
+    verdict: str
+    numbers: tuple[tuple[str, str, str, str], ...] = ()
+    """of every statistic: what it is of, the number with its interval, what is asked of it, whether it holds"""
+    conditions: str = ""
+    """where the runs are beside the theorem's conditions"""
+    reason: str = ""
+    how: str = ""
+    """on which runs it was judged, or how to have it judged"""
+    caution: str = ""
+    """what speaks against trusting the runs"""
+    changes: tuple[str, ...] = ()
+    """of the experiments of its recipes"""
+    reading: Mapping[str, str] = field(default_factory=dict)
+    under: str = ""
+    """the answers and changes that set it apart from other verdicts on the same claim"""
+
+    @property
+    def order(self) -> int:
+        """What holds comes first."""
+        return ("good", "open", "bad", "none").index(self.tone)
+
+    @property
+    def tone(self) -> str:
+        """Good, bad or neither: for colours."""
+        first = self.verdict.split()[0]
+        tones = {
+            "confirmed": "good",
+            "holds": "good",
+            "refuted": "bad",
+            "fails": "bad",
+            "not": "none",
+        }
+        return tones.get(first, "open")
+
+
+def rows(folders: Sequence[Folder], files: Iterable[Path] = ()) -> list[Row]:
+    """Every claim of the papers whose recipes the folders hold: judged here, else in `files`, else not at all."""
+    papers = {folder.recipe.name.partition("/")[0] for folder in folders if folder.recipe}
+    known = [claim for claim in claims().values() if claim.id.partition("/")[0] in papers]
+    told = [verdict for file in files for verdict in _read(file)]
+    found = []
+    for claim in known:
+        here = list(_judged(claim, folders))
+        here += [_row(each) for each in told if each["id"] == claim.id] if not here else []
+        found += _set_apart(here) or [_unjudged(claim)]
+    return sorted(found, key=lambda row: row.verdict == NOT_JUDGED)
+
+
+def _set_apart(alike: list[Row]) -> list[Row]:
+    """Verdicts on one claim, each with the answers and changes in which it differs from the others."""
+    asked = dict.fromkeys(question for row in alike for question in row.reading)
+    differing = [q for q in asked if len({row.reading.get(q) for row in alike}) > 1]
+    shared = set.intersection(*(set(row.changes) for row in alike)) if alike else set()
+
+    def told(row: Row) -> str:
+        answers = [f"{q}={row.reading[q]}" for q in differing if q in row.reading]
+        return ", ".join([*answers, *(each for each in row.changes if each not in shared)])
+
+    return [replace(row, under=told(row)) for row in alike]
+
+
+def verdict_files(folders: Iterable[Folder]) -> list[Path]:
+    """What `benign verify` has written beside the folders: they lie in ROOT/paper/name/scale/reading."""
+    roots = [folder.path.resolve().parents[3:4] for folder in folders if folder.recipe]
+    files = [root / "verdicts" / "verdicts.json" for found in roots for root in found]
+    return [file for file in dict.fromkeys(files) if file.is_file()]
+
+
+def _judged(claim: Claim, folders: Sequence[Folder]) -> Iterator[Row]:
+    """The claim judged on the folders that are its studies, for every reading there is."""
+    studies = [study for need in claim.needs if (study := study_of(need))]
+    if not studies or len(studies) < len(claim.needs):
+        return
+    for first in (folder for folder in folders if folder.recipe is studies[0]):
+        chosen = [first, *(_beside(first, study, folders) for study in studies[1:])]
+        runs = [folder for folder in chosen if folder is not None]
+        if len(runs) == len(studies):
+            evidence = Evidence(
+                first.scale or "quick",
+                {q: a for folder in runs for q, a in folder.reading.items()},
+                tuple(folder.result for folder in runs),
+                tuple(folder.experiment for folder in runs),
+                tuple(
+                    word
+                    for folder, study in zip(runs, studies, strict=True)
+                    for word in changes_of(study, folder.made, folder.result)
+                ),
+            )
+            row = _row(judge(claim, evidence).as_dict() | {"here": True})
+            yield replace(row, caution=_caution(evidence.results))
+
+
+def _caution(results: Sequence[xr.Dataset]) -> str:
+    """How many of the runs stopped at the step cap; empty where none did."""
+    statuses = [result["status"] for result in results]
+    capped = sum(int((each == Status.STEP_CAP).sum()) for each in statuses)
+    of = sum(each.size for each in statuses)
+    return f"{capped} of {of} runs stopped at the step cap" if capped else ""
+
+
+def _beside(first: Folder, study: Study, folders: Sequence[Folder]) -> Folder | None:
+    """The folder of another study at the same scale under the same reading, as far as each study knows its answers."""
+    alike = (each for each in folders if each.recipe is study and each.scale == first.scale)
+    return next((other for other in alike if _agree(first, other)), None)
+
+
+def _agree(*both: Folder) -> bool:
+    """Whether one reading, asked of both, gives the answers of each: as `benign verify` asks it."""
+    one, other = (folder.reading for folder in both)
+    return any(
+        all(folder.recipe and answered(folder.recipe, asked) == folder.reading for folder in both)
+        for asked in (one | other, other | one)
+    )
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    """The verdicts that `benign verify` has written."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))["verdicts"]
+        _ = [(each["id"], each["verdict"], each["parts"]) for each in found]
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read ({error.strerror})") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{file} is no file of verdicts ({error}): `benign verify` writes one"
+        ) from error
+    return found
+
+
+def _row(told: Mapping[str, Any]) -> Row:
+    """A verdict as it is written."""
+    where = f"{', '.join(told['needs']) or 'draws of its own'} at {told['scale']} scale"
+    where = f"{'on this page: ' if told.get('here') else 'by benign verify: '}{where}"
+    seeds = ", ".join(map(str, told.get("seeds") or ()))
+    answers = ", ".join(f"{q}={a}" for q, a in told["reading"].items())
+    told_of = [where, f"seeds {seeds}" if seeds else "", f"reading {answers}" if answers else ""]
+    return Row(
+        id=told["id"],
+        paper=told["id"].partition("/")[0],
+        statement=told["statement"],
+        source=told["source"],
+        verdict=told["verdict"],
+        numbers=tuple(_number(part) for part in told["parts"] if "value" in part),
+        conditions=told["setting"],
+        reason=told["reason"],
+        how="; ".join(filter(None, [*told_of, *told.get("changes", ())])),
+        changes=tuple(told.get("changes", ())),
+        reading=told["reading"],
+    )
+
+
+def _number(part: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    value, low, high = (float(part[end]) for end in ("value", "low", "high"))
+    found = number(value) if low == high else f"{number(value)} {interval_text((low, high))}"
+    of = f"{part['name']}: {part['of']}" if part["name"] else part["of"]
+    basis = f"{of} ({part['basis']})" if part.get("basis") else of
+    return basis, found, part["rule"], part["outcome"]
+
+
+def _unjudged(claim: Claim) -> Row:
+    return Row(
+        id=claim.id,
+        paper=claim.id.partition("/")[0],
+        statement=claim.statement,
+        source=claim.source,
+        verdict=NOT_JUDGED,
+        how=f"`benign verify {claim.id}` judges it",
+    )

@@ -1,0 +1,379 @@
+"""The base of every specification: validated once, immutable, the same in Python and in YAML.
+
+A *component* (a data model, a network, an attack) registers itself by being defined: its `kind` in
+a file is its class name in snake case. Components come from Python code only, never from a file.
+"""
+
+import difflib
+import hashlib
+import importlib
+import inspect
+import json
+import pkgutil
+import re
+from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+from benign.spec.axes import Axis, Mark, axes_of, cells
+
+
+class SpecError(ValueError):
+    """What is wrong with a specification: one line a problem, each naming field, value and remedy.
+
+    >>> import benign as bo
+    >>> bo.GradientDescent(rate=-1, max_step=50)
+    Traceback (most recent call last):
+    benign.spec.base.SpecError: rate: must be greater than 0, got -1
+    max_step: is not a field here: did you mean `max_steps`?
+    """
+
+    def __init__(self, problems: list[tuple[str, str]]):
+        self.problems = problems
+        super().__init__(
+            "\n".join(f"{path}: {message}" if path else message for path, message in problems)
+        )
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise PydanticCustomError("number", "Input should be a number, not true or false")
+    return value
+
+
+PLAIN = (
+    "must be plain data (number, word, list, component), so that a file can hold it: "
+    'name what it stands for, `Literal["relu", "tanh"]`, and choose where it is used'
+)
+LARGEST = 10**30  # beyond every theorem, and still a float
+Count = Annotated[int, Field(ge=1, le=LARGEST), BeforeValidator(_no_bool)]
+Whole = Annotated[int, Field(ge=0, le=LARGEST), BeforeValidator(_no_bool)]
+Positive = Annotated[float, Field(gt=0), BeforeValidator(_no_bool)]
+NonNegative = Annotated[float, Field(ge=0), BeforeValidator(_no_bool)]
+FlipRate = Annotated[float, Field(ge=0, lt=0.5), BeforeValidator(_no_bool)]
+
+
+class Spec(BaseModel):
+    """A frozen, validated piece of an experiment; unknown fields are refused."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        validate_default=True,
+        use_attribute_docstrings=True,
+        arbitrary_types_allowed=True,  # so that `_check_plain` refuses them, by the name of their field
+    )
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, /, *values, **fields):
+            if values:
+                names = ", ".join(f"{name}=..." for name in type(self).model_fields)
+                raise SpecError(
+                    [("", f"give every field by its name: {type(self).__name__}({names})")]
+                )
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise SpecError(_problems(error, type(self))) from None
+            except TypeError as error:
+                if problems := _no_words(fields):
+                    raise SpecError(problems) from error
+                raise
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_lists(cls, value: Any) -> Any:
+        """Say of a list in a field that is no axis what the fields are that can be."""
+        if not isinstance(value, Mapping):
+            return value
+        marked = [name for name, field in cls.model_fields.items() if _marked(field)]
+        lists = [
+            name
+            for name, field in cls.model_fields.items()
+            if isinstance(value.get(name), (list, tuple, Axis))
+            and name not in marked
+            and not _holds_several(field.annotation)
+        ]
+        if lists:
+            can = f"fields here that can: {', '.join(marked) or 'none'}"
+            if kind := getattr(cls, "kind", ""):  # a component: several of them may be an axis
+                can += f"; or list the whole: [{{kind: {kind}, ...}}, {{kind: {kind}, ...}}]"
+            raise SpecError(
+                [(name, f"cannot be an axis, got {_short(value[name])}; {can}") for name in lists]
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _check_cells(self) -> "Spec":
+        _check_plain(self)
+        if axes_of(self):
+            for where, cell in cells(self):
+                try:
+                    cell.check()
+                except ValueError as error:
+                    at = ", ".join(f"{name}={value}" for name, value in where.items())
+                    raise ValueError(f"{error} (at {at})") from None
+        else:
+            self.check()
+        return self
+
+    def check(self) -> None:
+        """Rules across fields; called on every cell, where each field holds one value."""
+
+    def label(self) -> str:
+        """A short name, for an axis of components: the fields that differ from their defaults."""
+        fields = type(self).model_fields
+        told = [
+            f"{name}={_range(getattr(self, name))}"
+            for name in fields
+            if getattr(self, name) != fields[name].default
+        ]
+        return f"{snake_case(type(self).__name__)}({', '.join(told)})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers, words, lists and dictionaries: what a YAML or JSON file holds."""
+        return {name: _plain(getattr(self, name)) for name in type(self).model_fields}
+
+    def identity(self) -> dict[str, Any]:
+        """The same without fields that have their default value: what tells runs apart.
+
+        So a component may get a new field without disowning the runs made before.
+        """
+        fields = type(self).model_fields
+        told = {name: getattr(self, name) for name in fields}
+        return {
+            name: value.identity() if isinstance(value, Spec) else _plain(value)
+            for name, value in told.items()
+            if value != fields[name].default
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Any:
+        try:
+            return cls.model_validate(dict(fields))
+        except ValidationError as error:
+            raise SpecError(_problems(error, cls)) from None
+        except TypeError as error:
+            if problems := _no_words(fields):
+                raise SpecError(problems) from error
+            raise
+
+
+def _no_words(fields: Any, path: str = "") -> list[tuple[str, str]]:
+    """The names inside plain fields that are no words; pydantic stumbles over them."""
+    if isinstance(fields, (list, tuple)):
+        return [problem for each in fields for problem in _no_words(each, path)]
+    problems = []
+    for name, value in fields.items() if isinstance(fields, Mapping) else ():
+        if not isinstance(name, str):
+            problems.append((path, f"the name of a field must be a word, got {_short(name)}"))
+        problems += _no_words(value, f"{path}.{name}" if path else str(name))
+    return problems
+
+
+def _check_plain(spec: Spec) -> None:
+    """Refuse what no file could hold. What may be an axis has a rule of its own, and is a tensor in a batch of runs."""
+    fields = [name for name, field in type(spec).model_fields.items() if not _marked(field)]
+    values = {name: getattr(spec, name) for name in fields}
+    strange = [(name, value) for name, value in values.items() if not _is_plain(value)]
+    if strange:
+        raise SpecError([(name, f"{PLAIN}, got {_short(value)}") for name, value in strange])
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    return value is None or isinstance(value, (bool, int, float, str, Spec))
+
+
+def _marked(field: FieldInfo) -> bool:
+    return any(isinstance(item, Mark) for item in field.metadata)
+
+
+def _holds_several(annotation: Any) -> bool:
+    """Whether a field of this type takes a list as one value."""
+    origin = get_origin(annotation) or annotation
+    several = origin is Any or (isinstance(origin, type) and issubclass(origin, (list, tuple)))
+    return several or any(_holds_several(part) for part in get_args(annotation))
+
+
+def _range(value: Any) -> str:
+    """A value, or the ends of an axis."""
+    if not isinstance(value, Axis):
+        return str(value)
+    first, last = value.values[0], value.values[-1]
+    return f"{first:g} to {last:g}" if isinstance(first, float) else f"{first} to {last}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return value.as_dict()
+    if isinstance(value, Axis):
+        values = [_plain(each) for each in value.values]
+        return {"zipped": value.group, "values": values} if value.group else values
+    if isinstance(value, (tuple, list)):
+        return [_plain(each) for each in value]
+    return value
+
+
+def canonical(value: Any) -> str:
+    """The one way to write plain data as JSON, for hashing and comparing."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(value: Any) -> str:
+    """32 hex digits that identify plain data."""
+    return text_digest(canonical(value))
+
+
+def text_digest(text: str) -> str:
+    """The same of plain data that has been written."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+class Component(Spec):
+    """A registered part. A direct subclass is a family (data models, networks ...); its subclasses are the choices."""
+
+    families: ClassVar[dict[type, dict[str, type]]] = {}
+    unfinished: ClassVar[dict[str, type]] = {}
+    """classes of a user's own that lack methods, by what their kind would be"""
+    kind: ClassVar[str] = ""
+    default_kind: ClassVar[str | None] = None
+    """of a family: what is meant, and not told, where a file names no kind"""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        if Component in cls.__bases__:
+            Component.families[cls] = {}
+            return
+        if inspect.isabstract(cls):
+            if not cls.__module__.startswith("benign."):  # the package's are bases for others
+                Component.unfinished[snake_case(cls.__name__)] = cls
+            return
+        cls.kind = vars(cls).get("kind") or snake_case(cls.__name__)
+        if known := cls.choices().get(cls.kind):
+            refuse_taken(cls.kind, cls, known)
+        cls.choices()[cls.kind] = cls
+
+    @classmethod
+    def family(cls) -> type:
+        return next(base for base in cls.__mro__ if base in Component.families)
+
+    @classmethod
+    def choices(cls) -> dict[str, type]:
+        return Component.families[cls.family()]
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _choose(cls, value: Any, build: Any) -> Any:
+        if isinstance(value, str):
+            told = {"form": f"{{kind: {value}, ...}}", "got": repr(value)}
+            raise PydanticCustomError(
+                "kind", "must be written {form} with its fields, got {got}", told
+            )
+        if not isinstance(value, Mapping):
+            return build(value)
+        fields = dict(value)
+        kind = fields.pop("kind", cls.kind or cls.default_kind)
+        chosen = cls.choices().get(kind) if isinstance(kind, str) else None
+        if chosen is None or not issubclass(chosen, cls):
+            raise cls._unknown(kind)
+        return build(fields) if chosen is cls else chosen.model_validate(fields)
+
+    @classmethod
+    def _unknown(cls, kind: Any) -> PydanticCustomError:
+        """What to say of a kind that cannot be chosen."""
+        unfinished = Component.unfinished.get(kind) if isinstance(kind, str) else None
+        if unfinished and issubclass(unfinished, cls):
+            lacking = ", ".join(f"`{name}`" for name in sorted(unfinished.__abstractmethods__))
+            told = {
+                "place": f"{unfinished.__module__}.{unfinished.__qualname__}",
+                "lacking": lacking,
+            }
+            return PydanticCustomError("kind", "`{place}` lacks {lacking}: define it", told)
+        return PydanticCustomError(
+            "kind",
+            "`kind` must be one of {known}, got {kind}; a class of your own: load its file first, "
+            "benign.load(path) or benign --with PATH",
+            {"known": ", ".join(sorted(cls.choices())), "kind": _short(kind)},
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        return self._kind() | super().as_dict()
+
+    def identity(self) -> dict[str, Any]:
+        return self._kind() | super().identity()
+
+    def _kind(self) -> dict[str, Any]:
+        return {} if self.kind == self.default_kind else {"kind": self.kind}
+
+
+def refuse_taken(name: str, new: Any, known: Any) -> None:
+    """Refuse a second definition of a registered name; the same one again (a notebook cell) may replace the first."""
+    places = [f"{each.__module__}.{each.__qualname__}" for each in (new, known)]
+    if places[0] != places[1]:
+        raise ValueError(f"`{name}` is the name of {places[1]}: call {places[0]} otherwise")
+
+
+def snake_case(name: str) -> str:
+    """`SignalNoise` -> `signal_noise`, `PatchCNN` -> `patch_cnn`, `PGD` -> `pgd`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def load_components(package: ModuleType) -> None:
+    """Import every module of a package, so that what it defines is registered: a new file needs no other edit."""
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+def _problems(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, str]]:
+    problems: list[tuple[str, str]] = []
+    for item in error.errors(include_url=False):
+        path = ".".join(str(part) for part in item["loc"])
+        inner = item.get("ctx", {}).get("error")
+        if isinstance(inner, SpecError):
+            problems += [
+                (".".join(filter(None, (path, deeper))), text) for deeper, text in inner.problems
+            ]
+        elif item["type"] == "extra_forbidden":
+            problems.append((path, _unknown_field(str(item["loc"][-1]), model, item["loc"])))
+        elif item["type"] == "missing":
+            problems.append((path, "is required"))
+        elif item["type"] == "value_error":
+            problems.append((path, str(inner)))
+        elif item["type"] in ("kind", "element"):
+            problems.append((path, _reword(item["msg"])))
+        elif item["type"] in ("is_instance_of", "callable_type"):
+            problems.append((path, f"{PLAIN}; its type is not plain"))
+        else:
+            problems.append((path, f"{_reword(item['msg'])}, got {_short(item['input'])}"))
+    return problems
+
+
+def _reword(message: str) -> str:
+    message = re.sub(", unable to parse string as an? (number|integer)", "", message)
+    return message.replace("Input should be", "must be")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _unknown_field(name: str, model: type[BaseModel], path: tuple) -> str:
+    known = list(model.model_fields) if len(path) == 1 else []
+    close = difflib.get_close_matches(name, known, 1)
+    hint = (
+        f": did you mean `{close[0]}`?"
+        if close
+        else (f"; fields: {', '.join(known)}" if known else "")
+    )
+    return f"is not a field here{hint}"

@@ -1,0 +1,270 @@
+"""The law of a boundary: how it is written, and how well critical values determine it.
+
+log column* is regressed on log row, never the reverse: rows are set by the experimenter and exact,
+critical columns are measured. What they are wrong by has two sources, kept apart in `Errors`: draws
+(seeds, or the scatter of rows about the line) and the grid, whose columns only bracket a crossing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import optimize
+
+from benign.stats.intervals import Estimate, interval_text, normal_quantile, t_quantile
+
+_NAME = r"([A-Za-z_][\w.]*)"
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_LAW = re.compile(rf"\s*{_NAME}\s*\*\s*{_NAME}\s*\*\*\s*(p|{_NUMBER})\s*(?:=\s*({_NUMBER})\s*)?")
+
+
+@dataclass(frozen=True)
+class Law:
+    """`row * column**exponent = constant`; None is a free exponent `p` or a free constant."""
+
+    row: str
+    column: str
+    exponent: float | None = None
+    constant: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Law:
+        """Read `samples * snr**p` (free) or `samples * snr**2 = 1000` (as printed in a paper)."""
+        match = _LAW.fullmatch(text)
+        if match is None:
+            raise ValueError(
+                "`law` must read 'row * column**p' or 'row * column**2 = 1000', "
+                f"for example 'samples * snr**p', got {text!r}"
+            )
+        row, column, exponent, constant = match.groups()
+        if row == column:
+            raise ValueError(f"`law` must name two different dimensions, got {row!r} twice")
+        law = cls(
+            row,
+            column,
+            None if exponent == "p" else float(exponent),
+            None if constant is None else float(constant),
+        )
+        if law.exponent == 0:
+            raise ValueError(f"`law` needs an exponent other than 0, got {text!r}")
+        if law.constant is not None and law.constant <= 0:
+            raise ValueError(f"`law` needs a positive constant, got {text!r}")
+        return law
+
+    def curve(self, rows: ArrayLike) -> np.ndarray:
+        """The column value at which the law holds, for each row value."""
+        if self.exponent is None or self.constant is None:
+            raise ValueError(
+                f"`law` needs numbers for exponent and constant to be drawn, got {self}"
+            )
+        return (self.constant / np.asarray(rows, dtype=float)) ** (1 / self.exponent)
+
+    def __str__(self) -> str:
+        exponent = "p" if self.exponent is None else f"{self.exponent:g}"
+        constant = "" if self.constant is None else f" = {self.constant:g}"
+        return f"{self.row} * {self.column}**{exponent}{constant}"
+
+
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """What the line's `(height, slope)` may be wrong by; height is log column* at the mean log row.
+
+    `draws` is a covariance known from `degrees` degrees of freedom, `grid` the mean square of what a
+    crossing between two columns may be off by. A half-width is Student's t for the one and the normal
+    quantile for the other, added in squares.
+    """
+
+    draws: np.ndarray
+    degrees: int
+    grid: np.ndarray
+    source: str
+    """where `draws` is from: `seeds` or `rows`"""
+
+    def squares(self, confidence: float) -> np.ndarray:
+        """Matrix of squared half-widths: entry (i, i) is that of the i-th number."""
+        t, z = t_quantile(confidence, self.degrees), normal_quantile(confidence)
+        return t**2 * self.draws + z**2 * self.grid
+
+    def along(self, direction: ArrayLike) -> Errors:
+        """Of one number, `direction @ (height, slope)`."""
+        d = np.atleast_2d(np.asarray(direction, dtype=float))
+        return Errors(d @ self.draws @ d.T, self.degrees, d @ self.grid @ d.T, self.source)
+
+    def half_width(self, confidence: float) -> float:
+        """Of the only number."""
+        return math.sqrt(self.squares(confidence).item())
+
+    def p_value(self, distance: float) -> float:
+        """1 less the confidence at which an interval of the only number ends at this distance.
+
+        >>> errors = Errors(np.array([[1.0]]), 10, np.array([[0.0]]), "seeds")
+        >>> round(errors.p_value(2.228139), 6)  # the 97.5 % quantile of Student's t
+        0.05
+        """
+        distance = abs(distance)
+        if distance <= self.half_width(TINY):  # 0 up to rounding
+            return 1.0
+        if distance >= self.half_width(1 - TINY):
+            return TINY
+
+        def beyond(chance: float) -> float:
+            return self.half_width(1 - chance) - distance
+
+        return float(optimize.root_scalar(beyond, bracket=(TINY, 1), xtol=TINY).root)
+
+
+TINY = 1e-12
+"""p-values below are told as this"""
+
+
+@dataclass(frozen=True)
+class ExponentTest:
+    """Whether critical values speak against an exponent."""
+
+    exponent: float
+    inside: bool
+    """whether the confidence interval holds it"""
+    p_value: float
+    """how rarely a law of this exponent would be fitted at least as far from it"""
+    fitted: Estimate
+    source: str
+
+    def __bool__(self) -> bool:
+        return self.inside
+
+    def __str__(self) -> str:
+        verdict = "inside" if self.inside else "outside"
+        interval = interval_text((self.fitted.low, self.fitted.high))
+        return f"exponent {self.exponent:g} is {verdict} {interval} (p = {self.p_value:.2g}, by {self.source})"
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """Least squares of log column* on log row, written as `row * column**exponent = constant`.
+
+    `slope` and `intercept` are those of log column* on log row; `exponent` is -1/slope. The interval
+    of the exponent is the image of the slope's; that of the constant is Fieller's, for the row at
+    which the line meets column = 1. Both are unbounded when the slope's interval contains 0.
+    `errors` tells what the intervals are made of.
+    """
+
+    slope: float
+    slope_interval: tuple[float, float]
+    intercept: float
+    exponent: float
+    exponent_interval: tuple[float, float]
+    constant: float
+    constant_interval: tuple[float, float]
+    r_squared: float
+    rows: int
+    errors: Errors
+    centre: float
+    """mean log row, where the height of the line is known best"""
+
+    @property
+    def growth(self) -> Estimate:
+        """The power of the row that the critical column grows with, and its interval."""
+        return Estimate(self.slope, *self.slope_interval)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the slope's interval excludes 0, so that the exponent is known at all."""
+        return math.isfinite(self.exponent_interval[0])
+
+    def curve(self, rows: ArrayLike) -> np.ndarray:
+        """The fitted column value for each row value."""
+        return np.exp(self.intercept + self.slope * np.log(np.asarray(rows, dtype=float)))
+
+    def band(self, rows: ArrayLike, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+        """Between which columns the law may run at each row value: the interval of the line there."""
+        x = np.log(np.asarray(rows, dtype=float))
+        away = np.stack([np.ones_like(x), x - self.centre])
+        half = np.sqrt(np.einsum("ir,ij,jr->r", away, self.errors.squares(confidence), away))
+        line = self.intercept + self.slope * x
+        return np.exp(line - half), np.exp(line + half)
+
+    def exponent_is(self, exponent: float) -> ExponentTest:
+        """Test an exponent: slope against -1/exponent, which works where the interval is unbounded too."""
+        if exponent == 0:
+            raise ValueError("`exponent` must not be 0: no boundary has a vertical law")
+        low, high = self.slope_interval
+        slope = -1 / exponent
+        return ExponentTest(
+            exponent=exponent,
+            inside=low <= slope <= high,
+            p_value=self.errors.along([0, 1]).p_value(self.slope - slope),
+            fitted=Estimate(self.exponent, *self.exponent_interval),
+            source=self.errors.source,
+        )
+
+
+def line_weights(rows: ArrayLike) -> np.ndarray:
+    """Weights [2, rows] that take log column* to `(height, slope)` of the least-squares line."""
+    x = np.log(np.asarray(rows, dtype=float))
+    centred = x - x.mean()
+    return np.stack([np.full(x.size, 1 / x.size), centred / (centred @ centred)])
+
+
+def scatter_of(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Covariance of `(height, slope)` by the rows' own scatter about the line, taken as independent."""
+    weights, y = line_weights(rows), np.log(columns)
+    height, slope = weights @ y
+    residual = y - height - slope * (np.log(rows) - np.log(rows).mean())
+    return residual @ residual / (y.size - 2) * (weights @ weights.T)
+
+
+def power_law(rows: np.ndarray, columns: np.ndarray, errors: Errors, confidence: float) -> PowerLaw:
+    """The law through critical columns, with intervals from what they may be wrong by."""
+    x, y = np.log(rows), np.log(columns)
+    height = float(y.mean())
+    slope = float(line_weights(rows)[1] @ (y - y[0]))  # exactly 0 for equal columns
+    squares = errors.squares(confidence)
+    half, centre = math.sqrt(squares[1, 1]), float(x.mean())
+    bounded = abs(slope) > half
+    residual, spread = y - height - slope * (x - centre), y - height
+    return PowerLaw(
+        slope=slope,
+        slope_interval=(slope - half, slope + half),
+        intercept=height - slope * centre,
+        exponent=-1 / slope if slope else math.inf,
+        exponent_interval=_sorted(-1 / (slope + end) for end in (-half, half))
+        if bounded
+        else (-math.inf, math.inf),
+        constant=exp(centre - height / slope) if slope else math.nan,
+        constant_interval=_sorted(exp(centre + end) for end in _fieller(height, slope, squares))
+        if bounded
+        else (0.0, math.inf),
+        r_squared=1 - float(residual @ residual / (spread @ spread)) if spread.any() else 0.0,
+        rows=x.size,
+        errors=errors,
+        centre=centre,
+    )
+
+
+def _fieller(height: float, slope: float, squares: np.ndarray) -> tuple[float, float]:
+    """Fieller's interval for the zero of `height + slope * x`, x counted from the mean of the data.
+
+    Every x with (height + slope x)^2 <= (1, x) squares (1, x)^T; bounded as slope^2 > squares[1, 1].
+    """
+    a = slope**2 - squares[1, 1]
+    b = height * slope - squares[0, 1]
+    c = height**2 - squares[0, 0]
+    root = math.sqrt(
+        max(b * b - a * c, 0.0)
+    )  # the estimate itself is inside: negative by rounding only
+    return (-b - root) / a, (-b + root) / a
+
+
+def _sorted(ends: Iterable[float]) -> tuple[float, float]:
+    low, high = sorted(ends)
+    return low, high
+
+
+def exp(value: float) -> float:
+    """exp, infinite instead of an error where a barely determined constant overflows."""
+    return math.exp(value) if value < 700 else math.inf

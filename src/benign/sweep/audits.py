@@ -1,0 +1,153 @@
+"""Two audits of a sweep: whether its attacks can be trusted, and whether its step size decides what it shows."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from benign.experiment import Experiment
+from benign.spec.axes import Axis
+from benign.sweep.folders import open_result
+from benign.sweep.terminal import counted
+from benign.sweep.watcher import Watcher
+from benign.training.descent import Status
+from benign.training.metrics.audit import FLAGS, GAP
+
+SLOWER = (1, 2, 4)
+"""the rate is divided by these, and the steps multiplied"""
+AUDIT = "audit"
+"""the folder of a rate audit, inside that of the result"""
+COMPARED = ("train_loss", "test_loss", "test_accuracy", "robust_accuracy", "attention_on_signal")
+MASKED = (
+    f"masked: the evaluation attack takes more than {GAP} of accuracy that the training attack leaves, so the network "
+    "may have learned to mislead the latter; docs/attacks.md tells more"
+)
+MOVED = 0.02
+"""change of a mean over seeds that counts; of a loss, relative to it"""
+
+
+def flagged(result: xr.Dataset) -> str:
+    """How many runs are doubtful, and why; empty where none is."""
+    if "audit" not in result:
+        return ""
+    codes = result["audit"].fillna(0).astype(int)
+    counts = {name: int(((codes & code) > 0).sum()) for code, name in FLAGS.items()}
+    return ", ".join(
+        f"{counted(count, 'run')} {name.replace('_', ' ')}"
+        for name, count in counts.items()
+        if count
+    )
+
+
+def attack_audit(result: xr.Dataset) -> list[str]:
+    """What the attacks of a result are worth, in lines."""
+    if "audit" not in result:
+        return ["no attack was used, so there is nothing to audit"]
+    lines = [f"{int(result['audit'].notnull().sum())} runs with an attack"]
+    pairs = [
+        ("fresh points", "robust_accuracy_training_attack", "robust_accuracy"),
+        ("training points", "train_robust_accuracy", "train_robust_accuracy_judged"),
+    ]
+    for points, trained, judged in pairs:
+        if trained in result and judged in result:
+            gap = result[trained] - result[judged]
+            lines.append(
+                f"{points}: accuracy {_mean(result[trained])} under the training attack, "
+                f"{_mean(result[judged])} under the evaluation attack; largest gap {float(gap.max()):.3g}"
+            )
+    if "robust_accuracy_certified" in result:
+        lines.append(f"proven on fresh points: accuracy {_mean(result.robust_accuracy_certified)}")
+    doubts = flagged(result)
+    if not doubts:
+        return [*lines, f"no run is flagged: no gap above {GAP}, no contradiction"]
+    return [*lines, f"flagged: {doubts}", *([MASKED] if "masked" in doubts else [])]
+
+
+def slower(experiment: Experiment, factor: int) -> Experiment:
+    """The same with the rate divided and every number of steps multiplied: equal rate x steps, equal draws."""
+    fields = experiment.as_dict()
+    training = fields["training"]
+    training["rate"] = _divided(experiment.training.rate, factor)
+    for name in {"max_steps", "drop_every", "epochs", "warm_up"} & training.keys():
+        training[name] *= factor
+    return Experiment.from_dict({**fields, "pairing": "common"})
+
+
+def rate_audit(
+    experiment: Experiment,
+    folder: Path,
+    device: str = "cpu",
+    workers: int = 1,
+    watcher: Watcher | None = None,
+) -> list[str]:
+    """Run at the rate, half and a quarter of it, each in a folder of its own, and tell in lines what moved.
+
+    What changes with the rate at equal rate x steps is no property of gradient flow.
+    """
+    results = [
+        slower(experiment, factor).run(folder / f"rate_{factor}", device, workers, watcher)
+        for factor in SLOWER
+    ]
+    lines = ["means at the rate, half and a quarter of it; cells whose mean over seeds moved"]
+    for name in COMPARED:
+        if all(name in result for result in results):
+            lines.append(_compared(name, [_sound(result)[name] for result in results]))
+    ended = ", ".join(str(int((r.status == Status.CONVERGED).sum())) for r in results)
+    return [*lines, f"converged runs: {ended} of {results[0].status.size}"]
+
+
+def _compared(name: str, values: list[xr.DataArray]) -> str:
+    means = [value.mean("seed") for value in values]
+    change = np.abs(means[-1] - means[0])
+    moved = int(_moved(name, means[0], means[-1]).sum())
+    told = ", ".join(f"{float(mean.mean()):.3g}" for mean in means)
+    return f"{name}: {told}; {moved} of {means[0].size} cells moved, at most by {float(change.max()):.2g}"
+
+
+def _moved(name: str, fast: xr.DataArray, slow: xr.DataArray) -> xr.DataArray:
+    """1 where a mean over seeds moved, 0 where it did not, NaN where there is none."""
+    change = abs(slow - fast)
+    scale = abs(slow) if name.endswith("loss") else 1.0
+    return (change > MOVED * scale).astype(float).where(change.notnull())
+
+
+def with_rate_audit(result: xr.Dataset, folder: Path) -> xr.Dataset:
+    """The result with what an audit of its step size left in its folder, for pictures; as it is where there is none.
+
+    Every variable that the audit compared gets another, `test_loss_moved`, over the cells of the result.
+    """
+    places = [folder / AUDIT / f"rate_{factor}" for factor in (SLOWER[0], SLOWER[-1])]
+    if not all(place.is_dir() for place in places):
+        return result
+    with warnings.catch_warnings(action="ignore"):  # the audit has told of failed runs
+        fast, slow = (_sound(open_result(place)) for place in places)
+    told = []
+    for name in COMPARED:
+        if name in fast and name in result and set(fast[name].dims) == set(result[name].dims):
+            moved = _moved(name, fast[name].mean("seed"), slow[name].mean("seed"))
+            told.append(
+                f"{name.replace('_', ' ')} in {int(moved.sum())} of {int(moved.count())} cells"
+            )
+            here = {dim: result[dim] for dim in moved.dims}
+            result = result.assign({f"{name}_moved": moved.reindex(here)})
+    seeds = fast.sizes["seed"]
+    of = "1 seed" if seeds == 1 else f"{seeds} seeds"
+    note = f"Step-size audit, {of}: a quarter of the rate moves {', '.join(told)}."
+    return result.assign_attrs(rate_audit=note)
+
+
+def _sound(result: xr.Dataset) -> xr.Dataset:
+    return result.where(result["status"].isin([Status.CONVERGED, Status.STEP_CAP]))
+
+
+def _mean(value: xr.DataArray) -> str:
+    return f"{float(value.mean()):.3g}"
+
+
+def _divided(rate: Any, factor: int) -> Any:
+    if not isinstance(rate, Axis):
+        return rate / factor
+    values = [each / factor for each in rate.values]
+    return {"zipped": rate.group, "values": values} if rate.group else values

@@ -1,0 +1,85 @@
+"""A unit of work: how it is computed, wherever that is, and what is recorded of it.
+
+On the CPU a unit is computed by one thread: results are then bitwise the same whatever the number
+of cores, and two threads on a busy two-core machine were seen to take 50 times as long as one.
+Several cores are used by computing several units at a time.
+"""
+
+import platform
+import time
+import traceback
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from benign import __version__
+from benign.networks.compiled import compiling
+from benign.sweep.own_code import own_code
+from benign.sweep.plan import NUMERICS, Unit
+from benign.sweep.store import Store
+from benign.training.checkpoint import Keeping
+from benign.training.descent import Status
+from benign.training.engine import Progress, one_thread, train_runs
+
+
+class Computed(NamedTuple):
+    """What became of a unit."""
+
+    arrays: dict[str, np.ndarray]
+    seconds: float
+    error: str | None
+    """what its runs failed by"""
+    device: str
+    """where it was computed"""
+    torch: str
+    """the version there"""
+    compiled: bool = False
+    """whether compiled code took part, which rounds otherwise"""
+
+
+def compute(
+    unit: Unit,
+    device: str,
+    progress: Progress | None = None,
+    keeping: Keeping = Keeping(),  # noqa: B008
+    compile: bool = False,
+) -> Computed:
+    """Compute a unit here; whatever a component raises is an outcome of its runs, not the end of the sweep."""
+    begin, error, used = time.perf_counter(), None, False
+    try:
+        with one_thread(), compiling(compile) as has_compiled:
+            cells, ids = [run.cell for run in unit.runs], [run.id for run in unit.runs]
+            arrays = train_runs(cells, ids, device, progress, keeping)
+            used = has_compiled()
+    except Exception:
+        arrays, error = _without_result(unit, Status.FAILED), traceback.format_exc(limit=-3)
+    name = platform.machine() if device == "cpu" else torch.cuda.get_device_name(device)
+    seconds = time.perf_counter() - begin
+    return Computed(arrays, seconds, error, f"{device} ({name})", str(torch.__version__), used)
+
+
+def not_computed(unit: Unit, device: str, status: Status, why: str) -> Computed:
+    """A unit of which there is nothing but a status."""
+    return Computed(_without_result(unit, status), 0.0, why, device, str(torch.__version__))
+
+
+def _without_result(unit: Unit, status: Status) -> dict[str, np.ndarray]:
+    count = len(unit.runs)
+    return {"status": np.full(count, status, np.int8), "steps": np.full(count, -1, np.int64)}
+
+
+def record(unit: Unit, store: Store, done: Computed) -> None:
+    """Write the record of a unit."""
+    meta = {
+        "benign": __version__,
+        "numerics": NUMERICS,
+        "code": own_code(run.cell for run in unit.runs),
+        "device": done.device,
+        "torch": done.torch,
+        "compiled": done.compiled,
+        "seconds": round(done.seconds, 3),
+        "error": done.error,
+    }
+    keys = np.array([run.key for run in unit.runs])
+    store.write(unit.key, {**done.arrays, "run": keys}, meta)

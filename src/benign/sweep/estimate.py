@@ -1,0 +1,135 @@
+"""What an experiment would cost, before it is run."""
+
+import math
+import time
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from benign.attacks.attack import Attack
+from benign.attacks.products import multiplications
+from benign.sweep.plan import Unit
+from benign.training.engine import batch_size, one_thread, run_bytes
+from benign.training.metrics.image_features import reference_key
+from benign.training.setup import Setup
+
+SECONDS_PER_DRAW = 2e-8
+"""one normal draw on one CPU core; measured by benchmarks/attention.py"""
+SECONDS_PER_PASS = 3e-4
+"""one pass of a batch however small: a few dozen calls of torch"""
+SECONDS_PER_NUMBER = 2.5e-9
+"""one number that a pass holds for a point, on one CPU core: small networks wait for memory more than they multiply
+(the README's experiment took 24 s, of which products explain 5)"""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Runs, memory of the largest batch, and time: how many steps a run takes to its loss is not known before.
+
+    At least, if no run takes a step, but for those to a loss of 0, which take all; at most, if all do.
+    """
+
+    runs: int
+    units: int
+    bytes: int
+    least_seconds: float
+    most_seconds: float
+    sure_training: float
+    """seconds of training to a loss of 0, of which every step is taken"""
+
+
+def estimate(units: list[Unit], device: str) -> Estimate:
+    """Estimate from operation counts and a short measurement of this device's matrix products."""
+    least = most = sure = memory = 0.0
+    references: set[str] = set()
+    for unit in units:
+        setup, runs = unit.runs[0].cell, len(unit.runs)
+        rate = _products_per_second(device, setup.dtype)
+        fixed = runs * _fixed_seconds(setup, rate, device)
+        if setup.evaluation.features and (key := reference_key(setup)) not in references:
+            references.add(key)  # which runs with another attack share
+            fixed += runs * _reference_products(setup) / rate
+        together = min(runs, batch_size(setup, device))
+        rounds = setup.training.rounds(setup.data.samples)
+        calls = rounds * math.ceil(runs / together) * _step_passes(setup)
+        products = runs * setup.data.samples * _step_passes(setup) * _multiplies(setup.reduced())
+        stepwise = setup.training.most_steps() * (calls * SECONDS_PER_PASS + products / rate)
+        to_the_end = sum(run.cell.training.stop_loss == 0 for run in unit.runs) / runs
+        sure += to_the_end * stepwise
+        least += fixed + to_the_end * stepwise
+        most += fixed + stepwise
+        memory = max(memory, together * run_bytes(setup))
+    total = sum(len(unit.runs) for unit in units)
+    return Estimate(total, len(units), int(memory), least, most, sure)
+
+
+def operations(setup: Setup, steps: float) -> float:
+    """Additions and multiplications of the matrix products of a run of so many steps, with its test at the end.
+
+    What bounds the time of a GPU from below; a climb is counted in the cheaper of its two ways.
+    """
+    small = setup.reduced()
+    points, each = small.data.samples, 2 * small.data.samples * _multiplies(small)
+    trained = steps * (each + _climbs(small, setup.attack, points))
+    tested = _climbs(small, setup.final_attack, setup.evaluation.samples)
+    return 2 * (trained + tested + setup.evaluation.samples * _multiplies(small))
+
+
+def _climbs(setup: Setup, attack: Attack | None, points: int) -> float:
+    """Multiplications of an attack on points of one run."""
+    if attack is None:
+        return 0.0
+    plain = attack.passes() * points * _multiplies(setup)
+    columns, data = setup.network.cost(setup.data).columns, setup.data
+    if not columns:
+        return plain
+    steps = attack.passes() // 2
+    return min(plain, *multiplications(points * data.tokens, data.dim, columns, steps))
+
+
+def _reference_products(setup: Setup) -> float:
+    """Multiplications of both references of a run and of the points made with them."""
+    tests = setup.evaluation.features
+    assert tests is not None
+    trained = setup.training.most_steps() * setup.data.samples * (4 + tests.attack.passes())
+    searched = tests.steps + len(tests.pairs) * tests.matching_steps
+    return (trained + 2 * tests.samples * 2 * searched) * _multiplies(setup)
+
+
+def _step_passes(setup: Setup) -> int:
+    """Forward and backward, for the step and for its attack."""
+    return 2 + (setup.attack.passes() if setup.attack else 0)
+
+
+def _multiplies(setup: Setup) -> int:
+    return setup.network.cost(setup.data).multiplies
+
+
+def _fixed_seconds(setup: Setup, rate: float, device: str) -> float:
+    """Drawing data and weights, bringing them to small coordinates, and the evaluation at the end."""
+    small, drawn = setup.reduced(), setup.space.drawn_dim
+    cost, data = small.network.cost(small.data), small.data
+    attack = setup.final_attack
+    passes = 1 + (attack.passes() + 1 if attack else 0)
+    tokens = (data.samples + setup.evaluation.samples) * data.tokens
+    draws = tokens * drawn + cost.weights / 2 * drawn / data.dim
+    products = passes * setup.evaluation.samples * cost.multiplies
+    if setup.space.mode == "projected":
+        products += (tokens + 2 * data.dim) * drawn * data.dim
+    numbers = passes * setup.evaluation.samples * cost.point if device == "cpu" else 0
+    return draws * SECONDS_PER_DRAW + products / rate + numbers * SECONDS_PER_NUMBER
+
+
+@cache
+def _products_per_second(device: str, dtype: torch.dtype) -> float:
+    """Multiplications per second of a matrix product of a usual size, on one thread as in a run."""
+    left = torch.ones(512, 1024, dtype=dtype, device=device)
+    right = torch.ones(1024, 512, dtype=left.dtype, device=device)
+    float((left @ right)[0, 0])
+    begin, count = time.perf_counter(), 0
+    with one_thread():
+        while time.perf_counter() - begin < 0.1:
+            float((left @ right)[0, 0])
+            count += 1
+    return count * 512 * 1024 * 512 / (time.perf_counter() - begin)

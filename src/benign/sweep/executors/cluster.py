@@ -1,0 +1,327 @@
+"""Units computed by a cluster of Dask: one of our own on this machine, one of SLURM jobs, or one that is there already.
+
+The scheduler, its queues, retries and heartbeats are Dask's. Workers send back what they computed, and the driving
+process records it: they need no file system in common.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import faulthandler
+import inspect
+import logging
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benign import __version__
+from benign.spec import plugins as outside
+from benign.spec.yaml import read_yaml
+from benign.sweep.compute import Computed, compute
+from benign.sweep.executors.base import Crew, Manner, ProcessEnded
+from benign.sweep.executors.local import interrupts_wait
+from benign.sweep.plan import NUMERICS, Unit
+from benign.training.engine import TESTING, Progress
+
+REMEDY = "pip install 'benign[cluster]'"
+try:
+    import distributed
+    from dask import config
+    from distributed.protocol import pickle  # what Dask sends every task by
+except ImportError as error:
+    raise ValueError("`executor` needs Dask: " + REMEDY) from error
+
+PATIENCE = 10
+"""seconds in which a scheduler answers, and has a worker"""
+SLURM_FILE = "slurm.yaml"
+OURS = {
+    # The driver tries a unit once more itself, and blames no unit that only waited for a worker.
+    "distributed.scheduler.allowed-failures": 0,
+    "distributed.scheduler.worker-saturation": 1.0,
+}
+"""settings of a cluster that we start"""
+GPU = {"GPU": 1}
+"""what a unit for a GPU asks for, and what a worker that has one declares"""
+
+
+Joined = tuple[distributed.Client, Callable[[], None]]
+"""a cluster, and what is done now and then to keep its workers up"""
+
+
+@contextmanager
+def cluster(manner: Manner) -> Iterator[Crew]:
+    """The workers that `manner.executor` names; those we start end with the block, those we join stay."""
+    executor = manner.executor or ""
+    for log in ("distributed", "distributed.client"):  # the sweep tells it in its words
+        logging.getLogger(log).setLevel(logging.CRITICAL)
+    if executor == "dask":
+        there = _local(manner)
+    elif executor.partition(":")[0] == "slurm":
+        there = _slurm(manner, Path(executor.partition(":")[2] or SLURM_FILE))
+    elif re.match(r"(tcp|tls)://", executor) or executor.endswith(".json"):
+        there = _joined(manner, executor)
+    else:
+        may_be = "dask, slurm, slurm:FILE, tcp://HOST:PORT or a scheduler file (.json)"
+        raise ValueError(f"`executor` must be {may_be}, got {executor!r}")
+    with there as (client, keep_up):
+        yield Workers(client, manner, keep_up)
+
+
+class Workers(Crew):
+    """The workers of a Dask cluster, who may come and go."""
+
+    def __init__(self, client: distributed.Client, manner: Manner, keep_up: Callable[[], None]):
+        self._client, self._manner, self._keep_up = client, manner, keep_up
+        self._topic = f"benign-{client.id}"
+        self._told: dict[str, tuple[int, int]] = {}
+        """step and training runs of each unit under way"""
+        self._begun: dict[str, float] = {}
+        """when each unit was handed out last"""
+        client.subscribe_topic(self._topic, self._hear)
+        self.look_after()
+
+    def submit(self, unit: Unit) -> Future[Computed]:
+        # Packed, since neither the scheduler nor a new worker knows a person's own classes yet.
+        manner = self._manner
+        task = pickle.dumps(unit), manner.device, manner.compile, manner.unit_timeout
+        needs = None if manner.device == "cpu" else GPU
+        same = (__version__, NUMERICS), outside.loaded(), self._topic
+        theirs = self._client.submit(_work, *task, *same, pure=False, resources=needs)
+        future: Future[Computed] = Future()
+        self._told[unit.key] = 0, 0
+        self._begun[unit.key] = time.monotonic()
+        theirs.add_done_callback(lambda theirs: self._pass_on(unit, theirs, future))
+        return future
+
+    def _pass_on(self, unit: Unit, theirs: distributed.Future, future: Future[Computed]) -> None:
+        try:
+            future.set_result(theirs.result())
+        except distributed.KilledWorker:
+            future.set_exception(ProcessEnded("the cluster lost its worker"))
+        except (CancelledError, OSError):
+            future.set_exception(self._cut_off())
+        except Exception as error:
+            problem = f"the cluster cannot begin a unit: {error}"
+            future.set_exception(ValueError(problem).with_traceback(error.__traceback__))
+        self._told.pop(unit.key, None)
+
+    def _cut_off(self) -> ConnectionError:
+        what = "the scheduler is gone; what was recorded is kept, the same command goes on"
+        return ConnectionError(errno.ECONNRESET, what, self._manner.executor)
+
+    def _hear(self, event: tuple[float, tuple[str, int, int]]) -> None:
+        key, step, training = event[1]
+        if key in self._told:  # else it came late
+            self._told[key] = step, training
+
+    def told(self) -> dict[str, tuple[int, int]]:
+        return dict(self._told)
+
+    def overdue(self, unit: Unit) -> bool:
+        limit = self._manner.unit_timeout
+        return limit is not None and time.monotonic() - self._begun[unit.key] > limit
+
+    def look_after(self) -> None:
+        try:
+            workers = _workers(self._client, self._manner.device)
+        except (OSError, RuntimeError):
+            raise self._cut_off() from None
+        # A second unit a worker waits at the scheduler, so that nobody waits for the driver. None may wait where time
+        # counts from handing out, nor for a GPU: Dask has those wait at the worker, and blames them when it is lost.
+        ahead = 1 if self._manner.unit_timeout or self._manner.device != "cpu" else 2
+        self.size = max(1, ahead * workers)
+        self._keep_up()
+
+
+def _workers(client: distributed.Client, device: str) -> int:
+    """How many there are for this device."""
+    if device == "cpu":
+        there: Any = client.nthreads()
+        return len(there)
+    return sum("GPU" in each["resources"] for each in client.scheduler_info()["workers"].values())
+
+
+@contextmanager
+def _local(manner: Manner) -> Iterator[Joined]:
+    options: dict[str, Any] = {"n_workers": manner.workers, "threads_per_worker": 1}
+    options |= {"dashboard_address": None, "memory_limit": 0}
+    if manner.device != "cpu":
+        options["resources"] = GPU
+    with config.set(OURS):
+        with interrupts_wait():
+            ours = distributed.LocalCluster(silence_logs=logging.CRITICAL, **options)
+        with ours, distributed.Client(ours) as client:
+            try:
+                yield client, _now_and_then(lambda: ours.scale(manner.workers))
+            finally:
+                ours.sync(_ended_soon, ours)
+
+
+async def _ended_soon(ours: distributed.LocalCluster) -> None:
+    """Closing a cluster waits for what its workers compute: end them, now that nobody does."""
+    nannies = [nanny.close(timeout=1) for nanny in ours.workers.values()]
+    await asyncio.gather(*nannies, return_exceptions=True)
+
+
+@contextmanager
+def _joined(manner: Manner, where: str) -> Iterator[Joined]:
+    if where.endswith(".json"):
+        with open(where, "rb"):  # says at once that there is none
+            given: dict[str, Any] = {"scheduler_file": where}
+    else:
+        given = {"address": where}
+    try:
+        client = distributed.Client(**given, timeout=PATIENCE, set_as_default=False)
+    except (OSError, TimeoutError):
+        what = f"no scheduler of Dask answers there within {PATIENCE} s: is it running?"
+        raise ConnectionError(errno.ECONNREFUSED, what, where) from None
+    except Exception as error:
+        raise ValueError(f"`executor` {where!r} names no scheduler of Dask: {error}") from None
+    with client:
+        _check_workers(client, manner, where)
+        yield client, lambda: None
+
+
+def _check_workers(client: distributed.Client, manner: Manner, where: str) -> None:
+    """Refuse a cluster without workers for these units."""
+    start = f"start some: dask worker {where} --nworkers N --nthreads 1"
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE)
+    except TimeoutError:
+        raise ValueError(f"{where} has no workers: {start}") from None
+    threads: Any = client.nthreads()
+    if any(count > 1 for count in threads.values()):
+        raise ValueError(f"{where} has workers of several threads, a unit takes one: {start}")
+    if not _workers(client, manner.device):
+        raise ValueError(f"{where} has no workers with a GPU: {start} --resources GPU=1")
+
+
+@contextmanager
+def _slurm(manner: Manner, path: Path) -> Iterator[Joined]:
+    jobqueue = _jobqueue()
+    jobs, options = _slurm_options(path, jobqueue)
+    if not shutil.which("sbatch"):
+        raise ValueError("`executor` slurm needs sbatch: run this where jobs are sent from")
+    if manner.device != "cpu":
+        more = ["--resources", "GPU=1"]
+        options["worker_extra_args"] = [*options.get("worker_extra_args", []), *more]
+    with config.set(OURS):
+        try:
+            ours = jobqueue.SLURMCluster(**options)
+        except Exception as error:
+            raise ValueError(f"{path}: {error}") from None
+        with ours:
+            ours.scale(jobs=jobs)
+            try:
+                ours.sync(_sent, ours)
+            except RuntimeError as error:
+                raise ValueError(f"{path}: SLURM refuses the job: {error}") from None
+            with distributed.Client(ours) as client:
+                yield client, _now_and_then(lambda: ours.scale(jobs=jobs))
+
+
+def _jobqueue() -> Any:
+    """The package that sends jobs. Importing it takes ctrl-c away from us: that is taken back."""
+    heard = signal.getsignal(signal.SIGINT)
+    try:
+        from dask_jobqueue import slurm
+    except ImportError:
+        raise ValueError("`executor` slurm needs dask-jobqueue: " + REMEDY) from None
+    signal.signal(signal.SIGINT, heard)
+    return slurm
+
+
+def _slurm_options(path: Path, jobqueue: Any) -> tuple[int, dict[str, Any]]:
+    """How many jobs, and what is passed to SLURMCluster: one thread a worker, as many workers a job as cores."""
+    options = read_yaml(path)
+    known = {
+        name
+        for of in (jobqueue.JobQueueCluster, jobqueue.SLURMJob, jobqueue.Job)
+        for name, parameter in inspect.signature(of.__init__).parameters.items()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    }
+    known -= {"self", "n_workers", "loop", "asynchronous", "scheduler", "scheduler_cls", "job_cls"}
+    if unknown := [name for name in options if name not in known | {"jobs"}]:
+        there = ", ".join(sorted(known | {"jobs"}))
+        raise ValueError(f"{path}: no option {', '.join(unknown)}; there are {there}")
+    jobs, cores = options.pop("jobs", 1), options.get("cores", 1)
+    for name, number in (("jobs", jobs), ("cores", cores)):
+        if not isinstance(number, int) or number < 1:
+            raise ValueError(f"{path}: `{name}` must be a whole number above 0, got {number!r}")
+    quiet = {"dashboard_address": ":0"}
+    return jobs, {"cores": 1, "processes": cores, "scheduler_options": quiet, **options}
+
+
+async def _sent(ours: Any) -> None:
+    """Wait until sbatch has taken the jobs."""
+    await ours
+
+
+def _now_and_then(act: Callable[[], Any]) -> Callable[[], None]:
+    """Call it every five seconds at most: asking Dask for what it has anew brings back what was lost."""
+    last = time.monotonic()
+
+    def maybe() -> None:
+        nonlocal last
+        if time.monotonic() - last > 5:
+            last = time.monotonic()
+            act()
+
+    return maybe
+
+
+_alone = threading.Lock()
+"""a worker that came later may have several threads: torch and the watchdog count by process"""
+
+
+def _work(
+    packed: bytes,
+    device: str,
+    compile: bool,
+    timeout: float | None,
+    same: tuple[str, int],
+    sources: list[Path],
+    topic: str,
+) -> Computed:
+    """In a worker: compute a unit, and tell of it."""
+    if same != (__version__, NUMERICS):
+        mine = f"benign {__version__}, numerics {NUMERICS}"
+        raise ValueError(f"it has {mine}, not {same[0]}, numerics {same[1]}: install the same")
+    outside.load_all(sources)
+    unit: Unit = pickle.loads(packed)
+    with _alone, _ended_after(timeout):
+        return compute(unit, device, _teller(unit.key, topic), compile=compile)
+
+
+def _teller(key: str, topic: str) -> Progress:
+    worker = distributed.get_worker()
+    last = 0.0
+
+    def tell(step: int, training: int) -> None:
+        nonlocal last
+        if step == TESTING or time.monotonic() - last >= 1:
+            last = time.monotonic()
+            worker.log_event(topic, (key, step, training))
+
+    return tell
+
+
+@contextmanager
+def _ended_after(timeout: float | None) -> Iterator[None]:
+    """End this process when the time is over, also where nothing in it would listen; its nanny starts another."""
+    if timeout is None:
+        yield
+        return
+    faulthandler.dump_traceback_later(timeout, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()

@@ -1,0 +1,358 @@
+"""Units computed on this machine: in this process, or several at a time in processes of their own."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
+from functools import partial
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+from benign.spec import plugins as outside
+from benign.spec.base import Component
+from benign.sweep.compute import Computed, compute
+from benign.sweep.executors.base import Crew, Manner, ProcessEnded
+from benign.sweep.plan import Unit
+from benign.training.checkpoint import Keeping
+from benign.training.descent import Status
+from benign.training.engine import batch_size
+from benign.training.machine import memory_kills
+from benign.training.metrics import functions_for
+
+TRIES = 3
+"""how often a process is started in one place before that place is given up"""
+PATIENCE = 10.0
+"""seconds that a process has to end after its pipe is closed"""
+UNGUARDED = 86
+"""exit code of a process that would run, as it starts, the sweep that started it"""
+
+Task = tuple[Unit, str, Keeping, bool]
+"""what `_work` takes"""
+Keep = Callable[[Unit], Keeping]
+"""where a unit keeps what is not a result"""
+Tell = Callable[[str, int, int], None]
+"""called with the key of a unit, its step and its training runs"""
+
+
+class Here(Crew):
+    """This process, one unit after another."""
+
+    def __init__(self, manner: Manner, tell: Tell, keeping: Keep):
+        self._manner, self._tell, self._keeping = manner, tell, keeping
+
+    def submit(self, unit: Unit) -> Future[Computed]:
+        future: Future[Computed] = Future()
+        tell = partial(self._tell, unit.key)
+        how = self._keeping(unit), self._manner.compile
+        future.set_result(compute(unit, self._manner.device, tell, *how))
+        return future
+
+    def told(self) -> dict[str, tuple[int, int]]:
+        return {}  # each unit told its steps until it ended
+
+
+class Processes(Crew):
+    """Several processes, each for one unit at a time: one that is killed takes no other unit with it."""
+
+    def __init__(self, manner: Manner, size: int, keeping: Keep):
+        self.size, self._manner, self._keeping = size, manner, keeping
+        self._places = [_Place() for _ in range(size)]
+        self._overdue: set[str] = set()
+
+    def submit(self, unit: Unit) -> Future[Computed]:
+        left = [place for place in self._places if place.tries]
+        if not left:
+            raise ChildProcessError(errno.ECHILD, self._why_none(), "workers")
+        place = next(place for place in left if place.is_free())
+        with interrupts_wait():  # so that a new process never sees one
+            return place.submit(unit, self._manner, self._keeping(unit))
+
+    def _why_none(self) -> str:
+        ends = "; ".join(dict.fromkeys(place.end for place in self._places))
+        return (
+            f"no process could be started, {TRIES} tries for each of {self._manner.workers} ({ends}): `--workers 1` "
+            "without `--unit-timeout` starts none. What was recorded is kept; what a process printed stands above"
+        )
+
+    def told(self) -> dict[str, tuple[int, int]]:
+        at_work = (place for place in self._places if place.at_work())
+        return {place.unit_key: (place.numbers[0], place.numbers[1]) for place in at_work}
+
+    def look_after(self) -> None:
+        limit = self._manner.unit_timeout
+        for place in self._places:
+            if limit is not None and place.seconds() > limit:
+                self._overdue.add(place.unit_key)
+                place.kill()
+            if place.clear():
+                self._go_on_without(place)
+
+    def _go_on_without(self, place: "_Place") -> None:
+        left = sum(bool(each.tries) for each in self._places)
+        self.size = max(left, 1)  # the next unit is submitted all the same, and refused
+        if left:
+            note = f"a process could not be started in {TRIES} tries ({place.end}): "
+            note += f"{left} of {len(self._places)} go on"
+            warnings.warn(note, RuntimeWarning, stacklevel=2)
+
+    def overdue(self, unit: Unit) -> bool:
+        return unit.key in self._overdue
+
+    def close(self) -> None:
+        """End all processes, also those that are at work."""
+        for place in self._places:
+            place.close()
+
+
+class _Place:
+    """Room for one process, and another one if that is killed."""
+
+    def __init__(self) -> None:
+        # a forked torch can hang in its thread pool
+        self._context = multiprocessing.get_context("spawn")
+        self._process: SpawnProcess | None = None
+        self._connection: Connection | None = None
+        self._future: Future[Computed] | None = None
+        self.unit_key = ""
+        self._begun: float | None = None
+        self.numbers: Any = None
+        """its step, its training runs and whether it has started; it writes them itself"""
+        self.tries = TRIES
+        """times that a process may still be started"""
+        self.end = ""
+        """how the last process that could not start ended"""
+
+    def submit(self, unit: Unit, manner: Manner, keeping: Keeping) -> Future[Computed]:
+        self.unit_key, self._begun, self._future = unit.key, None, Future()
+        try:
+            if self._process is None or not self._process.is_alive():
+                self._start()
+        except OSError as error:  # no memory, too many processes or files
+            self._future.set_exception(ProcessEnded(str(error), started=False))
+            return self._future
+        # A thread each, since a unit may be larger than what a pipe takes before its reader is there.
+        task = unit, manner.device, keeping, manner.compile
+        given = self._future, task, self._process, self._connection, self.numbers
+        threading.Thread(target=_waited_for, args=given, daemon=True).start()
+        return self._future
+
+    def _start(self) -> None:
+        self._disconnect()
+        # Without a lock, which a killed process would keep.
+        self.numbers = self._context.RawArray("q", 3)
+        self._connection, theirs = self._context.Pipe()
+        with theirs:  # then only the process has it, and its end is the end of the pipe
+            given = theirs, self.numbers, outside.loaded()
+            process = self._context.Process(target=_work_through, args=given)
+            process.start()
+        self._process = process
+
+    def is_free(self) -> bool:
+        """Whether it may be given a unit: not before the end of the last one is counted, by `clear`."""
+        return self._future is None
+
+    def clear(self) -> bool:
+        """Count a process that could not start; whether it was the last one that is tried."""
+        if self._future is None or not self._future.done():
+            return False
+        error, self._future = self._future.exception(), None
+        if not isinstance(error, ProcessEnded):
+            return False
+        self._process = None
+        if error.started:
+            self.tries = TRIES
+            return False
+        self.tries, self.end = self.tries - 1, error.how
+        return not self.tries
+
+    def seconds(self) -> float:
+        """For how long it has been seen to train: a process takes seconds to start."""
+        if not self.at_work() or not self.numbers[1]:
+            return 0.0
+        self._begun = self._begun or time.monotonic()
+        return time.monotonic() - self._begun
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    def at_work(self) -> bool:
+        return self._future is not None and not self._future.done()
+
+    def close(self) -> None:
+        if self._future is not None and not self._future.done():
+            self.kill()
+            wait([self._future])
+        self._disconnect()
+        if self._process is not None:
+            _exit_code(self._process)
+
+    def _disconnect(self) -> None:
+        """Close the pipe: a process that waits for a unit ends."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def check_importable(units: list[Unit]) -> None:
+    """Other processes import what a person defined: a prompt, a notebook or a script on stdin cannot be imported.
+
+    A process that is started to work starts none itself: neither as it imports the script nor in what it computes."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # as Python asks
+        sys.exit(UNGUARDED)  # the sweep that started it says why
+    if _is_worker:
+        raise ValueError(
+            "`workers` must be 1 here: this is computed by a worker, which starts none"
+        )
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    if file and Path(file).exists():
+        return
+    cells = [unit.runs[0].cell for unit in units]
+    parts = [type(part) for cell in cells for _, part in cell if isinstance(part, Component)]
+    probes = [probe for cell in cells for probe in functions_for(cell)]
+    for own in (*parts, *probes):
+        if own.__module__ == "__main__":
+            raise ValueError(
+                f"`workers` must be 1 here: `{own.__name__}` is defined at a prompt or in a notebook, "
+                "which other processes cannot import; put it into a file"
+            )
+    if file:  # "<stdin>": a new process looks for a file of that name before anything else
+        raise ValueError(
+            f"`workers` must be 1 here: the script is no file ({file}), save it as one"
+        )
+
+
+@contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Ctrl-c reaches all processes of a terminal: the parent decides, its workers keep still. A process started in
+    here never gets one; the parent gets it afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # before: where it starts, interrupts come through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _waited_for(
+    future: Future[Computed],
+    task: Task,
+    process: SpawnProcess,
+    connection: Connection,
+    numbers: Any,
+) -> None:
+    """In a thread: give a unit to a process, and wait for what it computes or for its end."""
+    before = memory_kills()
+    try:
+        connection.send(task)
+        computed = connection.recv()
+    except (EOFError, OSError):
+        end = _end_of(_exit_code(process), bool(numbers[2]), memory_kills() > before)
+        future.set_exception(end)
+    except Exception as error:  # it cannot be pickled
+        future.set_exception(error)
+    else:
+        future.set_result(computed)
+
+
+def _exit_code(process: SpawnProcess) -> int:
+    """The exit code of a process that is about to end, or minus the signal that killed it."""
+    process.join(PATIENCE)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+    return process.exitcode or 0
+
+
+def _end_of(code: int, started: bool, memory: bool) -> Exception:
+    """What a sweep has to know of the end of a process; `memory`: the system killed one for memory meanwhile."""
+    if code == UNGUARDED and not started:
+        return ValueError(
+            "`workers` above 1 needs a script that other processes can import: put what runs the experiment under "
+            '`if __name__ == "__main__":`'
+        )
+    if code >= 0:
+        return ProcessEnded(f"exit code {code}", started=started)
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:  # a real-time signal
+        name = "no name"
+    how = f"killed by signal {-code} ({name})"
+    if -code != getattr(signal, "SIGKILL", None):
+        return ProcessEnded(how, started=started)
+    if memory:
+        how += ": the system had no memory left, fewer workers need less"
+        return ProcessEnded(how, Status.OUT_OF_MEMORY, started)
+    how += ": lack of memory is the usual cause, fewer workers need less"
+    return ProcessEnded(how, started=started)
+
+
+# In a worker
+
+
+_tell: Callable[[int, int], None] = lambda step, training: None  # noqa: E731
+"""how it tells its step and its training runs"""
+_is_worker = False
+
+
+def _work_through(connection: Connection, numbers: Any, sources: list[Path]) -> None:
+    """Compute units until there are no more."""
+    _begin(numbers, sources)
+    while True:
+        try:
+            task: Task = connection.recv()
+        except EOFError:
+            return
+        connection.send(_work(*task))
+
+
+def _begin(numbers: Any, sources: list[Path]) -> None:
+    global _tell, _is_worker
+
+    def tell(step: int, training: int) -> None:
+        numbers[0:2] = [step, training]
+
+    _tell, _is_worker = tell, True
+    # One line of a warning, as the command line has it; the place in the code says nothing to a user.
+    warnings.showwarning = lambda message, *_: print(message, file=sys.stderr)
+    threading.Thread(target=_follow_parent, daemon=True).start()
+    outside.load_all(sources)
+    numbers[2] = True
+
+
+def _follow_parent() -> None:
+    """End with the parent, however it ended: a worker of a killed one would wait for ever."""
+    parent = multiprocessing.parent_process()
+    if parent:
+        parent.join()
+        os._exit(1)
+
+
+def _first_batch(unit: Unit, device: str) -> int:
+    """How many of its runs are trained first."""
+    with suppress(Exception):  # of somebody's component: a failure of the runs, as `compute` has it
+        return min(len(unit.runs), batch_size(unit.runs[0].cell, device))
+    return len(unit.runs)
+
+
+def _work(unit: Unit, device: str, keeping: Keeping, compile: bool) -> Computed:
+    _tell(0, _first_batch(unit, device))
+    try:
+        return compute(unit, device, _tell, keeping, compile)
+    finally:
+        _tell(0, 0)

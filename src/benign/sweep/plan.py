@@ -1,0 +1,134 @@
+"""From a specification to runs, and from runs to units of work.
+
+A *run* is one cell of the grid with one seed. A *unit* is a list of runs of one shape, computed
+together and kept as one record. Units are fixed by the specification (and the smaller ones it grew
+from) alone, never by memory, device or what is already done, so a resumed sweep batches its runs
+as an uninterrupted one does.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+from benign.spec.axes import Axis, Path, cells, replace, settings, walk
+from benign.spec.base import digest, text_digest
+from benign.streams import RunId
+from benign.training.setup import Setup
+
+NUMERICS = 5
+"""raised whenever results may move: records of other numbers are not reused"""
+
+RUNS_A_UNIT = 64
+"""runs of a unit: enough to fill a device, few enough to lose little on a crash"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of the grid with one seed."""
+
+    cell: Setup
+    seed: int
+    where: dict[str, Any]
+    """coordinates by dimension name, `seed` among them"""
+
+    @cached_property
+    def key(self) -> str:
+        """Identifies what is computed: the resolved specification, the seed and the numerics."""
+        return _keys(self.cell, [self.seed])[0]
+
+    @property
+    def id(self) -> RunId:
+        """What its random draws depend on: with independent pairing, everything that may be an axis
+        and is not its default, numbers and whole components.
+
+        Never anything less: `attack: [PGD(radius=1), PGD(radius=2)]` and `attack.ball.radius: [1, 2]` are the
+        same cells, so they cannot share draws in one grid and not in the other.
+        """
+        if self.cell.pairing == "common":
+            return RunId(self.cell.root_seed, self.seed, "")
+        values = {".".join(path): value for path, value in settings(self.cell)}
+        return RunId(self.cell.root_seed, self.seed, digest(values))
+
+    @cached_property
+    def shape(self) -> str:
+        """Equal for runs that can be stacked: everything but the numbers that differ by run."""
+        blank = {
+            path: None if value is None else 0.0
+            for path, role, value in walk(self.cell)
+            if role == "run"
+        }
+        spec = replace(self.cell, blank).as_dict()
+        spec.pop("seeds", None)
+        return digest(spec)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Runs of one shape that are computed together and recorded under one key."""
+
+    runs: tuple[Run, ...]
+
+    @cached_property
+    def key(self) -> str:
+        return digest([run.key for run in self.runs])
+
+
+def runs_of(experiment: Any) -> Iterator[Run]:
+    """Every run of an experiment: all cells of the grid, each with seeds 0 to `seeds` - 1."""
+    for where, cell in cells(experiment):
+        for seed in range(experiment.seeds):
+            yield Run(cell, seed, {**where, "seed": seed})
+
+
+def keys_of(experiment: Any) -> list[str]:
+    """The keys of all runs of an experiment, in the order of `runs_of`."""
+    seeds = range(experiment.seeds)
+    return [key for _, cell in cells(experiment) for key in _keys(cell, seeds)]
+
+
+def _keys(cell: Setup, seeds: Iterable[int]) -> list[str]:
+    """Digests of {"numerics": ..., "seed": ..., "spec": ...}, whose last and long part seeds share.
+
+    100,000 keys of 1,000 cells take 0.2 s; each digested by itself they took 5.5 s.
+    """
+    head, tail = f'{{"numerics":{NUMERICS},"seed":', f',"spec":{cell.told}}}'
+    return [text_digest(f"{head}{seed}{tail}") for seed in seeds]
+
+
+def units_of(history: Sequence[Any]) -> list[Unit]:
+    """The units of an experiment that grew: those of the first specification, then of what each extension added."""
+    known: set[str] = set()
+    units: list[Unit] = []
+    for experiment in history:
+        new = [run for run in runs_of(experiment) if run.key not in known]
+        known |= {run.key for run in new}
+        units += _pack(new, _shaping(experiment))
+    return units
+
+
+def _shaping(experiment: Any) -> list[Path]:
+    """The axes along which shapes may differ."""
+    return [
+        path for path, role, value in walk(experiment) if isinstance(value, Axis) and role != "run"
+    ]
+
+
+def _pack(runs: list[Run], shaping: list[Path]) -> list[Unit]:
+    """Group runs by shape, keep their order, cut at `RUNS_A_UNIT`.
+
+    A shape is digested once for the values of the `shaping` axes, which cells share: for 100,000 runs of
+    1,000 cells one by one took 23 s.
+    """
+    shapes: dict[tuple[int, ...], str] = {}
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        values = tuple(id(reduce(getattr, path, run.cell)) for path in shaping)
+        if values not in shapes:
+            shapes[values] = run.shape
+        groups.setdefault(shapes[values], []).append(run)
+    return [
+        Unit(tuple(group[begin : begin + RUNS_A_UNIT]))
+        for group in groups.values()
+        for begin in range(0, len(group), RUNS_A_UNIT)
+    ]

@@ -1,0 +1,55 @@
+"""One run again, step by step, with everything in sight."""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import xarray as xr
+
+from benign.data.model import Sample
+from benign.streams import Streams
+from benign.sweep.plan import Run
+from benign.training.descent import Batch, Step, descend, watch
+from benign.training.metrics import snapshots_for
+from benign.training.setup import Setup, stack
+
+
+class Replay:
+    """One run, trained again with everything in sight."""
+
+    def __init__(self, run: Run, device: str):
+        self.run = run
+        self.streams = Streams([run.id], device)
+        self.setup: Setup = stack([run.cell], device)
+
+    @cached_property
+    def train(self) -> Sample:
+        """The training points, with a runs axis of length one."""
+        return Batch.start(self.setup, self.streams).sample
+
+    def test(self, count: int = 250) -> Sample:
+        """The first fresh test points that the evaluation saw."""
+        return Batch.start(self.setup, self.streams).fresh("test/0", count)
+
+    def steps(self) -> Iterator[Step]:
+        """Every step before its update. The weights change in place: copy what you keep."""
+        for step, _ in descend(Batch.start(self.setup, self.streams)):
+            yield step
+
+    @cached_property
+    def last(self) -> Step:
+        """The step at which the run ended."""
+        *_, last = self.steps()
+        return last
+
+    def trace(self) -> xr.Dataset:
+        """Every snapshot at every step; at those of the curves the same numbers."""
+        probes = snapshots_for(self.setup)
+        watched = map(watch, self.steps())
+        rows = [[float(probe.measure(step)[0]) for probe in probes] for step in watched]
+        columns = np.array(rows).T
+        data = {
+            probe.name: ("step", column, {"long_name": probe.meaning, "units": probe.units})
+            for probe, column in zip(probes, columns, strict=True)
+        }
+        return xr.Dataset(data, {"step": np.arange(len(rows))})

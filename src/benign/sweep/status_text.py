@@ -1,0 +1,210 @@
+"""Folders of results in words: what they hold, how far they are, what failed."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from benign.cli.describe import grid_rows
+from benign.sweep.dataset import ended
+from benign.sweep.folders import open_experiment
+from benign.sweep.plan import keys_of
+from benign.sweep.results import Counting, RunAt, changed_code, failures, other_versions, runs_in
+from benign.sweep.status import Counts, Standing, Worker
+from benign.sweep.store import Store, StoreError
+from benign.sweep.terminal import duration, statuses
+from benign.sweep.text import labelled, table, value_text
+from benign.sweep.validation import sound_records
+from benign.training.descent import Status
+
+MOST_ROWS = 24
+"""cells of a result that are printed as a table"""
+MAIN = ("steps", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "robust_accuracy")
+
+
+def folder_text(folder: Path) -> str:
+    """What a folder of results holds, also where its specification cannot be read here."""
+    store = Store.open(folder, writing=False)
+    if not store.history:
+        return f"{folder}: no experiment yet"
+    counting, seconds, records = Counting(), 0.0, 0
+    for record in sound_records(store):
+        counting.take(record)
+        seconds += float(record.meta.get("seconds") or 0)
+        records += 1
+    held = counting.runs
+    try:
+        experiment = open_experiment(folder)
+        grid, wanted = grid_rows(experiment), set(keys_of(experiment))
+    except StoreError as error:
+        grid, wanted = [("cannot read", str(error).splitlines())], set(held)
+    counts = Counter(held[key].status if key in held else Status.MISSING for key in wanted)
+    damaged = store.damaged
+    made_on = Counter(
+        f"{at.meta.get('device')}, torch {at.meta.get('torch')}" for at in held.values()
+    )
+    pictures = sorted(path.name for kind in ("png", "svg") for path in folder.glob(f"*.{kind}"))
+    changed = changed_code(held[key] for key in wanted & held.keys())
+    rows = [
+        *grid,
+        ("status", [statuses(counts)]),
+        (
+            "records",
+            [f"{records} intact, {len(damaged)} damaged; {duration(seconds)} of work"],
+        ),
+        ("made by", _made(store.about.made)),
+        ("made on", [f"{where}: {number} runs" for where, number in made_on.items()]),
+        ("versions", list(filter(None, [other_versions(held, wanted)]))),
+        ("changed", [f"{name} since {number} runs were made" for name, number in changed.items()]),
+        ("damaged", list(damaged.values())),
+        ("errors", error_lines(held.values())),
+        ("pictures", [", ".join(pictures)] if pictures else []),
+    ]
+    return f"{folder}\n{labelled((label, lines) for label, lines in rows if lines)}"
+
+
+def standing_text(folder: Path, standing: Standing) -> str:
+    """How far a sweep is, along its axes, who works on it, and what to do next."""
+    rows = [
+        ("runs", [progress_text(standing.counts)]),
+        *((name, _axis(values)) for name, values in standing.axes.items()),
+        ("damaged", list(standing.damaged.values())),
+        ("at work", list(map(_worker, standing.workers))),
+        ("note", standing.notes),
+    ]
+    whole = labelled((label, lines) for label, lines in rows if lines)
+    todo = [f"next: {line}" for line in next_steps(folder, standing)]  # commands are not broken
+    return "\n".join([str(folder), whole, *todo])
+
+
+def standings_text(standings: Mapping[Path, Standing | str]) -> str:
+    """One line for each of several folders; a word of what is wrong stands in place of what cannot be read."""
+    width = max(len(str(folder)) for folder in standings)
+    return "\n".join(
+        f"{folder!s:{width}}  {each if isinstance(each, str) else _short_progress(each)}"
+        for folder, each in standings.items()
+    )
+
+
+def next_steps(folder: Path, standing: Standing, doubtful: bool = False) -> list[str]:
+    """What a person may want to do next with a sweep; `doubtful`: an audit has flagged some of its runs."""
+    counts, told = standing.counts, []
+    resume = f"`benign resume {folder}`"
+    if counts.running:
+        some = "every run that is left is" if not counts.missing else f"{counts.running} runs are"
+        told.append(f"wait: {some} being computed")
+    if standing.damaged:
+        told.append(
+            f"`benign check {folder}` verifies every record; {resume} replaces damaged ones"
+        )
+    if counts.failed or counts.out_of_memory:
+        told.append(f"`benign show {folder}` says why runs failed; {resume} tries them again")
+    if counts.missing and counts.running:
+        told.append(f"{resume} may help, also from another machine: it takes what nobody has begun")
+    elif counts.missing:
+        told.append(f"{resume} computes what is missing")
+    if counts.diverged:
+        some = f"{counts.diverged} run{'s' * (counts.diverged != 1)} diverged"
+        told.append(
+            f"{some}: a smaller `training.rate` may help; `benign show {folder}` tells more"
+        )
+    if doubtful:
+        told.append(f"`benign audit {folder}` tells which attacks are doubtful, and why")
+    if counts.done == counts.runs:
+        told.append(f"all is done: `benign show {folder}`, `benign export {folder} FILE.nc`")
+    if counts.done:
+        told.append(
+            f"`benign report {folder}` makes a page of what is there, to look at or to send"
+        )
+    return told
+
+
+def progress_text(counts: Counts) -> str:
+    """How far a sweep is, in a line."""
+    told = {
+        "running": counts.running, "failed": counts.failed, "out of memory": counts.out_of_memory,
+        "missing": counts.missing,
+    }  # fmt: skip
+    rest = "".join(f", {number} {what}" for what, number in told.items() if number)
+    diverged = f" ({counts.diverged} diverged)" if counts.diverged else ""
+    return f"{counts.done} of {counts.runs} done{diverged}{rest}"
+
+
+def _short_progress(standing: Standing) -> str:
+    damaged = len(standing.damaged)
+    return progress_text(standing.counts) + (f"; {damaged} damaged records" if damaged else "")
+
+
+def _axis(values: list[tuple[Any, Counts]]) -> list[str]:
+    """A table of the values of an axis; of a long one those where something is left to do."""
+    shown = values
+    if len(values) > MOST_ROWS:
+        shown = [each for each in values if each[1].done < each[1].runs][:MOST_ROWS]
+    rows = [["", "done", "of", "failed", "diverged"]] + [
+        [
+            value_text(value),
+            *map(str, (at.done, at.runs, at.failed + at.out_of_memory, at.diverged)),
+        ]
+        for value, at in shown
+    ]
+    left = [at for _, at in values if all(at is not each for _, each in shown)]
+    done = sum(at.done == at.runs for at in left)
+    rest = [f"and {len(left)} more values, {done} of them done"] if left else []
+    return [*(table(rows) if shown else []), *rest]
+
+
+def _worker(worker: Worker) -> str:
+    since = datetime.fromtimestamp(worker.since).strftime("%Y-%m-%d %H:%M")
+    units = f"{worker.units} unit{'s' * (worker.units != 1)}"
+    told = f"{worker.host}, process {worker.pid}, since {since}: {units}"
+    if worker.alive is None:
+        return f"{told} (on another host: whether it still runs is not known here)"
+    return told if worker.alive else f"{told} (has ended: its units are free)"
+
+
+def _made(made: dict[str, Any]) -> list[str]:
+    """Where a folder comes from, as far as it knows."""
+    target = [made["target"], made.get("scale")] if "target" in made else []
+    reading = made.get("reading") or {}
+    told = [
+        " ".join(str(word) for word in target if word),
+        ", ".join(f"{question}={answer}" for question, answer in reading.items()),
+        f"changed: {', '.join(made['changes'])}" if made.get("changes") else "",
+        f"benign {made['benign']}" if "benign" in made else "",
+    ]
+    return ["; ".join(filter(None, told))] if made else []
+
+
+def result_text(result: xr.Dataset) -> str:
+    """How the runs ended and, for a small grid, the means of the main variables."""
+    dims = [str(dim) for dim in result["status"].dims if dim != "seed"]
+    names = [name for name in MAIN if name in result]
+    sizes = [result.sizes[dim] for dim in dims]
+    if np.prod(sizes) > MOST_ROWS:
+        return ""
+    means = result[names].where(ended(result)).mean("seed")
+    rows = [[*dims, *names]]
+    for index in np.ndindex(*sizes):
+        cell = means[dict(zip(dims, index, strict=True))]
+        where = [value_text(result[dim].values[i]) for dim, i in zip(dims, index, strict=True)]
+        rows.append([*where, *(f"{float(cell[name]):.4g}" for name in names)])
+    seeds = result.sizes["seed"]
+    return "\n".join([f"means over {seeds} seed{'s' * (seeds != 1)}", *table(rows)])
+
+
+def errors(folder: Path, whole: bool = False) -> list[str]:
+    """What made runs of a folder fail: the last line of each error, or the whole of it."""
+    store = Store.open(folder, writing=False)
+    return error_lines(runs_in(sound_records(store)).values(), whole)
+
+
+def error_lines(found: Iterable[RunAt], whole: bool = False) -> list[str]:
+    """The same of runs that were found."""
+    counts: Counter[str] = Counter()
+    for text, number in failures(found).items():
+        counts[text if whole else text.splitlines()[-1]] += number
+    return [f"{number} runs: {text}" for text, number in counts.items()]

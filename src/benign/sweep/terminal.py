@@ -1,0 +1,208 @@
+"""What a sweep tells while it runs: a bar on a terminal, plain lines elsewhere.
+
+Both are watchers of a sweep (`benign.sweep.watcher`), called at every step: a call that has nothing to show
+only reads the clock.
+"""
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from benign.sweep.pace import Pace
+from benign.sweep.plan import Unit
+from benign.sweep.progress import At, Ways
+from benign.sweep.watcher import Watcher
+from benign.training.descent import Status
+from benign.training.engine import TESTING
+
+TEST_SHOWN = 0.2
+"""seconds since something was shown before it is told that runs are tested, which may take long"""
+
+
+def statuses(counts: Mapping[Status, int]) -> str:
+    """How runs ended, in words: `60 converged, 4 at the step cap`."""
+    missing_last = sorted(Status, key=lambda status: status == Status.MISSING)
+    return ", ".join(f"{counts[s]} {s.words}" for s in missing_last if counts.get(s)) or "none"
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit a person would choose.
+
+    >>> [duration(s) for s in (0.04, 7.4, 100, 5400, 400000, 1e6)]
+    ['0.04 s', '7 s', '100 s', '90 min', '111 h', '12 days']
+    """
+    if seconds < 1:
+        return f"{seconds:.1g} s"
+    for unit, length in (("s", 1), ("min", 60), ("h", 3600)):
+        if seconds < 120 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 86400:.0f} days"
+
+
+def watching(stream: Any) -> "Watching":
+    """The watcher that suits a stream; use it in a `with` block."""
+    terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+    return Bar(stream) if terminal else Lines(stream)
+
+
+def on_terminal(stream: Any) -> AbstractContextManager[Watcher]:
+    """The same for a sweep that nobody asked to watch: on a terminal only, elsewhere it says nothing."""
+    terminal = stream is not None and stream.isatty()  # a program without a console has no stderr
+    return watching(stream) if terminal else nullcontext(Watcher())
+
+
+class Watching(Watcher, ABC):
+    """Keeps count of a sweep; a subclass shows it, every few seconds and as each unit ends."""
+
+    every = 5.0
+
+    def begin(self, units: int, runs: int, done_runs: int) -> None:
+        self.started = self.shown = time.monotonic()
+        self.units, self.runs, self.before = units, runs, done_runs
+        self.ended_units, self.done = 0, done_runs
+        self.pace = Pace()
+        self.under_way: dict[str, Unit] = {}
+        self.ways, self.at_a_time = Ways(), 1
+        before = f"; {done_runs} of {runs} are done already" if done_runs else ""
+        self.open(f"{counted(runs - done_runs, 'run')} to do in {counted(units, 'unit')}{before}")
+
+    def unit_begins(self, unit: Unit) -> None:
+        self.under_way[unit.key] = unit
+        self.ways.begin(unit)
+        self.at_a_time = max(self.at_a_time, len(self.under_way))
+
+    def step(self, key: str, number: int, training: int) -> None:
+        along = self.ways.units.get(key)
+        if along is None:  # told late, by another machine
+            return
+        tests = number == TESTING != along.testing
+        along.tell(number, training)
+        now = time.monotonic()
+        if now - self.shown >= (TEST_SHOWN if tests else self.every):
+            self.shown = now
+            doing = _doing(self.ways.places())
+            self.show(f"{self._shape()}{doing}" if doing else "starting")
+
+    def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None:
+        self.under_way.pop(unit.key, None)
+        self.ways.end(unit)
+        self.done += len(unit.runs)
+        if seconds:  # else another process computed it
+            capped = bool((arrays["status"] == Status.STEP_CAP).any())
+            self.pace = self.pace.plus(len(unit.runs), seconds, capped)
+        self.ended_units += 1
+        self.shown = time.monotonic()
+        counts = Counter(Status(code) for code in arrays["status"].tolist())
+        self.show(f"unit {self.ended_units} of {self.units}: {statuses(counts)}")
+
+    def stopping(self) -> None:
+        self.show("finishing what is under way; ctrl-c again stops now")
+
+    def end(self) -> None:
+        self.close()
+
+    def times(self) -> str:
+        """Time taken, and about how much is left; no word of it where the last runs are tested.
+
+        How long tests take is not known before a unit has ended.
+        """
+        elapsed, places = duration(time.monotonic() - self.started), self.ways.places()
+        waiting = self.runs - self.done - sum(at.runs for at in places)
+        left = self.pace.left(places, waiting, self.at_a_time)
+        of_what = "" if self.pace.runs else " of training"
+        return (
+            f"{elapsed}, about {duration(left)}{of_what} left" if left and left >= 0.5 else elapsed
+        )
+
+    def _shape(self) -> str:
+        """Samples, tokens and dimension of the unit at work, where it is one only."""
+        if len(self.under_way) != 1:
+            return ""
+        data = next(iter(self.under_way.values())).runs[0].cell.reduced().data
+        return f"{data.samples} x {data.tokens} x {data.dim}, "
+
+    @abstractmethod
+    def open(self, message: str) -> None:
+        """Say what there is to do."""
+
+    @abstractmethod
+    def show(self, doing: str) -> None:
+        """Say how far it is."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was; called at the end and when interrupted."""
+
+    def __enter__(self) -> "Watching":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Lines(Watching):
+    """Plain lines, for pipes and log files."""
+
+    def __init__(self, stream: Any):
+        self.stream = stream
+
+    def open(self, message: str) -> None:
+        print(message, file=self.stream, flush=True)
+
+    def show(self, doing: str) -> None:
+        line = f"{self.done} of {self.runs} runs done | {doing} | {self.times()}"
+        print(line, file=self.stream, flush=True)
+
+
+class Bar(Watching):
+    """A progress bar."""
+
+    every = 0.2
+
+    def __init__(self, stream: Any):
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self.progress = Progress(
+            BarColumn(bar_width=12),
+            MofNCompleteColumn(),
+            TextColumn("runs | {task.fields[times]} | {task.description}", markup=False),
+            console=Console(file=stream),
+            refresh_per_second=4,
+        )
+
+    def open(self, message: str) -> None:
+        self.progress.console.print(message, markup=False, highlight=False)
+        if self.units:
+            total, times = self.runs, self.times()
+            self.task = self.progress.add_task("", total=total, completed=self.before, times=times)
+            self.progress.start()
+
+    def show(self, doing: str) -> None:
+        self.progress.update(self.task, completed=self.done, times=self.times(), description=doing)
+
+    def close(self) -> None:
+        self.progress.stop()
+
+
+def _doing(places: list[At]) -> str:
+    """What units under way do; empty where none has begun."""
+    training = [at for at in places if at.training and not at.testing]
+    tested = sum(at.training for at in places if at.testing)
+    if training:
+        runs, step = sum(at.training for at in training), max(at.step for at in training)
+        others = f", {tested} being evaluated" if tested else ""
+        return f"step {step}, {runs} training{others}"
+    if step := max((at.step for at in places if not at.training), default=0):
+        return f"reference networks, step {step}"
+    return f"evaluating {counted(tested, 'run')}" if tested else ""

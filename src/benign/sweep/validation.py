@@ -1,0 +1,105 @@
+"""Whether an unaltered record is one of a sweep: anybody can write a file with the right checksum."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benign.spec.base import digest
+from benign.sweep.records import REMEDY, Record, is_temporary
+from benign.sweep.store import Store, is_key
+from benign.training.checkpoint import fault_of as fault_of_kept
+from benign.training.descent import Status
+
+_ENDS = [status.value for status in Status if status != Status.MISSING]
+
+
+def sound_records(store: Store) -> Iterator[Record]:
+    """Every record that counts, in the order of the keys; the others are noted in `store.damaged`."""
+    for key, record in store.records():
+        if _is_sound(store, key, record):
+            yield record
+
+
+def glances(store: Store) -> Iterator[Record]:
+    """The same with the arrays `run` and `status` alone, of which the rest of a file is not read.
+
+    Of 1,563 records of 255 kB this takes 0.3 s instead of 1.6.
+    """
+    for key in sorted(store.keys()):
+        if (record := store.glance(key)) and _is_sound(store, key, record):
+            yield record
+
+
+def fault_of(key: str, record: Record) -> str:
+    """Why a record of the right form cannot be what a sweep wrote under this key; empty where it can."""
+    runs, ends = record.arrays["run"], record.arrays["status"]
+    if unknown := _unknown(ends):
+        return f"holds runs that ended in an unknown way, {unknown}"
+    if digest(runs.tolist()) != key:
+        return "holds other runs than its name says"
+    return ""
+
+
+def _is_sound(store: Store, key: str, record: Record) -> bool:
+    if fault := fault_of(key, record):
+        store.damaged[key] = f"{store.path(key)} {fault}: {REMEDY}"
+    return not fault
+
+
+def _unknown(ends: np.ndarray) -> list[Any]:
+    return [code for code in np.unique(ends).tolist() if code not in _ENDS]
+
+
+@dataclass
+class Checked:
+    """What a look at every record of a store found."""
+
+    records: int = 0
+    """intact ones"""
+    runs: int = 0
+    """in these, each counted once"""
+    damaged: dict[str, str] = field(default_factory=dict)
+    """what is wrong, by the keys of the others"""
+    strange: list[Path] = field(default_factory=list)
+    """files among the records that are none"""
+    kept: int = 0
+    """intact files of checkpoints and weights"""
+    spoiled: dict[Path, str] = field(default_factory=dict)
+    """what is wrong with the others"""
+
+
+def check_records(store: Store) -> Checked:
+    """Read every record, checkpoint and file of weights, and compare it with its checksum, its form and its name."""
+    checked, runs = Checked(), set[str]()
+    for record in sound_records(store):
+        checked.records += 1
+        runs.update(record.arrays["run"].tolist())
+    checked.runs, checked.damaged = len(runs), dict(store.damaged)
+    checked.strange = [path for path in _files(store) if not _is_ours(path)]
+    for path in sorted(kept_files(store)):
+        if not (fault := fault_of_kept(path)):
+            checked.kept += 1
+        elif path.exists():  # a sweep that goes on replaces and removes its checkpoints
+            checked.spoiled[path] = fault
+    return checked
+
+
+def kept_files(store: Store) -> Iterator[Path]:
+    """The checkpoints and the files of weights in a store, but for those that links lead to: they belong to others."""
+    home = store.folder.resolve()
+    for names in ("checkpoints/*/*.safetensors", "weights/*.safetensors"):
+        for path in store.folder.glob(names):
+            if path.resolve() == home / path.relative_to(store.folder):
+                yield path
+
+
+def _files(store: Store) -> list[Path]:
+    folder = store.folder / "records"
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _is_ours(path: Path) -> bool:
+    return is_temporary(path.name) or (path.suffix == ".npz" and is_key(path.stem))

@@ -1,0 +1,157 @@
+"""Where an attention network looks and what it values, on signal-noise data (Zhang, Jiang)."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from benign.data.signal_noise import SignalNoise
+from benign.networks.attention import Attention, AttentionPass
+from benign.networks.network import Pass
+from benign.training.descent import Step
+from benign.training.metrics.metric import PerRunValue, attacked, snapshot
+from benign.training.setup import Setup
+
+
+class ByToken(NamedTuple):
+    """Something of every distinct clean training token (Zhang Definitions 2 and 3)."""
+
+    signal: Float[Tensor, "runs 2 *rest"]
+    """of mu_+ and of mu_-"""
+    noise: Float[Tensor, "runs samples noise_tokens *rest"]
+    """of xi_{n,2}, ..., xi_{n,M} of every training point n"""
+
+
+def attention_on_signal_noise(setup: Setup) -> bool:
+    return isinstance(setup.network, Attention) and isinstance(setup.data, SignalNoise)
+
+
+def noise_tokens(setup: Setup) -> bool:
+    """Whether there is a noise token beside the signal."""
+    return attention_on_signal_noise(setup) and setup.data.tokens > 1
+
+
+def strong_token(setup: Setup) -> bool:
+    data = setup.data
+    return (
+        isinstance(data, SignalNoise)
+        and isinstance(setup.network, Attention)
+        and data.strong_noise_std is not None
+    )
+
+
+@snapshot(
+    "attention on the signal token, mean over clean points, heads and rows",
+    applies=attention_on_signal_noise,
+)
+def attention_on_signal(step: Step) -> PerRunValue:
+    return _attention(step.clean)[..., 0].mean((1, 2, 3))
+
+
+@snapshot(
+    "attention on the signal token, mean over attacked points, heads and rows",
+    applies=lambda setup: attacked(setup) and attention_on_signal_noise(setup),
+)
+def attention_on_signal_attacked(step: Step) -> PerRunValue:
+    return _attention(step.seen)[..., 0].mean((1, 2, 3))
+
+
+@snapshot(
+    "attention on the strong noise token, mean over clean points, heads and rows",
+    applies=strong_token,
+)
+def attention_on_strong_noise(step: Step) -> PerRunValue:
+    return _attention(step.clean)[..., 1].mean((1, 2, 3))
+
+
+@snapshot(
+    "entropy of an attention row, mean over clean points, heads and rows",
+    "nats",
+    attention_on_signal_noise,
+)
+def attention_entropy(step: Step) -> PerRunValue:
+    return _entropy(step.clean)
+
+
+@snapshot(
+    "entropy of an attention row, mean over attacked points, heads and rows",
+    "nats",
+    lambda setup: attacked(setup) and attention_on_signal_noise(setup),
+)
+def attention_entropy_attacked(step: Step) -> PerRunValue:
+    return _entropy(step.seen)
+
+
+@snapshot(
+    "V_+ = <mu_+, u>, value of the positive signal, summed over heads",
+    applies=attention_on_signal_noise,
+)
+def value_positive_signal(step: Step) -> PerRunValue:
+    return _signal_values(step)[:, 0]
+
+
+@snapshot(
+    "V_- = <mu_-, u>, value of the negative signal, summed over heads",
+    applies=attention_on_signal_noise,
+)
+def value_negative_signal(step: Step) -> PerRunValue:
+    return _signal_values(step)[:, 1]
+
+
+@snapshot(
+    "largest |V_{n,i}| over the noise tokens of clean points, summed over heads",
+    applies=attention_on_signal_noise,
+)
+def value_noise_max(step: Step) -> PerRunValue:
+    values = attention_pass(step.clean).values.sum(2)[:, :, 1:]
+    return values.abs().flatten(1).amax(1) if values.numel() else torch.zeros_like(step.loss)
+
+
+@snapshot("Frobenius norm of W_Q over all heads", "1/length", attention_on_signal_noise)
+def query_norm(step: Step) -> PerRunValue:
+    return _norm(step, attention_network(step).queries(step.batch.params), 0)
+
+
+@snapshot("Frobenius norm of W_K over all heads", "1/length", attention_on_signal_noise)
+def key_norm(step: Step) -> PerRunValue:
+    return _norm(step, attention_network(step).keys(step.batch.params), 1)
+
+
+@snapshot("norm of u = W_V w_O over all heads", "1/length", attention_on_signal_noise)
+def value_norm(step: Step) -> PerRunValue:
+    return _norm(step, attention_network(step).values(step.batch.params), 2)
+
+
+def _norm(step: Step, part: Float[Tensor, "runs dim columns"], place: int) -> PerRunValue:
+    return torch.hypot(torch.linalg.vector_norm(part, dim=(1, 2)), unseen_norm(step, place))
+
+
+def unseen_norm(step: Step, place: int) -> PerRunValue:
+    """What W_Q, W_K, u, or u summed over heads are beyond narrow coordinates, which leave that out (0 elsewhere)."""
+    unseen = step.batch.params.get("unseen")
+    return torch.zeros_like(step.loss) if unseen is None else unseen[:, place].sqrt()
+
+
+def attention_pass(seen: Pass) -> AttentionPass:
+    assert isinstance(seen, AttentionPass)
+    return seen
+
+
+def _attention(seen: Pass) -> Float[Tensor, "runs samples heads tokens tokens"]:
+    return attention_pass(seen).attention
+
+
+def _entropy(seen: Pass) -> PerRunValue:
+    return torch.special.entr(_attention(seen)).sum(-1).mean((1, 2, 3))
+
+
+def attention_network(step: Step) -> Attention:
+    network = step.batch.setup.network
+    assert isinstance(network, Attention)
+    return network
+
+
+def _signal_values(step: Step) -> Float[Tensor, "runs 2"]:
+    u = attention_network(step).values(step.batch.params).sum(2)
+    return torch.einsum("rsd,rd->rs", step.batch.sample.latent["signal"], u)

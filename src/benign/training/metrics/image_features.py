@@ -1,0 +1,294 @@
+"""Feature learning on images (Li appendix A): accuracy on images made of a reference's features, NRF-PGD, RF-PGD.
+
+Two references belong to a run: networks of the same kind, trained in the same way on the same data model, one without
+an attack and one with `FeatureTests.attack`. What depends on what:
+
+- The references of a run, and the points made with them, depend on the root seed, the seed index, `data`, `network` and
+  `training`; with `pairing: common` on root seed and seed index alone. They do not depend on the run's own attack or
+  evaluation, so a standard and an adversarial run of a seed are asked with the same points.
+- Each reference draws its own training images, order and initial weights (streams `reference/standard` and
+  `reference/adversarial`), which are none of the run's. Test images and starts (`reference/points`) are common to both.
+
+Points are kept in this process for the next runs that are asked with them; each process makes its own, the same ones.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from benign.attacks.attack import Target, repeated
+from benign.attacks.feature_matching import (
+    Represent,
+    invert_features,
+    match_features,
+    representation,
+    targeted_success,
+)
+from benign.data.images import Images
+from benign.data.model import BLOCK, Sample
+from benign.data.sources import part_on
+from benign.losses import correct, margin
+from benign.networks.network import Network, Params
+from benign.spec import axes
+from benign.spec.base import canonical, digest
+from benign.streams import RunId, Streams
+from benign.training.descent import Batch
+from benign.training.feature_tests import FeatureTests
+from benign.training.references import of_run, trained
+from benign.training.setup import Evaluation, Setup
+
+REFERENCES = {"standard": "non_robust", "adversarial": "robust"}
+"""the two references, and the features that they show"""
+ATTACKS = {"standard": "nrf", "adversarial": "rf"}
+"""whose features NRF-PGD and RF-PGD match"""
+SHOWN = ("original", "non-robust", "robust")
+"""an image, and what is made of its features"""
+PICTURES = 8
+"""images of a run that are kept to be looked at"""
+KEPT = 64
+"""runs whose points are kept: those of a unit of work"""
+
+MEANINGS: dict[str, tuple[str, str]] = {
+    "inversion_distance_standard": ("|G(X^) - G(X)| / |G(X)| reached for the standard reference, mean", "1"),
+    "inversion_distance_adversarial": ("|G(X^) - G(X)| / |G(X)| reached for the adversarial reference, mean", "1"),
+    "reference_accuracy_standard": ("accuracy of the standard reference on the images that are drawn anew", "1"),
+    "reference_accuracy_adversarial": ("accuracy of the adversarial reference on these images", "1"),
+    "reference_robust_accuracy_adversarial": ("the same under the attack it was trained against", "1"),
+    "non_robust_feature_accuracy_of_standard": ("accuracy of the standard reference on the points made of its own "
+                                                "features", "1"),
+    "robust_feature_accuracy_of_standard": ("accuracy of the standard reference on those of the other one", "1"),
+    "non_robust_feature_accuracy_of_adversarial": ("accuracy of the adversarial reference on the points made of the "
+                                                   "other one's features", "1"),
+    "robust_feature_accuracy_of_adversarial": ("accuracy of the adversarial reference on those of its own", "1"),
+}  # fmt: skip
+
+Shown: TypeAlias = dict[str, Tensor]
+"""what networks are asked with, by name, each with a leading runs axis (without it: of one run)"""
+
+_kept: OrderedDict[str, Shown] = OrderedDict()
+
+
+def measured_at_end(setup: Setup) -> dict[str, tuple[str, str]]:
+    """Meanings and units of the numbers that `measure` adds at the end, by name."""
+    tests = setup.evaluation.features
+    if tests is None:
+        return {}
+    found = dict(MEANINGS)
+    for source, goal in tests.pairs:
+        taken = f"share of test images of class {source} that are taken for class {goal}"
+        found[f"confusion_{source}_{goal}"] = (taken, "1")
+        for name in ATTACKS.values():
+            found[f"{name}_success_{source}_{goal}"] = (f"{taken} under {name.upper()}-PGD", "1")
+    return found
+
+
+def picture_dims(setup: Setup) -> dict[str, tuple]:
+    """The axes of `inversions`, the pictures of a run, with their coordinates; none where there are no pictures."""
+    tests, data = setup.evaluation.features, setup.data
+    if tests is None or not isinstance(data, Images):
+        return {}
+    side = tuple(range(data.side))
+    return {
+        "picture": tuple(range(min(PICTURES, tests.samples))),
+        "kind": SHOWN,
+        "channel": tuple(range(data.channel_count())),
+        "row": side,
+        "column": side,
+    }
+
+
+@torch.no_grad()
+def measure(batch: Batch, at_end: bool) -> dict[str, Tensor]:
+    """Feature learning accuracies [runs] (Definition A.1); at the end what `measured_at_end` names, and pictures."""
+    shown = shown_to(batch)
+    network, params = batch.setup.network, batch.params
+    values = {
+        f"{kind}_feature_accuracy": _right(network, params, shown[kind], shown["y"]).mean(1)
+        for kind in REFERENCES.values()
+    }
+    if not at_end:
+        return values
+    for name in measured_at_end(batch.setup):
+        values[name] = shown[name]
+        if name not in MEANINGS:  # points of a pair of classes
+            goal = torch.full_like(shown[name][:, :, 0, 0], float(name.rpartition("_")[2]))
+            values[name] = targeted_success(_outputs(network, params, shown[name]), goal)
+    first = torch.stack([shown[kind][:, :PICTURES] for kind in ("x", *REFERENCES.values())], 2)
+    pictures = _images(batch.setup).pictures(first.flatten(1, 2))
+    return values | {"inversions": pictures.unflatten(1, first.shape[1:3])}
+
+
+def shown_to(batch: Batch) -> Shown:
+    """The points that the runs of a batch are asked with, made where this process has not kept them."""
+    ids = [_reference_id(batch.setup, run, place) for place, run in enumerate(batch.streams.runs)]
+    keys = [_key(batch, place, each) for place, each in enumerate(ids)]
+    rows = {key: _kept[key] for key in keys if key in _kept}
+    lacking = {key: keys.index(key) for key in keys if key not in rows}
+    if lacking:
+        places = list(lacking.values())
+        streams = Streams([ids[place] for place in places], batch.streams.device)
+        chosen = torch.tensor(places, device=batch.streams.device)
+        made = _made(axes.select(batch.setup, chosen), streams)
+        for row, key in enumerate(lacking):
+            rows[key] = {name: part[row] for name, part in made.items()}
+    for key, row in rows.items():
+        _kept[key] = row
+        _kept.move_to_end(key)
+    while len(_kept) > KEPT:
+        _kept.popitem(last=False)
+    return {name: torch.stack([rows[key][name] for key in keys]) for name in rows[keys[0]]}
+
+
+def _reference_id(setup: Setup, run: RunId, place: int) -> RunId:
+    """What tells the draws of a run's references from those of others."""
+    if setup.pairing == "common":
+        return RunId(run.seed, run.index, "")
+    cell = of_run(setup, place)
+    parts = (cell.data, cell.network, cell.training)
+    return RunId(run.seed, run.index, digest([part.identity() for part in parts]))
+
+
+def reference_key(setup: Setup) -> str:
+    """What the references of a cell depend on, but for the index of the seed."""
+    asked = (setup.data, setup.network, setup.training, setup.evaluation.features)
+    told = [part.identity() for part in asked if part is not None]
+    return canonical([told, setup.precision, setup.root_seed, setup.pairing])
+
+
+def _key(batch: Batch, place: int, reference: RunId) -> str:
+    """What the points of a run are kept under: all that they depend on."""
+    cell, device = of_run(batch.setup, place), str(batch.streams.device)
+    return canonical([reference_key(cell), device, reference.index, reference.cell])
+
+
+def _made(setup: Setup, streams: Streams) -> Shown:
+    """Train the references of runs and make the points."""
+    tests, data = setup.evaluation.features, _images(setup)
+    assert tests is not None
+    points = streams.within("reference/points")
+    sample = data.sample(points, "test/0", tests.samples, setup.dtype)
+    begin = _begin(tests, sample, points)
+    shown, references = {"x": sample.x, "y": sample.y}, {}
+    for kind, features in REFERENCES.items():
+        attack = tests.attack if kind == "adversarial" else None
+        reference = axes.replace(setup, {("attack",): attack, ("evaluation",): Evaluation()})
+        params, sound = trained(reference, streams.within(f"reference/{kind}"))
+        references[kind] = params
+        represent = _exactly(representation(setup.network, params))
+        found, distance = _inverted(represent, sample.x, begin, tests)
+        shown[features] = _blanked(found, sound)
+        shown[f"inversion_distance_{kind}"] = _blanked(distance.double().mean(1), sound)
+        shown |= _reference_numbers(reference, params, sample, points, kind)
+        for name, (x, moved) in _matched(setup, points, represent):
+            shown[f"confusion_{name}"] = x
+            shown[f"{ATTACKS[kind]}_success_{name}"] = _blanked(moved, sound)
+    for kind, params in references.items():
+        for features in REFERENCES.values():
+            right = _right(setup.network, params, shown[features], sample.y)
+            shown[f"{features}_feature_accuracy_of_{kind}"] = right.mean(1)
+    return shown
+
+
+def _exactly(represent: Represent) -> Represent:
+    """The same without bfloat16, whose rounding would hide the way to the features of an image."""
+
+    def full(x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            return represent(x)
+
+    return full
+
+
+def _begin(tests: FeatureTests, sample: Sample, points: Streams) -> Tensor:
+    """Where the search for images begins, which knows nothing of each."""
+    if tests.start == "image":
+        return sample.x.roll(1, 1)
+    low, high = tests.box
+    return points("start").uniform(*sample.x.shape[1:], dtype=sample.x.dtype) * (high - low) + low
+
+
+def _inverted(
+    represent: Represent, x: Tensor, begin: Tensor, tests: FeatureTests
+) -> tuple[Tensor, Tensor]:
+    """Points X^ with the features of x, and how near these are."""
+    found = [
+        invert_features(represent, represent(goal), first, tests.steps, tests.step, tests.box)
+        for goal, first in zip(x.split(BLOCK, 1), begin.split(BLOCK, 1), strict=True)
+    ]
+    points, distances = zip(*found, strict=True)
+    return torch.cat(points, 1), torch.cat(distances, 1)
+
+
+def _reference_numbers(
+    setup: Setup, params: Params, sample: Sample, points: Streams, kind: str
+) -> Iterator[tuple[str, Tensor]]:
+    """How good a reference is: what it shows is worth little where it has learned nothing."""
+    right = _right(setup.network, params, sample.x, sample.y)
+    yield f"reference_accuracy_{kind}", right.mean(1)
+    if setup.attack is not None:
+        robust = []
+        everyone = torch.arange(sample.y.shape[1], device=sample.y.device).expand_as(sample.y)
+        for number, places in enumerate(everyone.split(BLOCK, 1)):
+            draws = points.within(f"attack/{number}")
+            target = Target(setup.network, params, setup.data, sample.points(places), draws)
+            attacked = setup.attack.perturb(target)
+            y = repeated(target.y, attacked)
+            robust.append(_right(setup.network, params, attacked, y))
+        yield f"reference_robust_accuracy_{kind}", torch.cat(robust, 1).mean(1)
+
+
+def _matched(
+    setup: Setup, points: Streams, represent: Represent
+) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
+    """For every pair of classes, images of the first as they are, and moved towards features of the second."""
+    tests = setup.evaluation.features
+    assert tests is not None
+    ball = tests.matching_ball()
+    for source, goal in tests.pairs:
+        name = f"{source}_{goal}"
+        x = _of_class(setup, points.within(f"{name}/source"), source)
+        wanted = _of_class(setup, points.within(f"{name}/goal"), goal)
+        wanted = wanted[:, torch.arange(x.shape[1], device=x.device) % wanted.shape[1]]
+        assert ball is not None
+        moved = [
+            match_features(represent, *each, ball, tests.matching_steps, tests.matching_step)
+            for each in zip(x.split(BLOCK, 1), wanted.split(BLOCK, 1), strict=True)
+        ]
+        yield name, (x, torch.cat(moved, 1))
+
+
+def _of_class(setup: Setup, streams: Streams, label: int) -> Tensor:
+    """Test images of one class in random order, as many as there are, and not more than are drawn anew."""
+    data, tests = _images(setup), setup.evaluation.features
+    assert tests is not None
+    chosen = data.classes[label] if data.classes else label
+    there = int((part_on(data.source, "test", str(streams.device)).labels == chosen).sum())
+    only = {("classes",): (chosen,), ("labels",): "classes", ("balanced",): False}
+    model = axes.replace(data, only)
+    return model.sample(streams, "test/0", min(there, tests.samples), setup.dtype).x
+
+
+def _images(setup: Setup) -> Images:
+    assert isinstance(setup.data, Images), "FeatureTests.check_against refuses other data"
+    return setup.data
+
+
+def _outputs(network: Network, params: Params, points: Tensor) -> Tensor:
+    return torch.cat([network.run(params, part).outputs for part in points.split(BLOCK, 1)], 1)
+
+
+def _right(
+    network: Network, params: Params, points: Tensor, y: Tensor
+) -> Float[Tensor, "runs samples"]:
+    """1 where a point is classified rightly; a tie is an error."""
+    return correct(margin(_outputs(network, params, points).double(), y.double()))
+
+
+def _blanked(part: Tensor, sound: Bool[Tensor, " runs"]) -> Tensor:
+    """NaN where a reference diverged: what is asked with such points has no answer."""
+    keep = sound.reshape(-1, *[1] * (part.ndim - 1))
+    return part.where(keep, torch.nan)

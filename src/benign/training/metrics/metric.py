@@ -1,0 +1,142 @@
+"""What a probe is: a snapshot or a tally, registered under the name of its function."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from benign.spec.base import refuse_taken
+from benign.training.descent import Step
+from benign.training.metrics import audit, evaluation
+from benign.training.metrics import image_features as features
+from benign.training.setup import Setup
+
+PerRunValue: TypeAlias = Float[Tensor, " runs"]
+Applies: TypeAlias = Callable[[Setup], bool]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A number of every run at one step."""
+
+    name: str
+    meaning: str
+    units: str
+    measure: Callable[[Step], Tensor]
+    applies: Applies
+
+    @property
+    def function(self) -> Callable:
+        return self.measure
+
+
+@dataclass(frozen=True)
+class Tally:
+    """A number of every run over all its steps.
+
+    `update` takes the state so far (None at the first step) and gives the next, a tensor with a
+    leading runs axis; `finish` turns the last state into the number.
+    """
+
+    name: str
+    meaning: str
+    units: str
+    update: Callable[[Tensor | None, Step], Tensor]
+    finish: Callable[[Tensor], Tensor]
+    applies: Applies
+
+    @property
+    def function(self) -> Callable:
+        return self.update
+
+
+SNAPSHOTS: dict[str, Snapshot] = {}
+TALLIES: dict[str, Tally] = {}
+
+RESERVED = {"run", "status", "steps", "seed", "step", "inversions"}
+RESERVED |= {*evaluation.MEANINGS, *audit.MEANINGS, *features.MEANINGS}
+"""names that records and results use themselves"""
+
+
+def always(setup: Setup) -> bool:
+    return True
+
+
+def attacked(setup: Setup) -> bool:
+    return setup.attack is not None
+
+
+def snapshot(meaning: str, units: str = "1", applies: Applies = always):
+    """Register a function of a step as a snapshot under its own name.
+
+    >>> import benign as bo
+    >>> @bo.snapshot("largest margin y f of a training point")
+    ... def largest_margin(step):
+    ...     return step.clean_margins.amax(1)
+    >>> del SNAPSHOTS["largest_margin"]  # this example is a test, which leaves no trace
+    """
+
+    def register(measure: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:
+        name = _claimed(measure)
+        SNAPSHOTS[name] = Snapshot(name, meaning, units, measure, applies)
+        return measure
+
+    return register
+
+
+def tally(
+    meaning: str,
+    units: str = "1",
+    finish: Callable[[Tensor], Tensor] = torch.clone,
+    applies: Applies = always,
+):
+    """Register a function of (state so far, step) as a tally under its own name.
+
+    >>> import benign as bo
+    >>> @bo.tally("largest training loss on the way", units="nats")
+    ... def highest_loss(so_far, step):
+    ...     return step.loss if so_far is None else torch.maximum(so_far, step.loss)
+    >>> del TALLIES["highest_loss"]  # this example is a test, which leaves no trace
+    """
+
+    def register(update: Callable[[Tensor | None, Step], Tensor]):
+        name = _claimed(update)
+        TALLIES[name] = Tally(name, meaning, units, update, finish, applies)
+        return update
+
+    return register
+
+
+def _claimed(function: Callable) -> str:
+    """The name of a function, free for a probe; the same function defined again takes its own place."""
+    name = function.__name__
+    if name in RESERVED or name.endswith("_curve"):
+        raise ValueError(f"`{name}` is a name that results use: give the probe another name")
+    for table in (SNAPSHOTS, TALLIES):
+        if name in table:
+            refuse_taken(name, function, table[name].function)
+            del table[name]
+    return name
+
+
+def functions_for(setup: Setup) -> list[Callable]:
+    """The functions of all probes that apply."""
+    return [probe.function for probe in (*snapshots_for(setup), *tallies_for(setup))]
+
+
+def snapshots_for(setup: Setup) -> list[Snapshot]:
+    return [probe for probe in SNAPSHOTS.values() if probe.applies(setup)]
+
+
+def tallies_for(setup: Setup) -> list[Tally]:
+    return [probe for probe in TALLIES.values() if probe.applies(setup)]
+
+
+def first_time(so_far: Tensor | None, step: Step, now: Tensor) -> PerRunValue:
+    """State of a tally of the first step at which `now` holds in a run; -1 before it."""
+    if so_far is None:
+        so_far = torch.full_like(step.loss, -1)
+    return torch.where((so_far < 0) & now, float(step.number), so_far)

@@ -1,0 +1,182 @@
+"""How weights follow the gradient: full batches or mini-batches, plain steps, momentum or AdamW, and when they stop."""
+
+import math
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import torch
+
+from benign.data.model import column
+from benign.networks.network import Params
+from benign.spec.axes import PerRun
+from benign.spec.base import Component, Count, NonNegative, Positive, Whole
+
+Schedule: TypeAlias = Literal["constant", "cosine", "drops"]
+
+
+class Training(Component):
+    """A way to train. One step goes through all training points: one update, or one for every mini-batch."""
+
+    default_kind: ClassVar[str | None] = "gradient_descent"
+
+    rate: PerRun[Positive]
+    """step size eta"""
+    first_attacked_step: Whole = 0
+    """training points are clean before this step (1 in Wang's theory, footnote 1)"""
+    stop_loss: PerRun[NonNegative] = 0.01
+    """a run has converged when its training loss is at most this"""
+    stop_on: Literal["attacked", "clean"] = "attacked"
+    """which training loss stops a run; with mini-batches its mean over the last step"""
+
+    @abstractmethod
+    def most_steps(self) -> int:
+        """A run that has not converged by then ends with status `step_cap`."""
+
+    @abstractmethod
+    def rate_at(self, step: Any) -> Any:
+        """The step size at a step, or a share of the way through it: a number or a tensor [runs]."""
+
+    @abstractmethod
+    def update(
+        self, params: Params, gradient: Params, moments: Params, step: float, count: int
+    ) -> None:
+        """Move parameters in place; `count` updates came before."""
+
+    def plain(self) -> bool:
+        """Whether it is gradient descent at one rate, of which theorems speak."""
+        return False
+
+    def moments(self, params: Params) -> Params:
+        """What updates remember of a run beside these parameters, at its start."""
+        return {}
+
+    def rounds(self, samples: int) -> int:
+        """Updates of a step."""
+        return 1
+
+
+class GradientDescent(Training):
+    """Full-batch gradient descent on the mean loss of the attacked points (Zhang Algorithm 1).
+
+    >>> import benign as bo
+    >>> descent = bo.GradientDescent(rate=0.1, drop_every=500)
+    >>> descent.rate_at(499), descent.rate_at(500)
+    (0.1, 0.01)
+    """
+
+    drop_every: Whole = 0
+    """divide the rate after every so many steps (500 in Wang's experiments); 0 is a constant rate"""
+    drop_by: Positive = 10.0
+    """what the rate is divided by then"""
+    max_steps: Whole = 5000
+    """a run that has not converged by then ends with status `step_cap`"""
+
+    def most_steps(self) -> int:
+        return self.max_steps
+
+    def plain(self) -> bool:
+        return self.drop_every == 0
+
+    def rate_at(self, step: Any) -> Any:
+        drops = step // self.drop_every if self.drop_every else 0
+        return self.rate / self.drop_by**drops
+
+    def update(
+        self, params: Params, gradient: Params, moments: Params, step: float, count: int
+    ) -> None:
+        rate = self.rate_at(int(step))
+        for name, part in gradient.items():
+            params[name].addcmul_(part, -column(rate, part))
+
+
+class MiniBatches(Training):
+    """Training in epochs: a step goes through all training points once, in a new order, a mini-batch at a time."""
+
+    batch: Count = 128
+    """most points of an update; those of an epoch are dealt out evenly"""
+    epochs: Count
+    """a run that has not converged by then ends with status `step_cap`"""
+    schedule: Schedule = "cosine"
+    """of the rate: constant; half a cosine down to 0; divided by ten after half and three quarters of it"""
+    warm_up: NonNegative = 0.0
+    """epochs in which the rate rises from 0"""
+
+    def most_steps(self) -> int:
+        return self.epochs
+
+    def rounds(self, samples: int) -> int:
+        return math.ceil(samples / self.batch)
+
+    def rate_at(self, step: Any) -> Any:
+        way = step / self.epochs
+        share = {
+            "constant": 1.0,
+            "cosine": 0.5 * (1 + math.cos(math.pi * min(way, 1.0))),
+            "drops": 10.0 ** -((way >= 0.5) + (way >= 0.75)),
+        }[self.schedule]
+        rising = min(1.0, step / self.warm_up) if self.warm_up else 1.0
+        return self.rate * share * rising
+
+
+class SGD(MiniBatches):
+    """Stochastic gradient descent with momentum: m <- momentum m + g + weight_decay w, w <- w - rate m.
+
+    >>> import benign as bo
+    >>> bo.SGD(rate=0.1, epochs=30, batch=100).rounds(samples=1000)
+    10
+    """
+
+    momentum: NonNegative = 0.9
+    """share of the last move that stays"""
+    weight_decay: NonNegative = 0.0
+    """multiple of the weights that is added to their gradient (Li: 5e-4)"""
+
+    def moments(self, params: Params) -> Params:
+        return {name: torch.zeros_like(part) for name, part in params.items()}
+
+    def update(
+        self, params: Params, gradient: Params, moments: Params, step: float, count: int
+    ) -> None:
+        rate = self.rate_at(step)
+        for name, part in gradient.items():
+            moved = moments[name].mul_(self.momentum).add_(part)
+            moved.add_(params[name], alpha=self.weight_decay)
+            params[name].addcmul_(moved, -column(rate, part))
+
+
+class AdamW(MiniBatches):
+    """Adam of Kingma and Ba with decoupled weight decay (Loshchilov and Hutter 2019).
+
+    >>> import benign as bo
+    >>> bo.AdamW(rate=1e-3, epochs=10).rate_at(5)
+    0.0005
+    """
+
+    weight_decay: NonNegative = 0.0
+    """multiple of the weights that a step of rate 1 takes off them"""
+    mean_decay: NonNegative = 0.9
+    """beta_1, of the mean of gradients"""
+    square_decay: NonNegative = 0.999
+    """beta_2, of the mean of their squares"""
+
+    def moments(self, params: Params) -> Params:
+        kinds = ("mean", "square")
+        return {
+            f"{name}/{kind}": torch.zeros_like(part)
+            for name, part in params.items()
+            for kind in kinds
+        }
+
+    def update(
+        self, params: Params, gradient: Params, moments: Params, step: float, count: int
+    ) -> None:
+        rate = self.rate_at(step)
+        first, second = (1 - decay ** (count + 1) for decay in (self.mean_decay, self.square_decay))
+        for name, part in gradient.items():
+            mean = moments[f"{name}/mean"].lerp_(part, 1 - self.mean_decay)
+            square = moments[f"{name}/square"].mul_(self.square_decay)
+            square.addcmul_(part, part, value=1 - self.square_decay)
+            here = column(rate, part)
+            params[name].mul_(1 - here * self.weight_decay)
+            size = (square / second).sqrt_().add_(1e-8)
+            params[name].addcmul_(mean / size, -here / first)

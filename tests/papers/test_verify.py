@@ -1,0 +1,242 @@
+"""`benign verify`: runs what claims need, once, and tells and writes the verdicts."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import benign as bo
+from benign.claims import Claims, Question, Study, at_least, mean
+from benign.cli import main as cli
+from benign.papers.claims import claims, matching
+from benign.papers.verify import Verifier, readings_of, verify
+from tests.registry import forgetting
+from tests.says import holds, says
+
+ROOM = '''
+"""A room with claims in its figures."""
+
+import benign as bo
+from benign.claims import Claims, Study, Undecided, at_least, at_most, exact, mean
+from benign.claims.conditions import Condition, Conditions
+
+
+def build(scale, reading):
+    return bo.Experiment(
+        data=bo.Mixture(samples=10, dim=20, signal=[4.0, 8.0]),
+        network=bo.Linear(),
+        training=bo.GradientDescent(rate=0.1, max_steps={"smoke": 20, "quick": 40, "paper": 80}[scale]),
+        evaluation=bo.Evaluation(samples=50),
+        seeds=3,
+    )
+
+
+RUNS = Study(name="room/runs", build=build)
+RECIPES = []
+CLAIMS = Claims("room")
+
+
+def conditions(cell):
+    return Conditions("Theorem 1", (Condition.at_least("(1)", "|mu| >= 5", cell.data.signal, 5.0),))
+
+
+@CLAIMS.add("thm1.accuracy", "Theorem 1", at_least(0.9), RUNS, conditions=conditions)
+def accuracy(evidence):
+    """Accuracy is at least 0.9."""
+    return mean("test accuracy", evidence.result.test_accuracy.mean("signal"))
+
+
+@CLAIMS.add("thm1.chance", "Theorem 1", at_most(0.6), RUNS)
+def chance(evidence):
+    """Accuracy is no better than chance."""
+    return mean("test accuracy", evidence.result.test_accuracy.mean("signal"))
+
+
+@CLAIMS.add("lem2.vacuous", "Lemma 2", at_most(0.0))
+def vacuous(evidence):
+    """Nothing at all."""
+    raise Undecided("vacuous: the bound exceeds 1")
+
+
+@CLAIMS.add("fig9.images", "Figure 9", at_least(0.5), "room/fig9")
+def images(evidence):
+    """Images are learned."""
+    return mean("accuracy", evidence.result.test_accuracy)
+'''
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "room.py"
+    file.write_text(ROOM, encoding="utf-8")
+    with forgetting():
+        yield file
+
+
+def run(capsys, *words):
+    code = cli.main(list(words))
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_claims_are_judged_told_and_written(room, capsys):
+    code, out, _ = run(capsys, "--with", "room.py", "verify", "room", "--scale", "smoke")
+    assert code == 0
+    assert "holds outside its conditions  room/thm1.accuracy" in out
+    assert any(holds(line, "conditions", "1 of 2 cells", "(1) at 0.8") for line in out.splitlines())
+    assert "refuted       room/thm1.chance" in out
+    assert "vacuous: the bound exceeds 1" in out
+    assert any(holds(line, "recipe", "room/fig9") for line in out.splitlines())
+    assert holds(out, "1 holds outside its conditions", "1 refuted", "2 inconclusive")
+    told = json.loads(Path("runs/verdicts/verdicts.json").read_text())
+    by_id = {each["id"]: each for each in told["verdicts"]}
+    assert by_id["room/thm1.chance"]["parts"][0]["low"] > 0.6
+    assert by_id["room/thm1.accuracy"]["condition ratios"] == {"(1)": 0.8}
+    page = Path("runs/verdicts/verdicts.md").read_text()
+    assert "| room/thm1.chance | refuted |" in page
+
+
+def test_a_second_call_computes_nothing_and_says_the_same(room, capsys):
+    words = ["--with", "room.py", "verify", "room/thm1*", "--scale", "smoke"]
+    first = run(capsys, *words)
+    stamps = {path: path.stat().st_mtime_ns for path in Path("runs/room").rglob("*.zip")}
+    second = run(capsys, *words)
+
+    def without_times(text):
+        return [line.partition("  (")[0] for line in text.splitlines()]
+
+    assert without_times(first[1]) == without_times(second[1])
+    assert stamps == {path: path.stat().st_mtime_ns for path in Path("runs/room").rglob("*.zip")}
+
+
+def test_runs_are_shared_between_claims(room):
+    bo.load(room)
+    asked = []
+
+    def runner(experiment, folder, title):
+        asked.append((folder, title))
+        return experiment.run(folder)
+
+    verifier = Verifier("smoke", Path("runs"), runner)
+    for claim in matching(["room/thm1*"]):
+        assert [each.verdict.error for each in verifier.judge(claim)] == [""]
+    assert asked == [
+        (Path("runs/room/runs/smoke/default"), "room/runs, smoke scale, reading default")
+    ]
+
+
+def test_each_reading_is_judged_alone():
+    def build(scale, reading):
+        raise AssertionError
+
+    question = Question("w_O", "which?", {"fixed": "", "divided": ""}, "")
+    other = Question("noise", "which?", {"std": "", "variance": ""}, "")
+    one = Study(name="a/b", build=build, questions=(question,))
+    two = Study(name="a/c", build=build, questions=(question, other))
+    fixed, std = {"w_O": "fixed"}, {"noise": "std"}
+    assert readings_of([one, two], "default") == [fixed | std]
+    assert readings_of([one, two], "all") == [
+        fixed | std,
+        {"w_O": "divided"} | std,
+        fixed | {"noise": "variance"},
+    ]
+    assert readings_of([], "all") == [{}]
+
+
+def test_a_broken_statistic_fails_the_command(room, capsys):
+    room.write_text(ROOM.replace("evidence.result.test_accuracy", "evidence.result.nonsense"))
+    code, out, _ = run(
+        capsys, "--with", "room.py", "verify", "room/thm1.chance", "--scale", "smoke"
+    )
+    assert code == 1
+    assert "error         room/thm1.chance" in out
+    assert "nonsense" in out
+
+
+def test_claims_are_listed_without_running(room, capsys):
+    code, out, _ = run(capsys, "--with", "room.py", "verify", "room", "--list")
+    assert code == 0
+    assert holds(out, "Accuracy is at least 0.9.", "Theorem 1", "room/runs")
+    assert any(holds(line, "4 claims", "1") for line in out.splitlines())
+    assert not Path("runs").exists()
+
+
+def test_what_matches_nothing_is_refused(room, capsys):
+    code, _, err = run(capsys, "--with", "room.py", "verify", "--only", "room/thm9*")
+    assert code == 2
+    assert holds(err, "claim", "'room/thm9*'", "paper (", "jiang")
+
+
+def test_two_claims_of_one_id_are_refused(room):
+    room.write_text(ROOM.replace("thm1.chance", "thm1.accuracy"))
+    bo.load(room)
+    with pytest.raises(ValueError, match=says("two", "'room/thm1.accuracy'")):
+        claims()
+
+
+def test_a_claim_is_called_as_its_room(room):
+    room.write_text(ROOM.replace('Claims("room")', 'Claims("other")'))
+    bo.load(room)
+    with pytest.raises(ValueError, match=says("'other/thm1.accuracy'", "`room/...`")):
+        claims()
+
+
+def test_a_claim_asks_what_its_studies_ask():
+    def build(scale, reading):
+        raise AssertionError
+
+    question = Question("w_O", "which?", {"fixed": "", "divided": ""}, "")
+    mine = Claims("me")
+
+    @mine.add("a", "A", at_least(0), Study(name="me/b", build=build, questions=(question,)), "me/c")
+    def statistic(evidence):
+        """True."""
+        return mean("x", [1.0])
+
+    (claim,) = mine
+    assert claim.questions == (question,)
+
+
+def test_found_runs_are_judged_as_they_are(tmp_path):
+    """Nothing is run: a smaller grid than the recipe's is judged, and says so; what is not there cannot be."""
+    recipe = bo.recipe("jiang/fig1")
+    fields = recipe.experiment("smoke").as_dict()
+    small = bo.Experiment.from_dict({**fields, "seeds": 2})
+    made = {"target": "jiang/fig1", "scale": "paper", "reading": {}, "changes": ["seeds=2"]}
+    small.run(tmp_path / "jiang" / "fig1" / "paper" / "default", made=made)
+    chosen = matching(["jiang/fig1.monotone", "jiang/fig2.mnist"])
+    verify(chosen, "paper", "default", "cpu", 1, tmp_path, False, found=True)
+    told = {
+        each["id"]: each
+        for each in json.loads((tmp_path / "verdicts" / "verdicts.json").read_text())["verdicts"]
+    }
+    assert told["jiang/fig1.monotone"]["changes"] == ["jiang/fig1: seeds=2"]
+    assert told["jiang/fig1.monotone"]["seeds"] == [2]
+    assert "confirmed" not in told["jiang/fig1.monotone"]["verdict"]
+    assert holds(told["jiang/fig2.mnist"]["reason"], "runs", "jiang/fig2")
+
+
+def test_found_runs_of_two_readings_keep_their_own_changes(tmp_path):
+    """Changes were kept by study: those of the reading that was opened last stood for all readings."""
+    recipe = bo.recipe("jiang/fig1")
+    readings = recipe.readings("all")[:2]
+    changes = [["seeds=2"], []]
+    for reading, changed in zip(readings, changes, strict=True):
+        fields = recipe.experiment("smoke", reading).as_dict()
+        label = recipe.label(reading)
+        made = {"target": "jiang/fig1", "scale": "paper", "reading": reading, "changes": changed}
+        folder = tmp_path / "jiang" / "fig1" / "paper" / label
+        bo.Experiment.from_dict({**fields, "seeds": 2}).run(folder, made=made)
+    [claim] = matching(["jiang/fig1.monotone"])
+    verifier = Verifier("paper", tmp_path, None)
+    for order in ("first", "again, from what is known"):
+        judged = [each.verdict for each in verifier.judge(claim, "all")]
+        first, second = (
+            next(verdict for verdict in judged if verdict.evidence.reading == reading)
+            for reading in readings
+        )
+        assert first.evidence.changes == ("jiang/fig1: seeds=2",), order
+        assert first.word not in ("confirmed", "refuted"), order
+        assert second.evidence.changes == (), order

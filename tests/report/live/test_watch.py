@@ -1,0 +1,333 @@
+"""Sweeps seen while others write them: what is new is read, what is wrong is told, nothing is touched."""
+
+import os
+import shutil
+import socket
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benign.report.live.drawn import drawn
+from benign.report.live.reader import Reader
+from benign.report.live.watch import Sweep, UnderWay, Watch
+from benign.report.live.words import (
+    clock,
+    empty_text,
+    ended_text,
+    left_text,
+    made_text,
+    progress_text,
+    steps_text,
+    trouble_text,
+)
+from benign.sweep import lease as taken
+from benign.sweep import store as stores
+from benign.sweep.notes import Note, write_note
+from benign.sweep.pace import Pace
+from benign.sweep.progress import At
+from benign.sweep.sealed import sealed, unsealed
+from benign.sweep.status import Counts, Standing
+from tests.says import holds, says
+from tests.tiny import tiny
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """A finished sweep of two records, not to be changed."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    tiny().run(folder, made={"target": "tiny.yaml", "reading": {"noise": "std"}})
+    return folder
+
+
+@pytest.fixture
+def root(finished, tmp_path) -> Path:
+    """A folder with a copy of the sweep in it, to be changed."""
+    shutil.copytree(finished, tmp_path / "a" / "tiny")
+    return tmp_path
+
+
+def looked(root: Path) -> Watch:
+    watch = Watch(root)
+    watch.look()
+    return watch
+
+
+def record(root: Path, number: int) -> Path:
+    return root / "a" / "tiny" / "records" / f"{tiny().units()[number].key}.npz"
+
+
+def work_on(root: Path, number: int, since: float) -> Path:
+    """A unit that this process has taken."""
+    pid = os.getpid()
+    mine = taken.Taken(socket.gethostname(), pid, taken._started(pid), since)
+    path = root / "a" / "tiny" / "taken" / f"{tiny().units()[number].key}.json"
+    path.write_bytes(sealed(asdict(mine)))
+    return path
+
+
+def content(root: Path) -> dict[Path, tuple[int, int]]:
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*")}
+
+
+def test_a_finished_sweep_is_told_and_nothing_is_written(root):
+    before = content(root)
+    watch = looked(root)
+    sweep = watch.sweeps["a/tiny"]
+    drawn(Reader(sweep.folder))
+    assert "8 of 8" in progress_text(sweep)
+    assert left_text(sweep, time.time()) == "finished"
+    assert made_text(sweep) == "tiny.yaml noise=std"
+    assert trouble_text(sweep) == ""
+    assert content(root) == before
+
+
+def test_records_are_read_once(root, monkeypatch):
+    read = []
+    whole, glance = stores.read_record, stores.glance_at
+    monkeypatch.setattr(
+        stores, "read_record", lambda path, *a: read.append(path) or whole(path, *a)
+    )
+    monkeypatch.setattr(stores, "glance_at", lambda path, *a: read.append(path) or glance(path, *a))
+    aside = root / "aside"
+    record(root, 1).rename(aside)
+    watch, reader = looked(root), Reader(root / "a" / "tiny")
+    drawn(reader)
+    version, sweep = watch.version, watch.sweeps["a/tiny"]
+    assert "4 of 8" in progress_text(sweep)
+    assert set(read) == {record(root, 0)}
+    read.clear()
+    watch.look()
+    drawn(reader)
+    assert not read
+    assert watch.version == version
+    assert watch.sweeps["a/tiny"] is sweep
+    aside.rename(record(root, 1))
+    watch.look()
+    found = drawn(reader)
+    assert set(read) == {record(root, 1)}
+    assert watch.version == version + 1
+    assert "8 of 8" in progress_text(watch.sweeps["a/tiny"])
+    assert int(found.atlas.result["test_accuracy"].notnull().sum()) == 8
+
+
+def test_a_record_that_is_being_written_is_damaged_until_it_is_whole(root):
+    data = record(root, 0).read_bytes()
+    record(root, 0).write_bytes(data[:100])
+    watch, reader = looked(root), Reader(root / "a" / "tiny")
+    for _ in range(2):  # also where nothing is read again
+        assert "1 damaged" in trouble_text(watch.sweeps["a/tiny"])
+        assert int(drawn(reader).atlas.result["test_accuracy"].notnull().sum()) == 4
+        watch.look()
+    with open(record(root, 0), "ab") as file:
+        file.write(data[100:])
+    watch.look()
+    assert trouble_text(watch.sweeps["a/tiny"]) == ""
+    assert int(drawn(reader).atlas.result["test_accuracy"].notnull().sum()) == 8
+
+
+def test_a_sweep_that_vanishes_is_gone_and_comes_back(root):
+    watch = looked(root)
+    shutil.move(root / "a", root / "elsewhere.txt")
+    shutil.move(root / "elsewhere.txt", root / "b")
+    watch.look()
+    assert list(watch.sweeps) == ["b/tiny"]
+    shutil.rmtree(root)
+    watch.look()
+    assert (watch.sweeps, "No such file" in watch.problem) == ({}, True)
+    tiny().prepare(root / "new")
+    watch.look()
+    assert (list(watch.sweeps), watch.problem) == (["new"], "")
+    assert "0 of 8" in progress_text(watch.sweeps["new"])
+    assert "nobody" in left_text(watch.sweeps["new"], 0.0)
+
+
+def test_a_folder_that_vanishes_while_it_is_read_is_told(root, monkeypatch):
+    def vanish(store, history):
+        shutil.rmtree(root / "a")
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr("benign.report.live.watch.standing_of", vanish)
+    watch = looked(root)
+    assert "No such file" in watch.sweeps["a/tiny"].problem
+    watch.look()
+    assert not watch.sweeps
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format": 2}', '{"format": 99, "history": []}', "\x00" * 50]
+)
+def test_a_broken_specification_is_a_line_and_others_are_shown(root, finished, text):
+    shutil.copytree(finished, root / "sound")
+    (root / "a" / "tiny" / "experiment.json").write_text(text, encoding="utf-8")
+    watch = looked(root)
+    broken = watch.sweeps["a/tiny"]
+    assert broken.standing is None
+    assert "experiment.json" in trouble_text(broken)
+    assert "\n" not in broken.problem
+    assert "8 of 8" in progress_text(watch.sweeps["sound"])
+    with pytest.raises(ValueError, match=r"experiment\.json"):
+        drawn(Reader(broken.folder))
+
+
+def test_one_at_work_stands_first_and_tells_about_when_it_ends(root, finished):
+    shutil.copytree(finished, root / "z")
+    tiny().prepare(root / "z2")  # the newest
+    record(root, 0).unlink()
+    file = work_on(root, 0, time.time())
+    watch = looked(root)
+    assert next(iter(watch.sweeps)) == "a/tiny"
+    sweep = watch.sweeps["a/tiny"]
+    assert holds(progress_text(sweep), "4 of 8", "4 running")
+    assert (sweep.pace.units, sweep.pace.runs) == (1, 4)
+    assert 0 < sweep.pace.seconds < 10
+    file.unlink()  # and no record: it was killed
+    watch.look()
+    assert "nobody" in left_text(watch.sweeps["a/tiny"], time.time())
+    assert next(iter(watch.sweeps)) == "z2"
+
+
+AT = At(4, 3296, 6000, 3, False, 0.5, 0.5, 30.0, 0.0)
+
+
+def tell(root: Path, number: int, at: At) -> None:
+    write_note(Reader(root / "a" / "tiny"), tiny().units()[number].key, at)
+
+
+def test_how_far_a_unit_is_counts_as_a_change_and_is_told(root, monkeypatch):
+    record(root, 0).unlink()
+    work_on(root, 0, time.time())
+    watch = looked(root)
+    before = watch.sweeps["a/tiny"]
+    assert (steps_text(before), watch.version) == ("", 1)
+    monkeypatch.setattr(
+        "benign.report.live.watch.standing_of", lambda *_: pytest.fail("read again")
+    )
+    tell(root, 0, AT)
+    watch.look()
+    sweep = watch.sweeps["a/tiny"]
+    assert watch.version == 2
+    assert holds(steps_text(sweep), "3,296", "6,000", " 3 ")
+    assert sweep.changed >= before.changed
+    assert time.time() - sweep.changed < 60
+    assert sweep.standing is before.standing  # of which figures are made
+    tell(root, 0, replace(AT, testing=True, training=4))
+    watch.look()
+    assert "4 runs" in steps_text(watch.sweeps["a/tiny"])
+    watch.look()
+    assert watch.version == 3
+
+
+def test_notes_of_the_dead_tell_nothing(root):
+    record(root, 0).unlink()
+    file = work_on(root, 0, time.time())
+    tell(root, 0, AT)
+    claim = unsealed(file.read_bytes())
+    file.write_bytes(sealed(claim | {"started": "another process of this number"}))
+    sweep = looked(root).sweeps["a/tiny"]
+    assert (sweep.under_way, steps_text(sweep)) == ((), "")
+    assert "nobody" in left_text(sweep, time.time())
+
+
+def test_many_units_are_told_together():
+    places = [replace(AT, step=100 * k) for k in range(1, 6)]
+    sweep = at_work(*(UnderWay(0.0, Note(at, 0.0)) for at in places))
+    assert holds(steps_text(sweep), "5 units", " 100 ", " 500", "15 runs")
+    two = at_work(*sweep.under_way[:2])
+    assert steps_text(two).count("6,000") == 2
+
+
+def at_work(*under_way: UnderWay, missing: int = 0, **more: Any) -> Sweep:
+    running = 4 * len(under_way)
+    counts = Counts(running + missing, 0, 0, 0, 0, running, 0, 0, missing)
+    return Sweep("a", Path("a"), {}, Standing(counts, {}, {}, [], []), under_way=under_way, **more)
+
+
+def test_the_time_left_is_that_of_units_under_way_and_to_come():
+    note = Note(AT, 1000.0)  # 30 s for half its steps
+    assert at_work(UnderWay(0.0, note)).left(1000.0) == 30.0
+    assert at_work(UnderWay(0.0, note)).left(1010.0) == 20.0
+    assert at_work(UnderWay(0.0, note)).left(2000.0) == 0.0
+    both = at_work(UnderWay(0.0, note), UnderWay(999.0, None), missing=4)
+    assert both.left(1000.0) == (30 + 30 + 60 / 4 * 4) / 2
+    assert at_work(UnderWay(0.0, None)).left(1000.0) is None
+
+
+def test_words_for_the_time_left_promise_nothing():
+    note = Note(AT, 1000.0)
+    told = left_text(at_work(UnderWay(0.0, note)), 1000.0)
+    assert holds(told, "30 s", "training")
+    some = Pace().plus(4, 60.0, capped=True)
+    told = left_text(at_work(UnderWay(0.0, note), pace=some), 1000.0)
+    assert "30 s" in told
+    assert "training" not in told
+    assert "not known" in left_text(at_work(UnderWay(0.0, None)), 1000.0)
+    tested = Note(replace(AT, testing=True), 1000.0)
+    assert "done" in left_text(at_work(UnderWay(0.0, tested)), 1000.0)
+
+
+def test_how_runs_ended_is_told(tmp_path):
+    tiny("training.rate=[0.5, 1e30]", "data.samples=4", "training.max_steps=9").run(tmp_path / "it")
+    told = ended_text(looked(tmp_path).sweeps["it"])
+    assert holds(told, "4 diverged", "step cap")
+    assert ended_text(at_work(UnderWay(0.0, None))) == ""
+
+
+def test_cells_that_have_not_run_do_not_fill_by_themselves_where_nobody_works():
+    told = empty_text(at_work(UnderWay(0.0, None)), "runs/a")
+    assert "cells" in told
+    assert "benign resume" not in told
+    assert holds(empty_text(at_work(missing=4), "runs/a"), "cells", "`benign resume runs/a`")
+
+
+def test_the_list_is_ordered_by_what_it_shows(root, finished):
+    """Those at work keep their places however often they tell of steps; the others stand by their last change."""
+    now = time.time()
+    for name, age in (("old", 300), ("new", 100), ("middle", 200)):
+        copy = shutil.copytree(finished, root / name)
+        for path in (copy / "experiment.json", *(copy / "records").iterdir()):
+            os.utime(path, (now - age, now - age))
+    os.utime(root / "old" / "experiment.json")  # begun last
+    os.utime(root / "middle" / "experiment.json", (1e9, 1e9))
+    record(root, 0).unlink()
+    work_on(root, 0, time.time())
+    assert list(looked(root).sweeps) == ["a/tiny", "old", "new", "middle"]
+
+
+def test_why_runs_failed_and_where_is_told(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("a <b>broken</b> part")
+
+    monkeypatch.setattr("benign.sweep.compute.train_runs", fail)
+    with pytest.warns(match=says("4 of 4 ", "failed", "RuntimeError: a <b>broken</b> part")):
+        tiny("data.samples=2").run(tmp_path / "bad")
+    sweep = looked(tmp_path).sweeps["bad"]
+    told = drawn(Reader(sweep.folder)).troubles
+    assert trouble_text(sweep) == "4 failed"
+    assert "4 runs: RuntimeError: a <b>broken</b> part" in told
+    assert "snr 0.5: 2 seeds: failed" in told
+
+
+def test_folders_that_lead_elsewhere_are_not_followed(root, finished, tmp_path_factory):
+    (root / "link").symlink_to(finished)
+    other = shutil.copytree(finished, root / "other")
+    shutil.rmtree(other / "records")
+    (other / "records").symlink_to(finished / "records")
+    watch = looked(root)
+    assert set(watch.sweeps) == {"a/tiny", "other"}
+    assert " link" in watch.sweeps["other"].problem
+
+
+def test_a_store_itself_can_be_watched_and_names_need_not_be_letters(finished, tmp_path):
+    assert list(looked(finished).sweeps) == ["run"]
+    odd = os.fsdecode(b"odd \xff name")
+    shutil.copytree(finished, tmp_path / odd)
+    assert list(looked(tmp_path).sweeps) == ["odd ? name"]
+
+
+def test_times_of_day_have_a_date_where_it_is_another():
+    now = time.mktime((2026, 5, 4, 12, 0, 0, 0, 0, -1))
+    assert clock(now - 60, now) == "11:59:00"
+    assert clock(now - 86400, now) == "2026-05-03 12:00"

@@ -1,0 +1,60 @@
+"""Stores whose runs are made up: as many as one likes, in a second, through the code that writes real ones."""
+
+from pathlib import Path
+
+import numpy as np
+
+from benign.data.mixture import Mixture
+from benign.data.model import DataModel
+from benign.data.signal_noise import SignalNoise
+from benign.experiment import Experiment
+from benign.sweep.compute import Computed, record
+from benign.sweep.plan import NUMERICS, Run, units_of
+from benign.sweep.store import About, Store
+from benign.training.descent import Status
+from benign.training.metrics.variables import Variable, variables
+
+
+def fill(folder: Path, experiment: Experiment, made: dict | None = None) -> Path:
+    """Write what a finished sweep would have: accuracies from 0 to 1, curves that fall, noise that no file shrinks."""
+    store = Store.open(folder, create=True)
+    store.set_about(About([experiment.as_dict()], made or {}, NUMERICS))
+    draws = np.random.default_rng(0)
+    for unit in units_of([experiment]):
+        steps = np.array(unit.runs[0].cell.snapshot_steps(), dtype=float)
+        arrays = {
+            name: _values(name, each, unit.runs, steps, draws)
+            for name, each in variables(unit.runs[0].cell).items()
+        }
+        arrays["status"] = np.full(len(unit.runs), Status.CONVERGED, np.int8)
+        arrays["steps"] = np.full(len(unit.runs), int(steps[-1]))
+        arrays["audit"] = np.zeros(len(unit.runs))
+        record(unit, store, Computed(arrays, 1.0, None, "cpu (made up)", "0"))
+    return folder
+
+
+def _values(
+    name: str,
+    variable: Variable,
+    runs: tuple[Run, ...],
+    steps: np.ndarray,
+    draws: np.random.Generator,
+) -> np.ndarray:
+    """Of every run: a step for what is an accuracy, a decay for the rest."""
+    size = np.array([_size(run.cell.data) for run in runs])
+    end = 1 / (1 + np.exp(-np.log(size / 4)))
+    noise = draws.normal(size=(len(runs), len(steps) if variable.along_steps else 1))
+    if "accuracy" in name:
+        found = np.clip(0.5 + 0.5 * end[:, None] + 0.02 * noise, 0, 1)
+    else:
+        found = (1 + 0.1 * noise) / (1 + end[:, None] * (steps if variable.along_steps else 1))
+    return found if variable.along_steps else found[:, 0]
+
+
+def _size(data: DataModel) -> float:
+    """What decides about a run: N SNR^2, or n r^4 / d."""
+    if isinstance(data, Mixture):
+        return data.samples * data.signal**4 / data.dim
+    assert isinstance(data, SignalNoise)
+    assert data.snr is not None
+    return data.samples * data.snr**2

@@ -1,0 +1,265 @@
+"""Components of a user's own are tried before work; what the trials ask is in tests/test_components.py."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+import benign as bo
+from benign.attacks.attack import Points, Target
+from benign.attacks.balls import Ball
+from benign.attacks.model_free import FeatureOrthogonal
+from benign.attacks.pgd import PGD
+from benign.data.model import DataModel, Sample
+from benign.experiment import Experiment
+from benign.networks.initial import GaussianInit
+from benign.networks.linear import Linear
+from benign.networks.network import Params
+from benign.spec.axes import PerRun, Shape
+from benign.spec.base import Count, Positive, SpecError
+from benign.streams import Streams
+from benign.testing import components as tryout
+from benign.training.descent import Step
+from benign.training.optimisers import GradientDescent
+from tests.reference import Fields, small_data, small_network, small_pgd, small_setup
+from tests.registry import forgetting
+from tests.says import says
+
+trials: list[str] = []
+
+
+class TriedData(DataModel):
+    """Gaussian points, right or wrong as a field says."""
+
+    size: PerRun[Positive] = 1.0
+    wrong: Shape[Count] = 1
+
+    def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
+        trials.append(f"{self.dim} {split} {count}")
+        y = streams(f"{split}/labels").signs(count, dtype=dtype)
+        x = streams(f"{split}/x").normal(count, self.tokens, self.dim, dtype=dtype)
+        if self.wrong == 2:
+            raise KeyError("no such file")
+        if self.wrong == 4:
+            x = x * self.size
+        numbers = torch.as_tensor(self.size, dtype=dtype).reshape(-1, 1, 1, 1)
+        return Sample(x * (numbers[:1] if self.wrong == 3 else numbers), y, y)
+
+
+class LuckyLabels(DataModel):
+    """Labels 0 and 1 instead of -1 and +1 in one split; the first four that are tried are all 1 in this stream."""
+
+    wrong: Shape[Literal["train", "test"]] = "train"
+
+    def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
+        y = streams(f"{split}/l").signs(count, dtype=dtype)
+        x = streams(f"{split}/x").normal(count, self.tokens, self.dim, dtype=dtype)
+        y = y.clamp(min=0) if split.startswith(self.wrong) else y
+        return Sample(x, y, y)
+
+
+class Flipping(TriedData):
+    """Flips training labels, or has a chance of flips, without a rate."""
+
+    which: Shape[Literal["labels", "chance"]] = "labels"
+
+    def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
+        drawn = super().sample(streams, split, count, dtype)
+        return replace(drawn, y=-drawn.y) if self.which == "labels" else drawn
+
+    def flip_chance(self, sample: Sample) -> Tensor:
+        chance = super().flip_chance(sample)
+        return chance + 0.1 if self.which == "chance" else chance
+
+
+class TriedNetwork(Linear):
+    """Its outputs are no numbers."""
+
+    def forward(self, params: Params, x: Tensor) -> Tensor:
+        return super().forward(params, x) / 0
+
+    def run(self, params: Params, x: Tensor) -> Any:
+        seen = super().run(params, x)
+        seen.outputs = seen.outputs / 0
+        return seen
+
+
+class TriedAttack(PGD):
+    """Wider than its ball."""
+
+    def perturb(self, target: Target) -> Points:
+        return target.x + 5
+
+
+class RunlessNetwork(Linear):
+    """Its weights have no axis of runs."""
+
+    def initial_params(self, data: DataModel, streams: Streams, dtype: torch.dtype) -> Params:
+        return {"w": torch.zeros(20, dtype=dtype)}
+
+
+class TriedInit(GaussianInit):
+    """The package's, under a name of one's own."""
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    tryout._try_once.cache_clear()
+    trials.clear()
+
+
+def experiment(**parts: Any) -> Experiment:
+    fields: Fields = {"data": small_data(), "network": small_network()}
+    return Experiment(**(fields | parts), training=GradientDescent(rate=0.1, max_steps=2))
+
+
+def own_data(**fields: Any) -> TriedData:
+    sizes: Fields = {"samples": 4, "tokens": 2, "dim": 6}
+    return TriedData(**(sizes | fields))
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        (
+            {"data": own_data(wrong=2)},
+            ("`TriedData`", "4 points", "KeyError: 'no such file'", "test_tryout.py, line "),
+        ),
+        (
+            {"data": own_data(wrong=4, size=[1.0, 2.0])},
+            ("test_tryout.py, line ", "size", "[runs]", "`column(self.size, x)`"),
+        ),
+        (
+            {"data": small_data(snr=[1.0, 2.0]), "network": RunlessNetwork(init_std=0.5)},
+            ("`w`", "[20]", "[2, ...]", "first axis", "runs"),
+        ),
+        ({"data": own_data(wrong=3, size=[1.0, 2.0])}, ("`TriedData.sample`", "run", "`x`")),
+        ({"network": TriedNetwork(init_std=0.5)}, ("`TriedNetwork.run`", "outputs", "finite")),
+        (
+            {"attack": TriedAttack(ball=Ball(radius=0.1))},
+            ("`TriedAttack.perturb`", "ball", "`threat`"),
+        ),
+    ],
+)
+def test_a_wrong_part_is_refused_before_there_is_a_folder(parts, told, tmp_path: Path):
+    with pytest.raises(SpecError, match=says(*told)):
+        experiment(**parts).run(tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("wrong", ["train", "test"])
+def test_labels_are_refused_also_where_the_first_few_are_right_by_chance(wrong, tmp_path: Path):
+    data = LuckyLabels(samples=4, tokens=1, dim=6, wrong=wrong)
+    assert set(data.sample(Streams(tryout.RUNS[:1]), "train", 4, torch.float64).y[0].tolist()) == {
+        1
+    }
+    with pytest.raises(ValueError, match=says("LuckyLabels.sample", "y", "{0.0, 1.0}", "-1.0")):
+        experiment(data=data, network=Linear(init_std=0.5)).run(tmp_path / "runs")
+
+
+@pytest.mark.parametrize("which", ["labels", "chance"])
+def test_flips_without_a_rate_are_refused(which, tmp_path: Path):
+    """They would not be measured: `test_noisy_error` is for data whose `flip_rate` is above 0."""
+    data = Flipping(samples=4, tokens=1, dim=6, which=which)
+    with pytest.raises(SpecError, match=says("`Flipping", "flip_rate`", "0")):
+        experiment(data=data, network=Linear(init_std=0.5)).run(tmp_path / "runs")
+
+
+@pytest.mark.parametrize(
+    ("value", "given"),
+    [
+        (lambda step: step.clean_margins.amax(0), "[4]"),
+        (lambda step: step.loss[0], "[]"),
+        (lambda step: step.loss[:, None], "[3, 1]"),
+        (lambda step: float(step.loss[0]), "a float"),
+        (lambda step: torch.zeros(3), "[3] for 1 run"),
+    ],
+    ids=["points", "scalar", "column", "float", "runs of its own"],
+)
+@pytest.mark.parametrize("kind", ["snapshot", "tally"])
+def test_a_probe_of_a_wrong_shape_is_refused_before_there_is_a_folder(
+    kind, value, given, tmp_path: Path
+):
+    def mine(*arguments: Any) -> Any:
+        return value(arguments[-1])
+
+    with forgetting():
+        (bo.snapshot if kind == "snapshot" else bo.tally)("something")(mine)
+        with pytest.raises(SpecError) as refusal:
+            experiment().run(tmp_path / "runs")
+    message = str(refusal.value)
+    assert "`mine`" in message
+    assert given in message
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_probe_that_fails_is_refused_with_the_error(tmp_path: Path):
+    def mine(step: Step) -> Tensor:
+        return step.batch.params["no such"]
+
+    with forgetting():
+        bo.snapshot("something")(mine)
+        with pytest.raises(
+            SpecError, match=says("`mine`", "KeyError: 'no such'", "test_tryout.py, line ")
+        ):
+            experiment().run(tmp_path / "runs")
+
+
+def test_a_probe_may_need_more_points_than_it_is_tried_on(tmp_path: Path):
+    def hundredth(step: Step) -> Tensor:
+        return step.clean_margins.kthvalue(100).values
+
+    with forgetting():
+        bo.snapshot("something")(hundredth)
+        result = experiment(data=small_data(samples=100)).run(tmp_path / "runs")
+    assert result.hundredth.notnull().all()
+
+
+def test_probes_are_tried_where_they_apply_and_on_clean_points(tmp_path: Path):
+    """Twice in the first and the last cell: three runs and one, however large samples and dimension are."""
+    seen: list[tuple[int, ...]] = []
+
+    def mine(step: Step) -> Tensor:
+        seen.append(tuple(step.attacked.shape))
+        assert torch.equal(step.attacked, step.batch.sample.x)
+        return step.loss
+
+    data = small_data(samples=[100, 200, 300], dim=10**9)
+    sweep = experiment(data=data, attack=small_pgd(), coordinates="sampled")
+    with forgetting():
+        bo.snapshot("something", applies=lambda setup: setup.data.samples > 100)(mine)
+        sweep.prepare(tmp_path)
+    assert [shape[:2] for shape in seen] == [(3, 64), (1, 64)] * 2
+
+
+def test_a_part_is_tried_once_and_not_in_every_cell(tmp_path: Path):
+    sweep = experiment(data=own_data(dim=[4, 5, 6, 7], size=[1.0, 2.0, 3.0]))
+    sweep.prepare(tmp_path)
+    assert {trial.split()[0] for trial in trials} == {"4", "7"}, "the first and the last shape"
+    count = len(trials)
+    sweep.prepare(tmp_path)
+    assert len(trials) == count
+
+
+def test_a_vast_dimension_is_tried_in_the_coordinates_of_the_runs(tmp_path: Path):
+    data = small_data(dim=10**12)
+    network = small_network(init=TriedInit(score_std=0.1, value_std=0.1))
+    experiment(data=data, network=network, coordinates="sampled").prepare(tmp_path)
+
+
+def test_parts_of_the_package_are_not_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    def never(case: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(tryout, "_try_once", never)
+    experiment(attack=small_pgd()).prepare(tmp_path)
+
+
+def test_a_part_inside_another_counts():
+    inner = TriedAttack(ball=Ball(p="inf", radius=0.1))
+    assert tryout._own(FeatureOrthogonal(attack=inner))
+    assert tryout._own(small_setup(network=small_network(init=TriedInit(score_std=1, value_std=1))))
+    assert not tryout._own(small_setup(attack=small_pgd()))
