@@ -41,6 +41,7 @@ lint: .venv/.installed-dev ## ruff and pyright, changing nothing
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
+	$(BIN)/python scripts/size.py
 
 format: .venv/.installed-dev ## let ruff rewrite the files
 	$(BIN)/ruff check --fix

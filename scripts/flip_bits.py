@@ -41,7 +41,7 @@ from benign.report.folder import Folder
 from benign.report.page import page
 from benign.sweep import notes
 from benign.sweep.folders import open_experiment
-from benign.sweep.lease import taken_in
+from benign.sweep.lease import leases_in
 from benign.sweep.store import Store
 from benign.sweep.watcher import Watcher
 
@@ -195,7 +195,7 @@ def _read(folder: Path, used: Used, with_page: bool) -> None:
     used.command("check", str(folder))
     if used.command("export", str(folder), str(table), "--force"):
         used.rows = list(csv.DictReader(io.StringIO(table.read_text(encoding="utf-8"))))
-    for key, who in taken_in(store).items():
+    for key, who in leases_in(store).items():
         used.taken[key] = vars(who)
         if note := notes.note_of(store, key):
             used.notes[key] = vars(note.at)

@@ -14,49 +14,36 @@ Sources = dict[str, str]
 
 # Data flows down this list: a module imports from its own folder and from what stands above it.
 ORDER = [
-    "lazy",
-    "outside",
-    "axes",
+    "_lazy",
     "spec",
-    "files",
     "streams",
     "losses",
-    "compiled",
     "data",
     "networks",
     "attacks",
+    "reduction",
+    "training",
 ]
-ORDER += ["coordinates", "training", "machine", "plan", "tryout", "sweep", "progress", "track"]
-ORDER += ["replay", "experiment", "schema", "opening", "kept"]
 ORDER += [
-    "theory",
+    "testing",
+    "experiment",
+    "sweep",
+    "stats",
     "plot",
     "claims",
     "papers",
     "parts",
-    "words",
-    "describe",
-    "standing",
-    "audits",
-    "targets",
-    "console",
-]
-ORDER += [
-    "perform",
-    "verdicts",
-    "verify",
-    "advising",
-    "pages",
-    "live",
-    "completion",
-    "options",
-    "cli_claims",
-    "cli_report",
-    "cli_live",
-    "cli_store",
-    "cli_data",
+    "report",
     "cli",
 ]
+EXCEPTIONS = {
+    "experiment.py": {"sweep"},  # `Experiment.run` and its like are short forms of the runner
+    "spec/schema.py": {"experiment"},
+    "papers/verify.py": {"cli"},
+    "sweep/status_text.py": {"cli"},
+    "testing/components.py": {"sweep"},
+}
+"""imports from below that are allowed, by module"""
 ENDS = ["__init__", "__main__"]
 """below all: the root, with every name it exports, and the module that starts the command line"""
 
@@ -73,48 +60,33 @@ EVERYWHERE = {"numpy", "torch", "jaxtyping", "pydantic", "pydantic_core"}
 OUTSIDE = {
     "matplotlib": {"plot"},
     "pandas": {"sweep"},
-    "scipy": {"coordinates", "theory", "claims", "papers"},
-    "xarray": {
-        "sweep",
-        "track",
-        "replay",
-        "experiment",
-        "opening",
-        "theory",
-        "plot",
-        "claims",
-        "papers",
-        "standing",
-    }
-    | {"audits", "targets", "perform", "verify", "pages"},
-    "jinja2": {"pages"},
-    "markupsafe": {"pages"},
-    "plotly": {"pages"},
-    "nicegui": {"live"},
-    "mlflow": {"track"},
-    "sqlalchemy": {"track"},
-    "yaml": {"files"},
+    "scipy": {"reduction", "stats", "claims", "papers"},
+    "xarray": {"experiment", "sweep", "stats", "plot", "claims", "papers", "report", "cli"},
+    "jinja2": {"report"},
+    "markupsafe": {"report"},
+    "plotly": {"report"},
+    "nicegui": {"report"},
+    "mlflow": {"sweep"},
+    "sqlalchemy": {"sweep"},
+    "yaml": {"spec"},
     "dask": {"sweep"},
     "distributed": {"sweep"},
     "dask_jobqueue": {"sweep"},
-    "rich": {"progress"},
+    "rich": {"sweep"},
     "safetensors": {"networks", "training"},
     "timm": {"networks"},
     "torchvision": {"data"},
-    "typer": {
-        "cli",
-        "cli_claims",
-        "cli_data",
-        "cli_live",
-        "cli_report",
-        "cli_store",
-        "completion",
-        "options",
-    },
+    "typer": {"cli"},
 }
 """where a package of others may be imported"""
 
-DYNAMIC = {"lazy.py", "spec.py", "outside.py", "papers/recipes.py", "papers/claims.py"}
+DYNAMIC = {
+    "_lazy.py",
+    "spec/base.py",
+    "spec/plugins.py",
+    "papers/recipes.py",
+    "papers/claims.py",
+}
 """modules that may import by a name made at run time: public names, components, files of a user's own, recipes"""
 DYNAMIC_CALLS = {"import_module", "__import__", "exec", "eval", "run_path", "exec_module"}
 
@@ -173,6 +145,7 @@ def upward(sources: Sources) -> list[str]:
         if home(path) in rank
         and (target := name.split(".")[0]) != home(path)
         and rank.get(target, len(rank)) > rank[home(path)]
+        and target not in EXCEPTIONS.get(path, ())
     ]
 
 
@@ -225,8 +198,8 @@ TRAINS = {
     "training.descent": {"Batch", "Status", "Step"},
     "training.engine": set(),
     "streams": {"Streams"},
-    "plan.runs": {"Run"},
-    "replay": set(),
+    "sweep.plan": {"Run"},
+    "sweep.replay": set(),
 }
 """what trains or draws, and the names of it that a claim may import, as types"""
 

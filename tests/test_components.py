@@ -23,7 +23,7 @@ from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
 from benign.attacks.several import Balls
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.data.constructions import FrameNoise, PixelNoise, Rescaled
 from benign.data.feature_patches import FeaturePatches
 from benign.data.images import Images
@@ -263,7 +263,9 @@ ATTACKS = [
         {"combine": ("most", "'worst', 'average'", "'most'")},
     ),
     Row(
-        Strong(ball=Ball(radius=0.3), steps=6, restarts=2, also=OneStep(rate=0.1, clip=0.02)),
+        EnsembleAttack(
+            ball=Ball(radius=0.3), steps=6, restarts=2, also=OneStep(rate=0.1, clip=0.02)
+        ),
         {"restarts": (-1, "1", "-1")},
     ),
 ]

@@ -170,7 +170,7 @@ def test_a_command_shown_is_a_command(line: str):
         assert re.search(rf"^{words[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
         return
     assert Path(program).name == "benign"
-    if "--with" in words[:1]:
+    if "--plugin" in words[:1]:
         words = words[2:]
     group = typer.main.get_command(app)
     name, *rest = words

@@ -24,8 +24,8 @@ def test_a_paper_takes_less_than_150_lines():
 def test_it_runs_from_the_command_line(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with forgetting():
-        assert cli.main(["papers", "kou", "--with", str(FOLDER)]) == 0
-        assert cli.main(["run", "kou/fig1", "--scale", "smoke", "--with", str(FOLDER)]) == 0
+        assert cli.main(["papers", "kou", "--plugin", str(FOLDER)]) == 0
+        assert cli.main(["run", "kou/fig1", "--scale", "smoke", "--plugin", str(FOLDER)]) == 0
     told = capsys.readouterr().out
     assert "Kou, Chen, Chen, Gu" in told
     assert any(holds(line, "0.75", "signal", "3 of 3 dim") for line in told.splitlines())
@@ -40,7 +40,7 @@ def test_it_runs_from_the_command_line(tmp_path: Path, monkeypatch, capsys):
 def test_its_claims_are_judged(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with forgetting():
-        words = ["--with", str(FOLDER), "verify", "kou", "--scale", "smoke", "--out", "verdicts"]
+        words = ["--plugin", str(FOLDER), "verify", "kou", "--scale", "smoke", "--out", "verdicts"]
         assert cli.main(words) == 0
     told = capsys.readouterr().out
     assert "kou/thm3.2.exponent" in told

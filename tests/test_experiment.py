@@ -147,8 +147,8 @@ def test_pack_and_merge_carry_a_result(finished, tmp_path):
     merged = bo.merge(tmp_path / "one.pack", tmp_path / "new")
     assert (merged.added, merged.present, merged.damaged) == (2, 0, 0)
     assert bo.open_result(tmp_path / "new").identical(result)
-    again = bo.merge(tmp_path / "one.pack", tmp_path / "new")
-    assert (again.added, again.present) == (0, 2)
+    recompute = bo.merge(tmp_path / "one.pack", tmp_path / "new")
+    assert (recompute.added, recompute.present) == (0, 2)
     assert tiny().run(tmp_path / "new").identical(result)
 
 

@@ -19,7 +19,7 @@ from benign.claims.rule import Outcome
 from benign.claims.verdict import Part, Setting, Verdict
 from benign.papers.claims import claims
 from benign.papers.recipes import recipe, recipes
-from benign.papers.requests import Choices, plans
+from benign.papers.requests import RunOptions, plans
 from benign.sweep.plan import NUMERICS
 
 GALLERY = Path(__file__).parents[1] / "gallery"
@@ -173,7 +173,7 @@ def test_photographs_leave_the_colours_of_a_figure_alone():
 def test_a_folder_of_results_is_taken_in(tmp_path: Path):
     folder, gallery = tmp_path / "run", tmp_path / "gallery"
     gallery.mkdir()
-    choices = Choices("smoke", ["w_O=divided"], seeds=2, out=folder)
+    choices = RunOptions("smoke", ["w_O=divided"], seeds=2, out=folder)
     [plan] = plans("jiang/fig1", choices)
     result = plan.experiment.run(folder, made=plan.made)
     before = sorted(folder.rglob("*"))

@@ -1,4 +1,4 @@
-"""The rules of the house: what the code base promises about itself."""
+"""What the code base promises about its layout: the order of imports, docstrings, versions, pins."""
 
 import ast
 import re
@@ -15,14 +15,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import benign
-from tests import layout as house
+from tests import layout
 from tests.layout import Sources
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "benign"
 MODULES = sorted(SOURCE.rglob("*.py"))
-
-LONGEST = 400
 
 
 def named(path: Path) -> str:
@@ -31,32 +29,32 @@ def named(path: Path) -> str:
 
 SOURCES = {named(path): path.read_text(encoding="utf-8") for path in MODULES}
 RULES = [
-    house.unnamed,
-    house.upward,
-    house.between_rooms,
-    house.outside,
-    house.dynamic,
-    house.training_claims,
-    house.circles,
+    layout.unnamed,
+    layout.upward,
+    layout.between_rooms,
+    layout.outside,
+    layout.dynamic,
+    layout.training_claims,
+    layout.circles,
 ]
 CLAIM = "papers/wang/claims/errors.py"
 BROKEN: list[tuple[Callable[[Sources], list[str]], str, str]] = [
-    (house.unnamed, "attic.py", ""),
-    (house.upward, "streams.py", "import benign.cli.main"),
-    (house.upward, "progress.py", "def f():\n    from benign import console"),
-    (house.between_rooms, "papers/wang/theory.py", "from benign.papers.li import figures"),
-    (house.between_rooms, "papers/li/figures.py", "from ..wang.theory import f"),
-    (house.outside, "streams.py", "import matplotlib.pyplot as plt"),
-    (house.outside, "cli.py", "from pandas import DataFrame"),
-    (house.dynamic, "streams.py", "import importlib\nimportlib.import_module('benign.cli.main')"),
-    (house.dynamic, "files.py", "eval('1')"),
-    (house.training_claims, CLAIM, "from benign.training.descent import descend"),
-    (house.training_claims, CLAIM, "from benign.training import descent"),
-    (house.training_claims, CLAIM, "def f():\n    from benign.sweep.plan import runs_of"),
-    (house.training_claims, CLAIM, "Batch.start(setup, streams)"),
-    (house.training_claims, CLAIM, "Streams([], 'cpu')"),
-    (house.circles, "data/model.py", "def f():\n    from benign.data.mixture import Mixture"),
-    (house.circles, "sweep/store.py", "from benign.sweep import drive"),
+    (layout.unnamed, "attic.py", ""),
+    (layout.upward, "streams.py", "import benign.cli.main"),
+    (layout.upward, "losses.py", "def f():\n    from benign import sweep"),
+    (layout.between_rooms, "papers/wang/theory.py", "from benign.papers.li import figures"),
+    (layout.between_rooms, "papers/li/figures.py", "from ..wang.theory import f"),
+    (layout.outside, "streams.py", "import matplotlib.pyplot as plt"),
+    (layout.outside, "cli/main.py", "from pandas import DataFrame"),
+    (layout.dynamic, "streams.py", "import importlib\nimportlib.import_module('benign.cli.main')"),
+    (layout.dynamic, "spec/yaml.py", "eval('1')"),
+    (layout.training_claims, CLAIM, "from benign.training.descent import descend"),
+    (layout.training_claims, CLAIM, "from benign.training import descent"),
+    (layout.training_claims, CLAIM, "def f():\n    from benign.sweep.plan import runs_of"),
+    (layout.training_claims, CLAIM, "Batch.start(setup, streams)"),
+    (layout.training_claims, CLAIM, "Streams([], 'cpu')"),
+    (layout.circles, "data/model.py", "def f():\n    from benign.data.mixture import Mixture"),
+    (layout.circles, "sweep/store.py", "from benign.sweep import runner"),
 ]
 
 
@@ -74,32 +72,31 @@ def test_a_broken_rule_is_noticed(rule: Callable[[Sources], list[str]], path: st
 
 
 def test_every_exception_is_still_needed():
-    for path in house.DYNAMIC:
-        assert any(call in SOURCES[path] for call in house.DYNAMIC_CALLS), path
+    for path in layout.DYNAMIC:
+        assert any(call in SOURCES[path] for call in layout.DYNAMIC_CALLS), path
     used = {
-        (name.split(".")[0], house.home(path))
+        (name.split(".")[0], layout.home(path))
         for path, text in SOURCES.items()
-        for _, name in house.imports(path, text)
+        for _, name in layout.imports(path, text)
     }
-    assert {(package, home) for package, homes in house.OUTSIDE.items() for home in homes} <= used
+    assert {(package, home) for package, homes in layout.OUTSIDE.items() for home in homes} <= used
 
 
 def test_the_map_is_the_order():
     assert (
-        house.drawn((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")) == house.ORDER
+        layout.drawn((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+        == layout.ORDER
     )
     swapped = (
         "src/benign/\n  spec.py   base\n           more of it\n  data/     samples\n```\n  no.py"
     )
-    assert house.drawn(swapped) == ["spec", "data"]
+    assert layout.drawn(swapped) == ["spec", "data"]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=named)
-def test_modules_are_short_and_say_what_they_are(path: Path):
-    text = path.read_text(encoding="utf-8")
-    lines = len(text.splitlines())
-    assert lines <= LONGEST, f"{named(path)} has {lines} lines: give its second idea a module"
+def test_modules_say_what_they_are(path: Path):
     private = any(re.match(r"_(?!_)", part) for part in path.relative_to(SOURCE).parts)
+    text = path.read_text(encoding="utf-8")
     assert private or ast.get_docstring(ast.parse(text)), f"{named(path)} needs a docstring"
 
 
@@ -112,7 +109,7 @@ def test_importing_benign_loads_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
-def test_nobody_draws_outside_the_drawing_room():
+def test_only_plot_imports_matplotlib():
     """Recipes are held to it above; examples, scripts and benchmarks are here."""
     drawing = re.compile(r"^\s*(?:import|from) matplotlib", re.MULTILINE)
     rooms = ("src/benign/plot/", "tests/")
@@ -155,7 +152,7 @@ def test_no_file_knows_a_machine_or_a_registry():
     assert not found, "\n".join(found)
 
 
-def test_the_version_is_told_once_and_everywhere_the_same():
+def test_the_version_is_the_same_everywhere():
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     heading = rf"^#+ .*{re.escape(benign.__version__)}(?![\w.])"
     assert re.search(heading, changelog, re.MULTILINE), "CHANGELOG.md has no entry for this version"

@@ -21,10 +21,10 @@ def step_of(task: Task) -> Callable[..., tuple[Weights, Tensor]]:
         return functional_call(model, {**weights, **frozen}, (x,))
 
     def pgd(weights: Weights, frozen: Weights, x: Tensor, y: Tensor, radius: Tensor) -> Tensor:
-        rise = grad(lambda delta: -own(forward(weights, frozen, x + delta), y))
+        ascent_direction = grad(lambda delta: -own(forward(weights, frozen, x + delta), y))
         delta = torch.zeros_like(x)
         for _ in range(task.attack_steps):
-            direction = functional.normalize(rise(delta), dim=-1, eps=1e-30)
+            direction = functional.normalize(ascent_direction(delta), dim=-1, eps=1e-30)
             delta = delta + task.attack_step * radius * direction
             delta = delta * (radius / delta.norm(dim=-1, keepdim=True).clamp_min(1e-30)).clamp_max(
                 1

@@ -62,10 +62,10 @@ class Bench:
         before, found = {row.name: row.seconds_a_run_step for row in rows}, []
         for doubled in DOUBLED:
             more = {key: batch * (1 + (doubled == "runs")) for key, batch in batches.items()}
-            grown = self._compare(problem.twice(doubled), teams, more, 1)
-            for row in grown:
+            extend_history = self._compare(problem.twice(doubled), teams, more, 1)
+            for row in extend_history:
                 row.growth = row.seconds_a_run_step / before[row.name]
-            found.append(grown)
+            found.append(extend_history)
         return found
 
     def _batch(self, team: Team, problem: Problem) -> int:
@@ -85,7 +85,11 @@ class Bench:
         return team.advance(STEPS)[0][self.clock] / runs
 
     def _compare(
-        self, problem: Problem, teams: dict[str, Team], batches: dict[str, int], rounds: int
+        self,
+        problem: Problem,
+        teams: dict[str, Team],
+        batches: dict[str, int],
+        batches_per_epoch: int,
     ) -> list[Row]:
         started: Answers = {}
         for name, team in teams.items():
@@ -94,7 +98,7 @@ class Bench:
             except Failed as error:
                 print(f"{problem.figure}: no row for {name}.\n{error}")
         times: dict[str, list[float]] = {name: [] for name in started}
-        for _ in range(rounds):
+        for _ in range(batches_per_epoch):
             for name, taken in times.items():
                 slowest = max(answer[self.clock] for answer in teams[name].advance(STEPS))
                 taken.append(slowest / STEPS / batches[name])

@@ -115,17 +115,17 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 def _growth_table(rows: list[dict[str, Any]]) -> str:
     """Time a run-step at twice the runs, samples, dimension or width, by that of the small problem."""
-    grown = {
+    extend_history = {
         (row["figure"], row["name"], row["doubled"]): row["growth"]
         for row in rows
         if row["doubled"]
     }
-    if not grown:
+    if not extend_history:
         return ""
-    doubled = list(dict.fromkeys(key[2] for key in grown))
+    doubled = list(dict.fromkeys(key[2] for key in extend_history))
     lines = []
-    for figure, name in dict.fromkeys(key[:2] for key in grown):
-        found = (grown.get((figure, name, each)) for each in doubled)
+    for figure, name in dict.fromkeys(key[:2] for key in extend_history):
+        found = (extend_history.get((figure, name, each)) for each in doubled)
         lines.append(
             [figure, NAMES[name], *("-" if each is None else f"{each:.2f}" for each in found)]
         )

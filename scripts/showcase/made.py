@@ -14,7 +14,7 @@ from PIL import Image
 
 from benign.experiment import Experiment
 from benign.papers.recipes import Recipe, recipes
-from benign.papers.requests import Choices, Plan, plans
+from benign.papers.requests import RunOptions, RunRequest, plans
 from benign.sweep.audits import with_rate_audit
 from benign.sweep.dataset import counts_of
 from benign.sweep.estimate import operations
@@ -86,7 +86,7 @@ def add(
     gallery: Path, folder: Path, name: str = "", seconds: float | None = None, host: str = ""
 ) -> str:
     """Draw a folder of results again and take the picture, its numbers and how it was made; returns its name."""
-    [plan] = plans(str(folder), Choices())
+    [plan] = plans(str(folder), RunOptions())
     if plan.recipe is None:
         raise ValueError(f"{folder} was not made from a recipe: the gallery shows recipes")
     result = with_rate_audit(open_result(folder), folder)
@@ -99,14 +99,14 @@ def add(
     return name
 
 
-def _made(plan: Plan, recipe: Recipe, result: xr.Dataset) -> Picture:
+def _made(plan: RunRequest, recipe: Recipe, result: xr.Dataset) -> Picture:
     store = Store.open(plan.folder, writing=False)
     records = [record.meta for _, record in store.records()]
     told = {
         key: sorted({str(meta[key]) for meta in records}) for key in ("benign", "device", "torch")
     }
     asked = plan.made
-    choices = Choices(
+    choices = RunOptions(
         asked["scale"], [f"{q}={a}" for q, a in asked["reading"].items()], changes=asked["changes"]
     )
     today = _today(recipe.name, choices, plan.experiment.seeds)
@@ -136,7 +136,7 @@ def _operations(experiment: Experiment, result: xr.Dataset) -> float:
     return sum(operations(run.cell, steps) for run, steps in zip(runs, taken, strict=True))
 
 
-def _today(target: str, choices: Choices, seeds: int) -> Experiment | None:
+def _today(target: str, choices: RunOptions, seeds: int) -> Experiment | None:
     """What the recipe builds today; None where it no longer knows the reading."""
     try:
         [plan] = plans(target, replace(choices, seeds=seeds))
@@ -145,7 +145,7 @@ def _today(target: str, choices: Choices, seeds: int) -> Experiment | None:
     return plan.experiment
 
 
-def _command(recipe: Recipe, plan: Plan, devices: list[str]) -> str:
+def _command(recipe: Recipe, plan: RunRequest, devices: list[str]) -> str:
     """`benign run ...`, with what differs from the defaults."""
     scale, reading = plan.made["scale"], plan.made["reading"]
     words = ["benign run", recipe.name, "--scale", scale]
@@ -178,7 +178,7 @@ def _name(made: Picture, recipe: Recipe) -> str:
     return re.sub(r"[^\w.]+", "-", "-".join(told + [made.scale] * (made.scale != "paper")))
 
 
-def _copy_picture(plan: Plan, result: xr.Dataset, path: Path) -> None:
+def _copy_picture(plan: RunRequest, result: xr.Dataset, path: Path) -> None:
     """Draw elsewhere, for the folder may be read-only, and keep few colours."""
     with tempfile.TemporaryDirectory() as place:
         drawn = replace(plan, folder=Path(place)).draw(result)

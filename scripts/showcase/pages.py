@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benign.papers.claims import claims
-from benign.papers.recipes import Recipe, recipes, rooms
+from benign.papers.recipes import Recipe, papers, recipes
 from benign.sweep.plan import NUMERICS
 from benign.sweep.terminal import statuses
 from benign.training.descent import Status
@@ -76,7 +76,7 @@ def _readme(gallery: Path, shown: list[Figure], found: Verdicts) -> str:
     """The introduction, how many verdicts of each word, and the figures of each paper."""
     intro = _text(gallery, "index").replace("](../", "](")  # it stands one folder higher
     lines = [WRITTEN, "", "# Gallery", "", intro, "", *_counts(gallery, found)]
-    for paper in rooms():
+    for paper in papers():
         figures = [figure for figure in shown if figure.recipe.name.startswith(f"{paper}/")]
         if figures:
             lines += ["", f"## {paper.capitalize()}"]
@@ -109,7 +109,7 @@ def _counts(gallery: Path, found: Verdicts) -> list[str]:
     """A row a paper: how many of its claims got each word, under the default reading."""
     head = ["paper", "claims", *badges.COLOURS, CANNOT, "scale"]
     rows, known = [], list(claims())
-    for paper in [*rooms(), ""]:
+    for paper in [*papers(), ""]:
         own = [name for name in known if name.startswith(f"{paper}/") or not paper]
         judged = [found.get(name, {}).get("default", {}) for name in own]
         words = Counter(each.get("verdict", NOT_JUDGED) for each in judged)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from benign.claims.claim import Claim
 from benign.claims.study import SCALES
 from benign.papers.claims import claims, study_of
-from benign.papers.recipes import rooms
+from benign.papers.recipes import papers
 from benign.papers.verify import cannot
 from benign.stats.intervals import interval_text, number
 
@@ -64,7 +64,7 @@ def _judged(claim: Claim, verdicts: dict[str, dict[str, Any]]) -> dict[str, dict
 def write(gallery: Path, found: Verdicts) -> None:
     """Replace the files, one a paper, one line a verdict."""
     (gallery / "verdicts").mkdir(exist_ok=True)
-    for paper in rooms():
+    for paper in papers():
         own = {name: each for name, each in found.items() if name.startswith(f"{paper}/")}
         lines = [f"{json.dumps(n)}: {json.dumps(own[n], ensure_ascii=False)}" for n in sorted(own)]
         if lines:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from benign.attacks.one_step import OneStep as OneStep
     from benign.attacks.pgd import PGD as PGD
     from benign.attacks.several import Balls as Balls
-    from benign.attacks.strong import Strong as Strong
+    from benign.attacks.strong import EnsembleAttack as EnsembleAttack
     from benign.claims.constant import constant as constant
     from benign.claims.falsify import falsify as falsify
     from benign.claims.locate import locate_boundary as locate_boundary
@@ -108,7 +108,7 @@ _HOME = {
     "SGD": "training.optimisers",
     "SignalNoise": "data.signal_noise",
     "SpecError": "spec.base",
-    "Strong": "attacks.strong",
+    "EnsembleAttack": "attacks.strong",
     "TorchDefault": "networks.initial",
     "TwoLayer": "networks.two_layer",
     "VisionTransformer": "networks.vision_transformer",

@@ -21,8 +21,8 @@ from benign.spec.axes import cells, check_rows, dimensions
 from benign.spec.base import Count, SpecError, load_components
 from benign.spec.yaml import source_of, yaml_text
 from benign.sweep.dataset import assemble, not_measured
-from benign.sweep.executors.base import Manner
-from benign.sweep.growth import grown
+from benign.sweep.executors.base import ExecutionConfig
+from benign.sweep.growth import extend_history
 from benign.sweep.plan import NUMERICS, Run, Unit, keys_of, runs_of, units_of
 from benign.sweep.replay import Replay
 from benign.sweep.results import (
@@ -40,7 +40,7 @@ from benign.sweep.runner import run_units
 from benign.sweep.store import About, Store, StoreError
 from benign.sweep.terminal import on_terminal
 from benign.sweep.track.tracking import Tracking
-from benign.sweep.validation import sound_records
+from benign.sweep.validation import valid_records
 from benign.sweep.watcher import Together, Watcher
 from benign.testing.components import try_own_parts
 from benign.testing.metrics import try_own_probes
@@ -152,11 +152,11 @@ class Experiment(Setup):
         device: str = "cpu",
         workers: int = 1,
         watcher: Watcher | None = None,
-        again: bool = False,
+        recompute: bool = False,
         made: Mapping[str, Any] | None = None,
         executor: str | None = None,
         unit_timeout: float | None = None,
-        take_over: bool = False,
+        steal: bool = False,
         keep_weights: bool = False,
         compile: bool = False,
         track: str | Sequence[str] = (),
@@ -164,7 +164,7 @@ class Experiment(Setup):
         """Compute what is not yet in the folder and return the whole result.
 
         A second call resumes, or returns at once. More seeds or longer axes add to what is there, and a part of
-        what is there is returned; any other change of the experiment is refused with the difference. With `again`
+        what is there is returned; any other change of the experiment is refused with the difference. With `recompute`
         runs are computed again that lack a variable or were made by code of your own that has changed since. `made`
         is kept in the folder: what was asked for to make it. On the CPU `workers` units are computed at a time, each
         by a process with one thread; a script that asks for more than one needs the usual
@@ -173,24 +173,26 @@ class Experiment(Setup):
 
         `executor` has a cluster compute: `dask`, `slurm`, an address or a scheduler file (docs/clusters.md). A unit
         that has not ended after `unit_timeout` seconds is ended and its runs have failed. Several processes may run
-        the same folder; with `take_over` units are taken from other hosts, where nobody here can see who is dead.
+        the same folder; with `steal` units are taken from other hosts, where nobody here can see who is dead.
         Ctrl-c once ends the sweep with the units under way, twice at once. With `keep_weights` the final weights of
         what is computed here are kept in the folder. `compile` compiles the steps of attacks first, for long sweeps
         on a GPU (docs/gpu.md); records say so, since compiled code rounds otherwise. `track` logs every run to a
         tracker, once: "tensorboard=FOLDER", "mlflow=sqlite:///FILE" (docs/around.md).
         """
-        manner = Manner(device, workers, executor, unit_timeout, take_over, keep_weights, compile)
+        manner = ExecutionConfig(
+            device, workers, executor, unit_timeout, steal, keep_weights, compile
+        )
         manner.check()
         tracking = Tracking([track] if isinstance(track, str) else track, self, folder)
-        store, work = self.prepare(folder, device, workers, again, made, here=executor is None)
+        store, work = self.prepare(folder, device, workers, recompute, made, here=executor is None)
         if work.note:
             warnings.warn(f"{folder}: {work.note}", ResultWarning, stacklevel=2)
         with nullcontext(watcher) if watcher else on_terminal(sys.stderr) as shown:
             watchers = Together(shown, tracking)
-            others = run_units(work.left, work.done, store, watchers, manner, again)
+            others = run_units(work.left, work.done, store, watchers, manner, recompute)
         if others:
             names = "; ".join(sorted({str(other) for other in others}))
-            note = f"units are under way elsewhere ({names}): run again when they are done, or with --take-over if dead"
+            note = f"units are under way elsewhere ({names}): run again when they are done, or with --steal if dead"
             warnings.warn(f"{folder}: {note}", ResultWarning, stacklevel=2)
         result = result_of(self, store)
         tracking.finish(result)
@@ -205,7 +207,7 @@ class Experiment(Setup):
         folder: Folder,
         device: str = "cpu",
         workers: int = 1,
-        again: bool = False,
+        recompute: bool = False,
         made: Mapping[str, Any] | None = None,
         here: bool = True,
     ) -> tuple[Store, Work]:
@@ -220,7 +222,7 @@ class Experiment(Setup):
         if here and not Path(folder).exists():
             check_data(cell for _, cell in cells(self))  # before a folder is made
         store = Store.open(folder, create=True)
-        work, there = self.work_in(store, again), store.about
+        work, there = self.work_in(store, recompute), store.about
         if here and work.left:
             check_data(cell for _, cell in cells(self))
         if work.whole:
@@ -232,9 +234,9 @@ class Experiment(Setup):
                 store.set_about(about)
         return store, work
 
-    def work_in(self, store: Store, again: bool = False) -> Work:
+    def work_in(self, store: Store, recompute: bool = False) -> Work:
         """What is to be done in a store; ValueError if it holds another experiment, or results of other code."""
-        history = grown(history_of(store), self, str(store.folder))
+        history = extend_history(history_of(store), self, str(store.folder))
         units, held = units_of(history), held_runs(store)
         asked = {run.key for unit in units for run in unit.runs}
         note = "; ".join(filter(None, (damage(store.damaged), other_versions(held, asked))))
@@ -242,9 +244,9 @@ class Experiment(Setup):
         if not whole:
             asked = set(keys_of(self))
             units = [unit for unit in units if any(run.key in asked for run in unit.runs)]
-        if not again:
+        if not recompute:
             check_code(store, [held.get(run.key) for unit in units for run in unit.runs])
-        left = unfinished(units, held, again)
+        left = unfinished(units, held, recompute)
         done = len(asked - {run.key for unit in left for run in unit.runs})
         return Work(history, whole, units, left, done, note)
 
@@ -299,7 +301,7 @@ def history_of(store: Store) -> list[Experiment]:
 
 def held_runs(store: Store) -> dict[str, RunAt]:
     """Which runs a store holds, by key."""
-    return runs_in(sound_records(store))
+    return runs_in(valid_records(store))
 
 
 def check_code(store: Store, found: list[RunAt | None]) -> None:
@@ -308,13 +310,13 @@ def check_code(store: Store, found: list[RunAt | None]) -> None:
         told = ", ".join(f"`{name}` (in {count} runs)" for name, count in sorted(names.items()))
         raise StoreError(
             f"{store.folder} holds results of code or data that has changed since: {told}; choose another folder, "
-            "compute them again (again=True, on the command line --again), or undo the change"
+            "compute them again (recompute=True, on the command line --recompute), or undo the change"
         )
 
 
 def result_of(experiment: Experiment, store: Store) -> xr.Dataset:
     """The result of an experiment, with a warning where runs failed or lack variables."""
-    result = assemble(experiment, sound_records(store))
+    result = assemble(experiment, valid_records(store))
     if recipe := store.about.recipe:
         result.attrs["recipe"] = recipe
     failed = sum(result.attrs[f"runs_{status.name.lower()}"] for status in RETRIED)
@@ -330,8 +332,8 @@ def result_of(experiment: Experiment, store: Store) -> xr.Dataset:
         if len(told) > MOST_NAMES:
             told[MOST_NAMES:] = [f"{len(told) - MOST_NAMES} more"]
         warnings.warn(
-            f"{store.folder}: not measured, since newer than the runs: {', '.join(told)}; running with again=True "
-            "(on the command line --again) computes these runs again",
+            f"{store.folder}: not measured, since newer than the runs: {', '.join(told)}; running with recompute=True "
+            "(on the command line --recompute) computes these runs again",
             ResultWarning,
             stacklevel=3,
         )

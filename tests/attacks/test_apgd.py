@@ -16,7 +16,7 @@ from benign.attacks.apgd import APGD, _checkpoints, _Look
 from benign.attacks.attack import Attack, Target
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.data.model import DataModel, Sample
 from benign.networks.linear import Linear
 from benign.networks.network import Network
@@ -131,7 +131,7 @@ def test_every_climb_has_a_start_of_its_own(kind, begin):
         batch.setup.network, batch.params, batch.setup.data, batch.sample, batch.streams
     )
     kind(ball=Ball(radius=1.0), steps=2, start=begin, restarts=3).perturb(target)
-    assert NotedStarts.asked == [f"start/{climb}" for climb in range(begin == "zero", 3)]
+    assert NotedStarts.asked == [f"start/{ascend}" for ascend in range(begin == "zero", 3)]
 
 
 def test_it_trains():
@@ -354,4 +354,4 @@ def test_it_is_as_strong_as_a_reference(classifier, reference, p, radius, loss, 
         )
         assert fixed <= beside + 0.005
     if loss == "dlr":
-        assert accuracy(Strong(ball=ball, steps=40, restarts=1), classifier, x, y) <= beside
+        assert accuracy(EnsembleAttack(ball=ball, steps=40, restarts=1), classifier, x, y) <= beside

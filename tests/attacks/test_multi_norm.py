@@ -10,7 +10,7 @@ from benign.attacks.balls import Ball
 from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.pgd import PGD
 from benign.attacks.several import Balls
-from benign.attacks.strong import Strong, judging
+from benign.attacks.strong import EnsembleAttack, judging
 from benign.losses import loss, margin
 from benign.networks.linear import Linear
 from benign.spec.base import SpecError
@@ -122,7 +122,7 @@ def test_the_judge_stays_in_the_ball_and_is_not_weaker_than_what_it_judges():
     batch, network, params, sample = curved()
     trained = PGD(ball=Ball(radius=0.5), steps=3, step=1.0)
     judge = judging(trained)
-    assert isinstance(judge, Strong)
+    assert isinstance(judge, EnsembleAttack)
     assert judge.also == trained
     points, weak = (
         attacked(attack, network, params, batch.setup.data, sample.x, sample.y)
@@ -139,6 +139,6 @@ def test_who_is_judged_how():
     assert judging(counting) is counting
     assert judging(None) is None
     several = judging(MultiNorm(balls=BALLS))
-    assert isinstance(several, Strong)
+    assert isinstance(several, EnsembleAttack)
     assert several.ball == BALLS
     assert small_setup(attack=counting).evaluation.attack == counting

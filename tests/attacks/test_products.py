@@ -13,10 +13,10 @@ from benign.attacks import apgd, products
 from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack, Target
 from benign.attacks.balls import Ball
-from benign.attacks.ground import Ground
+from benign.attacks.ground import PerturbationSpace
 from benign.attacks.pgd import PGD
-from benign.attacks.products import Products, ground_of, pays, plain_attacks
-from benign.attacks.strong import Strong
+from benign.attacks.products import GramSpace, ground_of, pays, plain_attacks
+from benign.attacks.strong import EnsembleAttack
 from benign.data.mixture import Mixture
 from benign.data.model import DataModel, Sample
 from benign.networks import compiled
@@ -76,10 +76,10 @@ def both(attack: Attack, target: Target) -> tuple[Tensor, Tensor]:
     threat = attack.threat()
     assert threat is not None
     ball = threat.each()[0]
-    assert isinstance(ground_of(target, ball, 10), Products)
+    assert isinstance(ground_of(target, ball, 10), GramSpace)
     points = attack.perturb(target)
     with plain_attacks():
-        assert type(ground_of(target, ball, 10)) is Ground
+        assert type(ground_of(target, ball, 10)) is PerturbationSpace
         return points, attack.perturb(target)
 
 
@@ -130,7 +130,9 @@ def test_apgd_looks_at_the_same_places(always, name, per, loss, monkeypatch):
 @EACH
 def test_the_judging_attack_finds_the_same_margins(always, name):
     target = target_of(name)
-    points, plain = both(Strong(ball=Ball(radius=0.8), steps=6, also=small_pgd(0.8)), target)
+    points, plain = both(
+        EnsembleAttack(ball=Ball(radius=0.8), steps=6, also=small_pgd(0.8)), target
+    )
     close(margins(target, points), margins(target, plain))
 
 
@@ -175,8 +177,8 @@ def test_runs_of_different_radii_are_batched_as_they_are_alone(always, per):
 def test_coordinates_mean_what_they_say(always, name, per, draw):
     """First perturbation, gradient, norm and steepest direction against those in R^d."""
     target, ball = target_of(name), Ball(radius=100.0, per=per)
-    ground, plain = ground_of(target, ball, 10), Ground(target, ball)
-    assert isinstance(ground, Products)
+    ground, plain = ground_of(target, ball, 10), PerturbationSpace(target, ball)
+    assert isinstance(ground, GramSpace)
     ground.begin("start/0")  # an earlier climb, of which nothing may be left
     first, expected = ground.begin(draw), plain.begin(draw)
     assert torch.equal(ground.points(first * 0), target.x)
@@ -367,7 +369,7 @@ def test_where_products_would_be_wrong_the_climb_is_in_space(always, name, netwo
     network = network or target.network
     params = network.initial_params(target.data, target.streams, torch.float64)
     target = Target(network, params, target.data, target.sample, target.streams)
-    assert type(ground_of(target, ball, 10)) is Ground
+    assert type(ground_of(target, ball, 10)) is PerturbationSpace
     assert PGD(ball=ball, steps=2).perturb(target).isfinite().all()
 
 
@@ -380,7 +382,7 @@ def test_a_subclass_that_may_see_points_otherwise_is_climbed_in_space(always):
 
     target = target_of("one head")
     target = replace(target, network=LengthenedAttention.model_construct(**vars(target.network)))
-    assert type(ground_of(target, Ball(radius=0.5), 10)) is Ground
+    assert type(ground_of(target, Ball(radius=0.5), 10)) is PerturbationSpace
 
 
 def test_shapes_decide_what_is_cheaper():
@@ -392,7 +394,7 @@ def test_shapes_decide_what_is_cheaper():
     assert not pays(352, 1024, 272, 1), "one step"
     assert not pays(40, 40, 16, 10), "nothing to save"
     small = target_of("one head")
-    assert type(ground_of(small, Ball(radius=0.5), 10)) is Ground
+    assert type(ground_of(small, Ball(radius=0.5), 10)) is PerturbationSpace
 
 
 def test_attacks_are_plain_only_inside(always):
@@ -402,24 +404,24 @@ def test_attacks_are_plain_only_inside(always):
         with plain_attacks():
             with plain_attacks():
                 pass
-            assert type(ground_of(target, ball, 10)) is Ground
+            assert type(ground_of(target, ball, 10)) is PerturbationSpace
             raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
         fail_inside()
-    assert isinstance(ground_of(target, ball, 10), Products)
+    assert isinstance(ground_of(target, ball, 10), GramSpace)
 
 
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, compiles: bool) -> None:
     """Fresh memory, and the steps that would be compiled, by the interpreter."""
-    first = Products.__init__
+    first = GramSpace.__init__
 
-    def begun(self: Products, *given: Any) -> None:
+    def begun(self: GramSpace, *given: Any) -> None:
         first(self, *given)
         self.on_cpu = False
         self.seen = None
 
-    monkeypatch.setattr(Products, "__init__", begun)
+    monkeypatch.setattr(GramSpace, "__init__", begun)
     monkeypatch.setattr(compiled, "_on", compiles)
     monkeypatch.setattr(compiled, "_compiled", lambda function: function)
 

@@ -137,8 +137,8 @@ def test_projections_are_inside_and_no_point_inside_is_nearer(case):
         z = normals(*v.shape, seed=case["seed"] + 2 + number) * radius
         z = torch.maximum(torch.minimum(z, high), low)
         z = z * (radius / ball.norm(z).clamp_min(1e-300)).clamp_max(1)
-        rise = vectors((v - near) * (z - near), ball.per).sum(-1)
-        assert float(rise.max()) <= 1e-9 * scale
+        ascent_direction = vectors((v - near) * (z - near), ball.per).sum(-1)
+        assert float(ascent_direction.max()) <= 1e-9 * scale
 
 
 @given(CASES)

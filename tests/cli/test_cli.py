@@ -479,8 +479,8 @@ def test_a_variable_that_was_not_measured_is_told_and_measured_again(run, tmp_pa
     try:
         code, _, err = run("run", path)
         assert code == 0
-        assert holds(err, "benign: runs/tiny: ", "`loss_by_command`", "again=True")
-        code, _, err = run("run", path, "--again")
+        assert holds(err, "benign: runs/tiny: ", "`loss_by_command`", "recompute=True")
+        code, _, err = run("run", path, "--recompute")
         assert code == 0
         assert counts(err.splitlines()[0]) == [2, 8]
         assert "loss_by_command" not in err
@@ -758,10 +758,10 @@ def started(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_killed_sweep_is_finished_by_the_same_command(run, tmp_path, workers):
     tiny_file(tmp_path, *SLOW)
-    again = ["run", "tiny.yaml", "--out", "killed", "--workers", str(workers)]
+    recompute = ["run", "tiny.yaml", "--out", "killed", "--workers", str(workers)]
     killed = tmp_path / "killed"
     begun = time.monotonic()
-    with started(*again) as process:
+    with started(*recompute) as process:
         while not records(killed):
             assert process.poll() is None
             assert time.monotonic() - begun < 60
@@ -772,7 +772,7 @@ def test_a_killed_sweep_is_finished_by_the_same_command(run, tmp_path, workers):
     assert process.returncode == -signal.SIGKILL
     kept = {path: path.stat().st_mtime_ns for path in records(killed)}
     assert 1 <= len(kept) < 6
-    code, _, err = run(*again)
+    code, _, err = run(*recompute)
     assert code == 0
     assert f"{4 * len(kept)} of 24" in err
     assert {path: path.stat().st_mtime_ns for path in kept} == kept

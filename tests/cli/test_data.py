@@ -192,7 +192,7 @@ def test_results_of_images_that_have_changed_are_refused_or_computed_again(run, 
     write_npz(folder / "mine.npz", image_files.arrays(1, 4, seed=1))
     code, _, err = run("run", file)
     assert code == 2
-    assert holds(err, "runs/mine", "`images mine`", "1 run", "--again")
+    assert holds(err, "runs/mine", "`images mine`", "1 run", "--recompute")
     assert re.search(r"images mine .*\b1 run", " ".join(run("show", "runs/mine")[1].split()))
-    assert run("run", file, "--again")[0] == 0
+    assert run("run", file, "--recompute")[0] == 0
     assert run("run", file)[0] == 0

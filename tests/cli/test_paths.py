@@ -39,7 +39,7 @@ READ = {
     "report --verdicts": ["report", "store", "--verdicts", "PATH"],
     "verify": ["verify", "PATH", "--list"],
     "verify --only": ["verify", "--only", "PATH", "--list"],
-    "--with": ["--with", "PATH", "papers"],
+    "--plugin": ["--plugin", "PATH", "papers"],
     "papers": ["papers", "PATH"],
     "data": ["data", "PATH"],
 }
@@ -49,7 +49,7 @@ WRITE = {
     "audit --out": ["audit", "tiny.yaml", "--out", "PATH"],
     "show --out": ["show", "tiny.yaml", "--out", "PATH"],
     "run --data": ["run", "tiny.yaml", "--data", "PATH"],
-    "verify --out": ["verify", "jiang/thm*", "--found", "--out", "PATH"],
+    "verify --out": ["verify", "jiang/thm*", "--no-run", "--out", "PATH"],
     "merge into": ["merge", "store", "PATH"],
     "serve": ["serve", "PATH"],
     "data --data": ["data", "--data", "PATH"],
@@ -111,4 +111,4 @@ def test_a_recipe_of_a_file_that_was_not_loaded_is_found_wherever_it_is(run, pla
     for target in ("own/fig1", f"{place}/own/fig1"):
         code, _, err = run("show", target)
         assert code == 2
-        assert "--with" in err
+        assert "--plugin" in err

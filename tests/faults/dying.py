@@ -99,7 +99,9 @@ def records(folder: Path) -> dict[str, list[int]]:
     return {name: [stat.st_ino, stat.st_mtime_ns] for name, stat in found.items()}
 
 
-def rounds(how: str, seconds: float, step: int) -> Iterator[tuple[Any, Callable, float | None]]:
+def batches_per_epoch(
+    how: str, seconds: float, step: int
+) -> Iterator[tuple[Any, Callable, float | None]]:
     """Each way to die: what it is called, what to do before, and how long to wait."""
     if how == "points":
         for at in itertools.count(step, step):
@@ -124,7 +126,7 @@ def main(how: str, file: str, out: Path, step: int) -> None:
     seconds = time.perf_counter() - begin
     print(json.dumps({"seconds": seconds}), flush=True)
     killed = 0
-    for turn, (at, before, wait) in enumerate(rounds(how, seconds, step)):
+    for turn, (at, before, wait) in enumerate(batches_per_epoch(how, seconds, step)):
         folder, log = out / str(turn), out / f"{turn}.log"
         number = started(command(folder), log, before)
         if wait is not None:

@@ -21,7 +21,7 @@ from benign.sweep.results import runs_in
 from benign.sweep.status import standing_of
 from benign.sweep.status_text import standing_text
 from benign.sweep.store import About, Store
-from benign.sweep.validation import sound_records
+from benign.sweep.validation import valid_records
 from benign.training.descent import Status
 from benign.training.metrics.variables import variables
 from tests.tiny import tiny
@@ -70,7 +70,7 @@ def fill(folder: Path, experiment: Experiment) -> int:
 
 
 def opened(folder: Path) -> int:
-    return len(runs_in(sound_records(Store.open(folder))))
+    return len(runs_in(valid_records(Store.open(folder))))
 
 
 def status(folder: Path) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from benign.cli.main import main
 from benign.sweep.executors import cluster
-from benign.sweep.executors.base import Manner
+from benign.sweep.executors.base import ExecutionConfig
 from tests.faults.sweeps import ENVIRONMENT, contents, files, python, typed
 from tests.says import holds, says
 from tests.tiny import tiny, tiny_file
@@ -122,6 +122,9 @@ def test_an_executor_that_cannot_be(executor, words, tmp_path, monkeypatch):
     Path("odd.yaml").write_text("coers: 2\nspeed: high")
     Path("none.yaml").write_text("jobs: 0")
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(ValueError, match=says(*words)), cluster.cluster(Manner(executor=executor)):
+    with (
+        pytest.raises(ValueError, match=says(*words)),
+        cluster.cluster(ExecutionConfig(executor=executor)),
+    ):
         pass
     assert signal.getsignal(signal.SIGINT) is before  # dask_jobqueue takes it

@@ -92,7 +92,7 @@ def test_a_malformed_lease_holds_no_unit_and_hides_no_sweep(content, root, whole
 
 def test_whatever_one_sweep_raises_is_shown_and_the_others_are_followed(root, whole, monkeypatch):
     """Until it is gone."""
-    plain = watching.taken_in
+    plain = watching.leases_in
 
     def raising(store):
         if lease(store.folder).exists():

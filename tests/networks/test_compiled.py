@@ -16,8 +16,8 @@ from benign.cli.run import _gains_by_compiling, processes
 from benign.networks.compiled import compiled, compiled_on_gpu, compiling, is_on
 from benign.sweep.compute import compute
 from benign.sweep.estimate import estimate
-from benign.sweep.executors.base import Manner
-from benign.sweep.executors.local import Here
+from benign.sweep.executors.base import ExecutionConfig
+from benign.sweep.executors.local import SerialExecutor
 from benign.sweep.records import read_record
 from benign.sweep.runner import _crew
 from benign.sweep.store import Store
@@ -137,9 +137,9 @@ def test_nothing_else_decides(monkeypatch):
     monkeypatch.setattr("benign.cli.run.estimate", lambda units, device: long)
     assert processes(experiment, "cuda", None) == 1
     assert not is_on()
-    assert _gains_by_compiling(experiment, Manner("cuda"))
-    assert not _gains_by_compiling(experiment, Manner("cuda", compile=True))
-    assert not _gains_by_compiling(experiment, Manner("cpu"))
+    assert _gains_by_compiling(experiment, ExecutionConfig("cuda"))
+    assert not _gains_by_compiling(experiment, ExecutionConfig("cuda", compile=True))
+    assert not _gains_by_compiling(experiment, ExecutionConfig("cpu"))
 
 
 def test_compiled_steps_do_not_go_on_from_checkpoints_of_others(tmp_path):
@@ -148,8 +148,8 @@ def test_compiled_steps_do_not_go_on_from_checkpoints_of_others(tmp_path):
     store = Store.open(tmp_path, create=True)
     origins = []
     for compile in (False, True):
-        with _crew(Manner(compile=compile), [unit], Watcher(), store) as here:
-            assert isinstance(here, Here)
+        with _crew(ExecutionConfig(compile=compile), [unit], Watcher(), store) as here:
+            assert isinstance(here, SerialExecutor)
             origins.append(here._keeping(unit))
     assert origins[0].code != origins[1].code
     assert origins[0]._replace(code="") == origins[1]._replace(code="")

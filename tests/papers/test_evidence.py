@@ -31,7 +31,7 @@ def changed(study: Study, **changes: object) -> Experiment:
 
 
 def found(name: str, folder: Path) -> Verdict:
-    """The verdict on what a folder holds, as by `benign verify --found`."""
+    """The verdict on what a folder holds, as by `benign verify --no-run`."""
     (judged,) = Verifier("smoke", folder, None).judge(claims()[name])
     assert not judged.verdict.error, judged.verdict.error
     return judged.verdict

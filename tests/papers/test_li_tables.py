@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.claims.claim import Evidence
 from benign.claims.study import SCALES
 from benign.claims.verdict import judge
@@ -49,7 +49,7 @@ def test_the_paper_scale_is_as_printed(case):
     assert attack.ball.radius == (0.3 if case is MNIST else 8 / 255)
     assert (attack.ball.p, attack.ball.per, attack.ball.box) == ("inf", "sample", (0.0, 1.0))
     judge, asked = found.evaluation.attack, found.evaluation.features
-    assert isinstance(judge, Strong)
+    assert isinstance(judge, EnsembleAttack)
     assert (judge.steps, judge.ball) == (20, attack.ball)
     assert asked is not None
     assert (asked.attack, asked.samples, asked.steps, asked.step) == (attack, 1000, 1000, 0.1)

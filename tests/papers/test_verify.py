@@ -82,7 +82,7 @@ def run(capsys, *words):
 
 
 def test_claims_are_judged_told_and_written(room, capsys):
-    code, out, _ = run(capsys, "--with", "room.py", "verify", "room", "--scale", "smoke")
+    code, out, _ = run(capsys, "--plugin", "room.py", "verify", "room", "--scale", "smoke")
     assert code == 0
     assert "holds outside its conditions  room/thm1.accuracy" in out
     assert any(holds(line, "conditions", "1 of 2 cells", "(1) at 0.8") for line in out.splitlines())
@@ -99,7 +99,7 @@ def test_claims_are_judged_told_and_written(room, capsys):
 
 
 def test_a_second_call_computes_nothing_and_says_the_same(room, capsys):
-    words = ["--with", "room.py", "verify", "room/thm1*", "--scale", "smoke"]
+    words = ["--plugin", "room.py", "verify", "room/thm1*", "--scale", "smoke"]
     first = run(capsys, *words)
     stamps = {path: path.stat().st_mtime_ns for path in Path("runs/room").rglob("*.zip")}
     second = run(capsys, *words)
@@ -148,7 +148,7 @@ def test_each_reading_is_judged_alone():
 def test_a_broken_statistic_fails_the_command(room, capsys):
     room.write_text(ROOM.replace("evidence.result.test_accuracy", "evidence.result.nonsense"))
     code, out, _ = run(
-        capsys, "--with", "room.py", "verify", "room/thm1.chance", "--scale", "smoke"
+        capsys, "--plugin", "room.py", "verify", "room/thm1.chance", "--scale", "smoke"
     )
     assert code == 1
     assert "error         room/thm1.chance" in out
@@ -156,7 +156,7 @@ def test_a_broken_statistic_fails_the_command(room, capsys):
 
 
 def test_claims_are_listed_without_running(room, capsys):
-    code, out, _ = run(capsys, "--with", "room.py", "verify", "room", "--list")
+    code, out, _ = run(capsys, "--plugin", "room.py", "verify", "room", "--list")
     assert code == 0
     assert holds(out, "Accuracy is at least 0.9.", "Theorem 1", "room/runs")
     assert any(holds(line, "4 claims", "1") for line in out.splitlines())
@@ -164,7 +164,7 @@ def test_claims_are_listed_without_running(room, capsys):
 
 
 def test_what_matches_nothing_is_refused(room, capsys):
-    code, _, err = run(capsys, "--with", "room.py", "verify", "--only", "room/thm9*")
+    code, _, err = run(capsys, "--plugin", "room.py", "verify", "--only", "room/thm9*")
     assert code == 2
     assert holds(err, "claim", "'room/thm9*'", "paper (", "jiang")
 

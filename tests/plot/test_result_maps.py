@@ -10,7 +10,7 @@ from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.colors import to_rgba
 
 import benign as bo
-from benign.papers.requests import Choices, plans
+from benign.papers.requests import RunOptions, plans
 from benign.plot.axis import cell_edges
 from benign.plot.chosen import caption_of
 from benign.plot.result_maps import REGIME_COLOURS
@@ -121,7 +121,7 @@ def test_an_axis_that_is_not_there_is_named(result: xr.Dataset):
 
 
 def test_a_caption_tells_the_recipe_its_scale_its_reading_and_what_was_changed(tmp_path: Path):
-    (plan,) = plans("jiang/fig1", Choices("smoke", ["w_O=divided"], None, ["training.rate=0.2"]))
+    (plan,) = plans("jiang/fig1", RunOptions("smoke", ["w_O=divided"], None, ["training.rate=0.2"]))
     plan.experiment.prepare(tmp_path, made=plan.made)
     told = caption_of(bo.open_result(tmp_path))
     assert told.startswith("jiang/fig1 ")

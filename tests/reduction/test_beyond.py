@@ -12,7 +12,7 @@ from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack, Target
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
 from benign.data.model import Sample
@@ -263,7 +263,7 @@ def test_a_dimension_that_no_array_has(name):
 def test_who_gets_the_coordinate(mode):
     batch = batch_of(attention(), mode, 2)
     target = batch.target(batch.sample, "attack")
-    for attack in (small_pgd(), Strong(ball=Ball(radius=0.5)), APGD(ball=Ball(radius=0.5))):
+    for attack in (small_pgd(), EnsembleAttack(ball=Ball(radius=0.5)), APGD(ball=Ball(radius=0.5))):
         assert batch.as_seen_by(attack, target) is target
     kept = batch.select(torch.tensor([False, True]))
     seen = kept.as_seen_by(ATTACKS["pgd"], kept.target(kept.sample, "attack"))

@@ -10,7 +10,7 @@ from benign.attacks.apgd import APGD
 from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
 from benign.networks.initial import TorchDefault
@@ -62,9 +62,9 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str]]] = {
     "one step": ({"attack": OneStep(rate=1.0, clip=0.1)}, ["`attack`", "one_step", "pgd"]),
     "uniform start": ({"attack": small_pgd(start="uniform")}, ["`attack`", "pgd", "random", "`start: zero`"]),
     "restarts": ({"attack": small_pgd(restarts=2)}, ["`attack`", "pgd", "random", "`restarts: 1`"]),
-    "strong": ({"attack": Strong(ball=Ball(radius=0.1))}, ["`attack`", "strong", "random"]),
+    "strong": ({"attack": EnsembleAttack(ball=Ball(radius=0.1))}, ["`attack`", "strong", "random"]),
     "also": (
-        {"attack": Strong(ball=Ball(radius=0.1), restarts=1, also=small_pgd(start="uniform"))},
+        {"attack": EnsembleAttack(ball=Ball(radius=0.1), restarts=1, also=small_pgd(start="uniform"))},
         ["`attack.also`", "pgd", "random"],
     ),
     "evaluation": (
@@ -114,7 +114,7 @@ def test_what_is_not_gaussian_is_not_sampled(name):
         {"attack": small_pgd(per="sample", keep="best")},
         {"attack": APGD(ball=Ball(radius=0.1, relative_to="signal"))},
         {"attack": small_pgd(), "test_attack": small_pgd(start="uniform", restarts=3)},
-        {"test_attack": Strong(ball=Ball(radius=0.3))},
+        {"test_attack": EnsembleAttack(ball=Ball(radius=0.3))},
         {"network": small_network(attend="uniform", exposed="values")},
     ],
 )

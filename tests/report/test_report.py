@@ -22,7 +22,7 @@ from benign.claims.verdict import judge
 from benign.experiment import Experiment
 from benign.papers.claims import claims as all_claims
 from benign.papers.recipes import recipe
-from benign.papers.requests import Choices, plans
+from benign.papers.requests import RunOptions, plans
 from benign.report import claims
 from benign.report.folder import Folder, folders
 from benign.report.page import library, page, report
@@ -135,7 +135,7 @@ def test_the_page_says_what_was_run_what_holds_and_how_to_run_it_again(written: 
 def test_the_command_makes_the_very_same_experiment(tmp_path: Path):
     chosen = recipe("zhang/fig1")
     answers = chosen.reading({"noise": "std", "labels": "fair"})
-    asked = Choices("smoke", ["noise=std", "labels=fair"], None, ["training.rate=0.2"], 3)
+    asked = RunOptions("smoke", ["noise=std", "labels=fair"], None, ["training.rate=0.2"], 3)
     (plan,) = plans("zhang/fig1", asked)
     fill(tmp_path, plan.experiment, plan.made)
     folder = Folder.open(tmp_path)
@@ -322,7 +322,7 @@ def test_a_few_verdicts_are_told_claim_by_claim_where_a_reader_looks_first(defau
 
 def planned(folder: Path, target: str, *answers: str) -> Folder:
     """A folder in which nothing has been computed yet."""
-    (plan,) = plans(target, Choices("smoke", answers))
+    (plan,) = plans(target, RunOptions("smoke", answers))
     Store.open(folder, create=True).set_about(About([plan.experiment.as_dict()], plan.made))
     return Folder.open(folder)
 
@@ -398,7 +398,9 @@ def test_runs_that_did_not_converge_are_told_beside_a_verdict(tmp_path: Path, de
 def test_what_was_changed_sets_verdicts_apart_and_settings_stand_above_their_maps(
     jiang: Path, default: Folder, tmp_path: Path
 ):
-    (plan,) = plans("jiang/fig1", Choices("smoke", ["w_O=divided"], None, ["training.max_steps=7"]))
+    (plan,) = plans(
+        "jiang/fig1", RunOptions("smoke", ["w_O=divided"], None, ["training.max_steps=7"])
+    )
     fill(tmp_path, plan.experiment, plan.made)
     found = [default, Folder.open(tmp_path)]
     under = {row.under for row in claims.rows(found) if row.verdict != claims.NOT_JUDGED}

@@ -96,8 +96,8 @@ def run(capsys: pytest.CaptureFixture, *arguments: str) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize("place", ["before", "after", "equals"])
 def test_a_room_outside_is_a_paper_like_the_others(flat, capsys, place):
-    option = {"before": ["--with", "flat"], "after": [], "equals": ["--with=flat"]}[place]
-    words = [*option, "papers", *(["--with", "flat"] if place == "after" else [])]
+    option = {"before": ["--plugin", "flat"], "after": [], "equals": ["--plugin=flat"]}[place]
+    words = [*option, "papers", *(["--plugin", "flat"] if place == "after" else [])]
     code, out, _ = run(capsys, *words)
     assert code == 0
     assert "Nobody: A paper of a person's own." in out
@@ -106,10 +106,10 @@ def test_a_room_outside_is_a_paper_like_the_others(flat, capsys, place):
 
 
 def test_a_recipe_outside_runs_is_shown_and_opened(flat, capsys):
-    code, out, err = run(capsys, "--with", "flat", "run", "flat/fig1", "--scale", "smoke")
+    code, out, err = run(capsys, "--plugin", "flat", "run", "flat/fig1", "--scale", "smoke")
     assert (code, err.count("failed")) == (0, 0)
     assert "seven: 7.0" in out
-    code, out, _ = run(capsys, "show", "runs/flat/fig1/smoke/default", "--with", "flat")
+    code, out, _ = run(capsys, "show", "runs/flat/fig1/smoke/default", "--plugin", "flat")
     assert code == 0
     assert "2 runs" in out
 
@@ -138,7 +138,7 @@ def test_two_paths_of_the_environment_and_one_typed_are_all_loaded(
             f'"""Paper {name}."""\nRECIPES = []\n', encoding="utf-8"
         )
     monkeypatch.setenv(outside.VARIABLE, os.pathsep.join(["first.py", "second.py"]))
-    code, out, _ = run(capsys, "papers", "--with", "flat")
+    code, out, _ = run(capsys, "papers", "--plugin", "flat")
     assert code == 0
     assert all(words in out for words in ("Paper first.", "Paper second.", "Nobody"))
 
@@ -173,7 +173,7 @@ def test_what_cannot_be_loaded_is_refused_with_its_place(flat, tmp_path, capsys,
     path.parent.mkdir()
     if text is not None:
         path.write_text(text, encoding="utf-8")
-    code, out, err = run(capsys, "--with", "flat", "papers", "--with", str(path))
+    code, out, err = run(capsys, "--plugin", "flat", "papers", "--plugin", str(path))
     assert (code, out) == (2, "")
     assert holds(err, *parts)
     assert "Traceback" not in err
@@ -188,17 +188,17 @@ def test_a_mended_file_is_read_anew(tmp_path):
         bo.load(path)
     path.write_text("RECIPES = []", encoding="utf-8")
     bo.load(path)
-    assert "mended" in outside.rooms()
+    assert "mended" in outside.papers()
 
 
 def test_with_needs_a_path(capsys):
-    code, _, err = run(capsys, "run", "flat/fig1", "--with")
+    code, _, err = run(capsys, "run", "flat/fig1", "--plugin")
     assert code == 2
-    assert holds(err, "'--with'", "argument")
+    assert holds(err, "'--plugin'", "argument")
 
 
 def test_a_recipe_that_was_not_loaded_is_told_with_the_way(flat, capsys):
     code, _, err = run(capsys, "run", "flat/fig1")
     assert code == 2
-    assert holds(err, "'flat/fig1'", "`benign --with flat ...`")
+    assert holds(err, "'flat/fig1'", "`benign --plugin flat ...`")
     assert "flat/fig1" not in recipes()

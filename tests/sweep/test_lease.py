@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benign.sweep.lease import Taken, release, take, taken_in
+from benign.sweep.lease import Lease, leases_in, release, take
 from benign.sweep.sealed import sealed
 from benign.sweep.store import Store
 from tests.says import holds
@@ -23,14 +23,14 @@ def store(tmp_path: Path) -> Store:
     return Store.open(tmp_path / "store", create=True)
 
 
-def write(store: Store, taken: Taken) -> None:
+def write(store: Store, taken: Lease) -> None:
     (store.folder / "taken").mkdir(exist_ok=True)
     (store.folder / "taken" / f"{KEY}.json").write_bytes(sealed(asdict(taken)))
 
 
-def mine(store: Store) -> Taken:
+def mine(store: Store) -> Lease:
     assert take(store, KEY) is None
-    return taken_in(store)[KEY]
+    return leases_in(store)[KEY]
 
 
 def test_who_took_a_unit_keeps_it(store):
@@ -39,9 +39,9 @@ def test_who_took_a_unit_keeps_it(store):
     assert abs(me.since - time.time()) < 60
     assert me.alive()
     assert take(store, KEY) == me
-    assert take(store, KEY, take_over=True) == me, "it is alive on this host"
+    assert take(store, KEY, steal=True) == me, "it is alive on this host"
     release(store, KEY)
-    assert taken_in(store) == {}
+    assert leases_in(store) == {}
     assert take(store, KEY) is None
 
 
@@ -50,9 +50,9 @@ def test_a_dead_process_has_no_unit(store):
         process.wait()
     me = mine(store)
     write(store, replace(me, pid=process.pid))
-    assert taken_in(store)[KEY].alive() is False
+    assert leases_in(store)[KEY].alive() is False
     assert take(store, KEY) is None
-    assert taken_in(store)[KEY].pid == os.getpid()
+    assert leases_in(store)[KEY].pid == os.getpid()
 
 
 def test_another_process_of_the_same_number_is_not_the_one_that_took_it(store):
@@ -66,8 +66,8 @@ def test_of_another_host_only_a_person_knows(store):
     assert other.alive() is None
     assert take(store, KEY) == other
     assert holds(str(other), "far away", str(os.getpid()), " 20")
-    assert take(store, KEY, take_over=True) is None
-    assert taken_in(store)[KEY].host == socket.gethostname()
+    assert take(store, KEY, steal=True) is None
+    assert leases_in(store)[KEY].host == socket.gethostname()
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,6 @@ def test_of_another_host_only_a_person_knows(store):
 def test_what_no_process_wrote_holds_no_unit(store, content):
     me = mine(store)
     (store.folder / "taken" / f"{KEY}.json").write_bytes(content)
-    assert taken_in(store) == {}
+    assert leases_in(store) == {}
     assert take(store, KEY) is None
-    assert taken_in(store)[KEY].pid == me.pid
+    assert leases_in(store)[KEY].pid == me.pid

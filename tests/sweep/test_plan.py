@@ -3,7 +3,7 @@
 import pytest
 
 from benign.streams import RunId
-from benign.sweep.growth import agreed, differences, extends, grown
+from benign.sweep.growth import differences, extend_history, is_superset, merge_history
 from benign.sweep.plan import RUNS_A_UNIT, runs_of, units_of
 from tests.says import holds, says
 from tests.tiny import tiny
@@ -127,13 +127,13 @@ def test_units_of_a_grown_experiment_keep_the_old_ones_in_front():
 )
 def test_an_experiment_may_grow(change):
     old, new = tiny(), tiny(change)
-    assert extends(new, old)
-    assert grown([old], new) == [old, new]
+    assert is_superset(new, old)
+    assert extend_history([old], new) == [old, new]
 
 
 def test_a_scalar_may_become_an_axis_that_holds_it():
     old, new = tiny(), tiny("training.rate=[0.5, 1.0]")
-    assert grown([old], new) == [old, new]
+    assert extend_history([old], new) == [old, new]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_scalar_may_become_an_axis_that_holds_it():
 )
 def test_any_other_change_is_refused_with_the_difference(change, parts):
     with pytest.raises(ValueError, match=says("runs/mine", "--out FOLDER")) as refused:
-        grown([tiny()], tiny(change), "runs/mine")
+        extend_history([tiny()], tiny(change), "runs/mine")
     remedy, *lines = str(refused.value).splitlines()
     assert any(each.startswith(f"  {parts[0]}") and holds(each, *parts) for each in lines)
     assert holds(remedy, "runs/mine", "experiment", "folder", "--out")
@@ -159,20 +159,20 @@ def test_any_other_change_is_refused_with_the_difference(change, parts):
 
 @pytest.mark.parametrize("change", ["seeds=1", "data.snr=2.0", "data.samples=[4]"])
 def test_a_part_of_what_is_there_leaves_the_history_alone(change):
-    assert grown([tiny("seeds=1"), tiny()], tiny(change)) == [tiny("seeds=1"), tiny()]
+    assert extend_history([tiny("seeds=1"), tiny()], tiny(change)) == [tiny("seeds=1"), tiny()]
 
 
 def test_the_same_experiment_leaves_the_history_alone():
-    assert grown([tiny()], tiny()) == [tiny()]
-    assert grown([], tiny()) == [tiny()]
+    assert extend_history([tiny()], tiny()) == [tiny()]
+    assert extend_history([], tiny()) == [tiny()]
 
 
 def test_two_stores_agree_if_one_extends_the_other():
     small, large = tiny(), tiny("seeds=4")
-    assert agreed([small], [large]) == [small, large]
-    assert agreed([large], [small]) == [large]
+    assert merge_history([small], [large]) == [small, large]
+    assert merge_history([large], [small]) == [large]
     with pytest.raises(ValueError, match=says("training.rate: ", "0.5", "0.25")):
-        agreed([small], [tiny("training.rate=0.25")])
+        merge_history([small], [tiny("training.rate=0.25")])
 
 
 def test_differences_name_every_leaf_that_differs():

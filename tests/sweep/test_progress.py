@@ -10,10 +10,10 @@ import pytest
 
 from benign.sweep import notes
 from benign.sweep import progress as along
-from benign.sweep.lease import release, take, taken_in
+from benign.sweep.lease import leases_in, release, take
 from benign.sweep.notes import Notes, note_of, write_note
 from benign.sweep.pace import Pace
-from benign.sweep.progress import Along, At, Ways
+from benign.sweep.progress import UnitPosition, UnitProgress, UnitsInProgress
 from benign.sweep.sealed import sealed, unsealed
 from benign.sweep.store import Store
 from benign.training.engine import TESTING
@@ -22,7 +22,7 @@ from tests.tiny import tiny
 
 UNIT = tiny().units()[0]
 KEY = UNIT.key
-HALF = At(10, 500, 1000, 8, False, 0.5, 0.5, 20.0, 0.0)
+HALF = UnitPosition(10, 500, 1000, 8, False, 0.5, 0.5, 20.0, 0.0)
 """of ten runs, two of which have ended"""
 
 
@@ -49,26 +49,26 @@ def names(store: Store) -> list[str]:
 
 
 def test_a_unit_is_followed_through_its_batches(clock):
-    way = Along(UNIT)  # 4 runs, at most 40 steps
+    way = UnitProgress(UNIT)  # 4 runs, at most 40 steps
     assert not way.now().begun
     way.tell(0, 2)
     clock.now += 3
     way.tell(20, 1)
-    assert way.now() == At(4, 20, 40, 1, False, 0.25, 0.25, 3.0, 0.0)
+    assert way.now() == UnitPosition(4, 20, 40, 1, False, 0.25, 0.25, 3.0, 0.0)
     way.tell(TESTING, 2)
     assert (way.now().testing, way.now().share) == (True, 0.5)
     way.tell(7, 0)  # a network beside them
     assert (way.now().step, way.now().training, way.now().share) == (7, 0, 0.5)
     way.tell(20, 2)
     assert (way.now().testing, way.now().share) == (False, 0.75)
-    way = Along(UNIT)
+    way = UnitProgress(UNIT)
     way.tell(39, 2)
     way.tell(10, 2)  # the test of the first two was too short to be seen
     assert way.now().share == 0.5 + 0.5 * 10 / 40
 
 
 def test_what_a_checkpoint_had_took_no_time(clock):
-    way = Along(UNIT)
+    way = UnitProgress(UNIT)
     way.tell(20, 4)
     clock.now += 5
     way.tell(30, 4)
@@ -77,7 +77,7 @@ def test_what_a_checkpoint_had_took_no_time(clock):
 
 def test_tests_are_expected_to_take_as_long_as_before(clock):
     """Units of 45 s of training and two minutes of tests were told to end after 45 s."""
-    ways, (first, second) = Ways(), tiny().units()
+    ways, (first, second) = UnitsInProgress(), tiny().units()
     ways.begin(first)
     ways.units[first.key].tell(0, 4)
     clock.now += 10
@@ -175,7 +175,7 @@ def test_a_sweep_tells_how_far_it_is_and_leaves_nothing(tmp_path, monkeypatch, w
     monkeypatch.setattr(notes, "EVERY", 0.0)
     seen, write = [], write_note
 
-    def written(store: Store, key: str, at: At) -> None:
+    def written(store: Store, key: str, at: UnitPosition) -> None:
         write(store, key, at)
         seen.append((key, note_of(store, key)))
 
@@ -195,12 +195,12 @@ def test_a_note_that_cannot_be_written_does_not_matter(tmp_path, monkeypatch):
         (tmp_path / "run" / "taken" / f"steps-{unit.key}" / "in the way").mkdir(parents=True)
     result = tiny().run(tmp_path / "run")
     assert result.attrs["runs_missing"] == 0
-    assert not taken_in(Store.open(tmp_path / "run"))
+    assert not leases_in(Store.open(tmp_path / "run"))
 
 
 def test_notes_are_no_claims_and_the_next_who_takes_a_unit_begins_without_one(store):
     write_note(store, KEY, HALF)
-    assert list(taken_in(store)) == [KEY]
+    assert list(leases_in(store)) == [KEY]
     claim = store.folder / "taken" / f"{KEY}.json"
     claim.write_bytes(sealed(unsealed(claim.read_bytes()) | {"started": "0"}))
     assert take(store, KEY) is None
@@ -243,6 +243,6 @@ def test_a_killed_process_leaves_a_note_that_nobody_believes(tmp_path):
             time.sleep(0.02)
         process.kill()
     assert note_of(store, key)
-    assert taken_in(store)[key].alive() is False
+    assert leases_in(store)[key].alive() is False
     assert take(store, key) is None
     assert note_of(store, key) is None

@@ -21,7 +21,7 @@ from benign.sweep.dataset import assemble, not_measured
 from benign.sweep.own_code import own_code
 from benign.sweep.plan import NUMERICS, runs_of
 from benign.sweep.records import Record
-from benign.sweep.results import Counting, ResultWarning, outdoes
+from benign.sweep.results import ResultWarning, RunResolver, outdoes
 from benign.sweep.status_text import folder_text
 from benign.sweep.store import Store, StoreError
 from benign.training import engine
@@ -71,7 +71,7 @@ def test_a_run_that_ended_beats_one_that_failed_in_either_order():
     bad = record("ab", [Status.FAILED, Status.OUT_OF_MEMORY])
     fine = record("bc", [Status.DIVERGED, Status.CONVERGED])
     for first, second in ((bad, fine), (fine, bad)):
-        counting = Counting()
+        counting = RunResolver()
         counting.take(first)
         counting.take(second)
         found = {key: at.status for key, at in counting.runs.items()}
@@ -80,7 +80,7 @@ def test_a_run_that_ended_beats_one_that_failed_in_either_order():
 
 def test_more_variables_beat_fewer_and_of_equals_the_last_counts():
     few, many = (record("a", [Status.CONVERGED], names=names) for names in (["x"], ["x", "y"]))
-    counting = Counting()
+    counting = RunResolver()
     assert counting.take(many) == [(0, "a")]
     assert counting.take(few) == []
     assert counting.take(many) == [(0, "a")]
@@ -155,14 +155,14 @@ def test_a_variable_that_no_run_has_is_left_out_and_told(good, tmp_path, own_pro
     folder = shutil.copytree(good, tmp_path / "run")
     own_probe()
     names = ("`loss_of_mine`", "`loss_of_mine_curve`")
-    told = says(str(folder), *names, "8 runs", "again=True", "--again")
+    told = says(str(folder), *names, "8 runs", "recompute=True", "--recompute")
     with pytest.warns(ResultWarning, match=told):
         result = tiny().run(folder)
     assert "loss_of_mine" not in result
     assert not_measured(result) == {"loss_of_mine": 8, "loss_of_mine_curve": 8}
     with pytest.warns(ResultWarning, match=told):
         bo.open_result(folder)
-    result = tiny().run(folder, again=True)
+    result = tiny().run(folder, recompute=True)
     assert not_measured(result) == {}
     np.testing.assert_array_equal(result.loss_of_mine, result.train_loss)
 
@@ -170,13 +170,13 @@ def test_a_variable_that_no_run_has_is_left_out_and_told(good, tmp_path, own_pro
 def test_a_variable_that_some_runs_lack_is_told(tmp_path, own_probe):
     tiny("seeds=1").run(tmp_path / "run")
     own_probe()
-    with pytest.warns(ResultWarning, match=says("`loss_of_mine`", "4 runs", "--again")):
+    with pytest.warns(ResultWarning, match=says("`loss_of_mine`", "4 runs", "--recompute")):
         result = tiny().run(tmp_path / "run")
     assert np.isnan(result.loss_of_mine.sel(seed=0)).all()
     assert np.isfinite(result.loss_of_mine.sel(seed=1)).all()
     assert not_measured(result)["loss_of_mine"] == 4
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("run/records/*")}
-    result = tiny().run(tmp_path / "run", again=True)
+    result = tiny().run(tmp_path / "run", recompute=True)
     assert np.isfinite(result.loss_of_mine).all()
     after = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("run/records/*")}
     assert sum(before[name] != after[name] for name in before) == 2  # those of seed 0
@@ -238,13 +238,13 @@ def test_changed_code_of_ones_own_is_refused_and_computed_again(tmp_path, forget
     assert with_network(own_network(1, "a comment")()).run(tmp_path / "run").identical(first)
     changed = with_network(own_network(7)())
     folder = str(tmp_path / "run")
-    told = says(folder, "`network gain_of_mine`", "4 runs", "again=True", "--again")
+    told = says(folder, "`network gain_of_mine`", "4 runs", "recompute=True", "--recompute")
     with pytest.raises(StoreError, match=told):
         changed.run(tmp_path / "run")
     with pytest.raises(StoreError, match=told):
         bo.open_result(tmp_path / "run")
     assert holds(folder_text(tmp_path / "run"), "network gain_of_mine", "4 runs")
-    second = changed.run(tmp_path / "run", again=True)
+    second = changed.run(tmp_path / "run", recompute=True)
     assert (second.train_loss != first.train_loss).all()
     assert changed.run(tmp_path / "run").identical(second)
 
@@ -278,9 +278,9 @@ def test_a_changed_probe_is_refused(tmp_path, own_probe):
     def loss_of_mine(step):
         return 100 * step.loss
 
-    with pytest.raises(StoreError, match=says("`probe loss_of_mine`", "8 runs", "--again")):
+    with pytest.raises(StoreError, match=says("`probe loss_of_mine`", "8 runs", "--recompute")):
         tiny().run(tmp_path / "run")
-    result = tiny().run(tmp_path / "run", again=True)
+    result = tiny().run(tmp_path / "run", recompute=True)
     np.testing.assert_allclose(result.loss_of_mine, 100 * result.train_loss, rtol=1e-6)
 
 

@@ -40,7 +40,7 @@ def belongs(folder: Path, key: str, **other: object) -> None:
     store = Store.open(folder)
     assert taken.take(store, key) is None
     path = folder / "taken" / f"{key}.json"
-    path.write_bytes(sealed(asdict(taken.taken_in(store)[key]) | other))
+    path.write_bytes(sealed(asdict(taken.leases_in(store)[key]) | other))
 
 
 def test_units_of_another_host_are_left_to_it(tmp_path, computed):
@@ -48,13 +48,13 @@ def test_units_of_another_host_are_left_to_it(tmp_path, computed):
     tiny().prepare(folder)
     theirs, ours = (unit.key for unit in tiny().units())
     belongs(folder, theirs, host="far away")
-    with pytest.warns(ResultWarning, match=says(str(folder), "far away", "--take-over")):
+    with pytest.warns(ResultWarning, match=says(str(folder), "far away", "--steal")):
         result = tiny().run(folder)
     assert computed == [ours]
     assert result.attrs["runs_missing"] == 4
-    assert tiny().run(folder, take_over=True).identical(tiny().run(tmp_path / "whole"))
+    assert tiny().run(folder, steal=True).identical(tiny().run(tmp_path / "whole"))
     assert computed[1] == theirs
-    assert not taken.taken_in(Store.open(folder))
+    assert not taken.leases_in(Store.open(folder))
 
 
 def test_units_of_a_living_process_are_waited_for(tmp_path, computed, monkeypatch):
@@ -91,7 +91,7 @@ def test_what_another_process_recorded_meanwhile_is_not_computed_again(tmp_path,
     computed.clear()
     done = work.left[0].key
     store.path(done).write_bytes(Store.open(whole).path(done).read_bytes())
-    drive.run_units(work.left, work.done, store, drive.Watcher(), drive.Manner())
+    drive.run_units(work.left, work.done, store, drive.Watcher(), drive.ExecutionConfig())
     assert computed == [work.left[1].key]
     assert open_result(folder).identical(expected)
 
@@ -113,7 +113,7 @@ def nothing(step):
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
 def test_a_unit_that_hangs_takes_no_other_with_it(run, tmp_path):
     (tmp_path / "own.py").write_text(OWN.format(does="time.sleep(1000)"))
-    words = ["--with", tmp_path / "own.py", "run", tiny_file(tmp_path), "--out", tmp_path / "run"]
+    words = ["--plugin", tmp_path / "own.py", "run", tiny_file(tmp_path), "--out", tmp_path / "run"]
     with forgetting():
         code, out, _ = run(*words, "--workers", "2", "--unit-timeout", "2")
         assert code == 1
@@ -136,7 +136,7 @@ def test_a_unit_whose_process_dies_takes_no_other_with_it_and_tells_how(run, tmp
     own = OWN.replace(" and step.attacked.shape[1] == 2", "").format(does=DIFFERENTLY)
     (tmp_path / "own.py").write_text(own)
     file, folder = tiny_file(tmp_path, "data.samples=[2, 4, 6, 8]"), tmp_path / "run"
-    words = ["--with", tmp_path / "own.py", "run", file, "--out", folder]
+    words = ["--plugin", tmp_path / "own.py", "run", file, "--out", folder]
     with forgetting():
         assert run(*words, "--workers", "2")[0] == 1
         with pytest.warns(RunsFailed):

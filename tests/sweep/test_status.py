@@ -15,11 +15,11 @@ import xarray as xr
 import benign as bo
 from benign.spec.base import digest
 from benign.sweep import export
-from benign.sweep.lease import Taken
+from benign.sweep.lease import Lease
 from benign.sweep.plan import keys_of, runs_of, units_of
 from benign.sweep.results import RunsFailed
 from benign.sweep.sealed import sealed
-from benign.sweep.status import Counts, Standing, standing_of, stores_in
+from benign.sweep.status import Counts, SweepStatus, standing_of, stores_in
 from benign.sweep.status_text import next_steps
 from benign.sweep.store import Store
 from benign.sweep.validation import fault_of
@@ -43,7 +43,7 @@ def folder(finished, tmp_path) -> Path:
     return shutil.copytree(finished, tmp_path / "run")
 
 
-def standing(folder: Path, experiment=None) -> Standing:
+def standing(folder: Path, experiment=None) -> SweepStatus:
     return standing_of(Store.open(folder, writing=False), [experiment or tiny()])
 
 
@@ -55,7 +55,7 @@ def first_record(folder: Path) -> Path:
 def take(folder: Path, unit: str, host: str, pid: int, started: str = "") -> None:
     path = folder / "taken" / f"{unit}.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(sealed(asdict(Taken(host, pid, started, 1e9))))
+    path.write_bytes(sealed(asdict(Lease(host, pid, started, 1e9))))
 
 
 def own_start() -> str:

@@ -49,16 +49,16 @@ def test_what_is_written_is_there_after_reopening(store):
     store.write(OTHER, RUNS, {})
     store.write(KEY, ARRAYS, META)
     store.set_about(About([SPEC, {"seeds": 5}]))
-    again = Store.open(store.folder)
-    assert again.history == [SPEC, {"seeds": 5}]
-    assert again.keys() == {KEY, OTHER}
-    assert [key for key, _ in again.records()] == [KEY, OTHER]
-    record = again.read(KEY)
+    recompute = Store.open(store.folder)
+    assert recompute.history == [SPEC, {"seeds": 5}]
+    assert recompute.keys() == {KEY, OTHER}
+    assert [key for key, _ in recompute.records()] == [KEY, OTHER]
+    record = recompute.read(KEY)
     assert record is not None
     assert record.meta == META
     np.testing.assert_array_equal(record.arrays["loss"], ARRAYS["loss"])
-    assert again.read("0" * 32) is None
-    assert not again.damaged
+    assert recompute.read("0" * 32) is None
+    assert not recompute.damaged
 
 
 def test_layout_on_disk(store):
@@ -126,9 +126,9 @@ def test_history_is_fresh_and_checked(store):
 
 def test_creating_again_keeps_everything(store):
     store.write(KEY, ARRAYS, META)
-    again = Store.open(store.folder, create=True)
-    assert again.history == [SPEC]
-    assert again.keys() == {KEY}
+    recompute = Store.open(store.folder, create=True)
+    assert recompute.history == [SPEC]
+    assert recompute.keys() == {KEY}
 
 
 def test_a_store_killed_while_it_was_made_can_be_made_again(tmp_path):
@@ -302,9 +302,9 @@ store.write("{KEY}", {{}}, {{}}) if sys.argv[2] == "record" else store.set_about
         with python(code, store.folder, what) as dying:
             assert dying.wait() == 9
     assert len(list(store.folder.rglob(".*.tmp"))) == 2
-    again = Store.open(store.folder)
-    assert again.history == [SPEC]
-    assert [(key, record.meta) for key, record in again.records()] == [(KEY, META)]
+    recompute = Store.open(store.folder)
+    assert recompute.history == [SPEC]
+    assert [(key, record.meta) for key, record in recompute.records()] == [(KEY, META)]
 
 
 def test_two_processes_may_write_one_store(tmp_path):

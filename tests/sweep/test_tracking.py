@@ -121,9 +121,11 @@ def test_names_are_short_and_no_run_takes_the_folder_of_another(tmp_path):
     assert board.sync(runs) == 3
     folders = {path.parent.name for path in tmp_path.rglob("events.*")}
     assert folders == {"snr=0.2512,seed=0", "snr=0.2511,seed=0", "snr=0.2512,seed=0-cccccccc"}
-    again = [RunLog(run.key, run.parameters, "converged", {"test_loss": {1: 1.0}}) for run in runs]
-    assert board.sync(again[::-1]) == 3
-    assert board.known() == {run.key: run.content for run in again}
+    recompute = [
+        RunLog(run.key, run.parameters, "converged", {"test_loss": {1: 1.0}}) for run in runs
+    ]
+    assert board.sync(recompute[::-1]) == 3
+    assert board.known() == {run.key: run.content for run in recompute}
     assert {path.parent.name for path in tmp_path.rglob("events.*")} == folders
 
 

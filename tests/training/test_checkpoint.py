@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from benign.data.images import Images
 from benign.networks.two_layer import TwoLayer
 from benign.training.checkpoint import Checkpoint
-from benign.training.engine import Keeping, _Results, _Training, train_runs
+from benign.training.engine import CheckpointConfig, _Results, _Training, train_runs
 from benign.training.optimisers import SGD, AdamW, GradientDescent, Training
 from benign.training.setup import Evaluation, Setup
 from tests.reference import run_ids, small_pgd, start
@@ -53,10 +53,10 @@ def interrupted_at(step: int):
 @pytest.mark.parametrize("training", TRAININGS, ids=lambda training: training.kind)
 def test_a_resumed_training_is_the_same_to_the_bit(training, tmp_path, monkeypatch):
     cells = [digits(training), digits(training.model_copy(update={"rate": 0.3 * training.rate}))]
-    keeping = Keeping(tmp_path / "whole", tmp_path / "expected")
+    keeping = CheckpointConfig(tmp_path / "whole", tmp_path / "expected")
     expected = train_runs(cells, run_ids(2), keeping=keeping)
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
-    keeping = Keeping(tmp_path / "kept", tmp_path / "found")
+    keeping = CheckpointConfig(tmp_path / "kept", tmp_path / "found")
     for step in (3, 6):  # killed twice
         with pytest.raises(Killed):
             train_runs(cells, run_ids(2), "cpu", interrupted_at(step), keeping)
@@ -79,14 +79,14 @@ def test_runs_that_have_ended_stay_ended(tmp_path, monkeypatch):
     assert 0 < expected["steps"][0] < 9
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     with pytest.raises(Killed):
-        train_runs(cells, run_ids(2), "cpu", interrupted_at(9), Keeping(tmp_path))
-    found = train_runs(cells, run_ids(2), keeping=Keeping(tmp_path))
+        train_runs(cells, run_ids(2), "cpu", interrupted_at(9), CheckpointConfig(tmp_path))
+    found = train_runs(cells, run_ids(2), keeping=CheckpointConfig(tmp_path))
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
 def test_short_trainings_write_nothing(tmp_path):
-    train_runs([digits(TRAININGS[0])], run_ids(1), keeping=Keeping(tmp_path / "kept"))
+    train_runs([digits(TRAININGS[0])], run_ids(1), keeping=CheckpointConfig(tmp_path / "kept"))
     assert not (tmp_path / "kept").exists()
 
 
@@ -120,10 +120,10 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "empty": lambda path: path.write_bytes(b""),
     "no checksum": lambda path: save_file(load_file(path), path, {"told": path.stem}),
     "other batch": lambda path: Checkpoint(path, "another").write(load_file(path)),
-    "other numerics": lambda path: Checkpoint(path, path.stem, Keeping(numerics=77)).write(
+    "other numerics": lambda path: Checkpoint(path, path.stem, CheckpointConfig(numerics=77)).write(
         load_file(path)
     ),
-    "other code": lambda path: Checkpoint(path, path.stem, Keeping(code="before")).write(
+    "other code": lambda path: Checkpoint(path, path.stem, CheckpointConfig(code="before")).write(
         load_file(path)
     ),
     "bit of a weight": lambda path: flip(path, "weights/inner", 2),
@@ -166,13 +166,17 @@ def test_a_damaged_or_foreign_checkpoint_starts_the_batch_again(damage, tmp_path
     expected = train_runs(cells, run_ids(1))
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     with pytest.raises(Killed):
-        train_runs(cells, run_ids(1), "cpu", interrupted_at(4), Keeping(tmp_path))
+        train_runs(cells, run_ids(1), "cpu", interrupted_at(4), CheckpointConfig(tmp_path))
     (path,) = files(tmp_path)
     DAMAGES[damage](path)
     begun = []
     with pytest.warns(UserWarning, match=says(str(path), "step 0")):
         found = train_runs(
-            cells, run_ids(1), "cpu", lambda number, _: begun.append(number), Keeping(tmp_path)
+            cells,
+            run_ids(1),
+            "cpu",
+            lambda number, _: begun.append(number),
+            CheckpointConfig(tmp_path),
         )
     assert begun[0] == 0
     for name, values in expected.items():
@@ -184,7 +188,7 @@ def test_what_was_found_is_compared_before_anything_is_filled(tmp_path, monkeypa
     cells = [digits(TRAININGS[2])]
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     with pytest.raises(Killed):
-        train_runs(cells, run_ids(1), "cpu", interrupted_at(4), Keeping(tmp_path))
+        train_runs(cells, run_ids(1), "cpu", interrupted_at(4), CheckpointConfig(tmp_path))
     (path,) = files(tmp_path)
     forged(path, FORGERIES["weights of another shape"])
     batch = start(cells)

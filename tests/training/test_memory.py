@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_iter
 
 from benign.attacks import products
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
 from benign.networks.patch_cnn import PatchCNN
@@ -24,7 +24,7 @@ from benign.training.setup import Evaluation, Setup
 from tests.reference import run_ids, small_data, small_network, small_pgd, small_setup
 
 
-class Held(TorchDispatchMode):
+class JointTestPoints(TorchDispatchMode):
     """Bytes of all tensors made inside that are still there, and the most of them at a time."""
 
     def __init__(self) -> None:
@@ -80,7 +80,9 @@ SETUPS: dict[str, Setup] = {
 def test_a_batch_stays_within_its_estimate(name, monkeypatch):
     """Within a tenth, which is for small tensors; one that is four times too high would waste the device."""
     setup = SETUPS[name]
-    judge = Strong(ball=setup.attack.ball, steps=4) if isinstance(setup.attack, PGD) else None
+    judge = (
+        EnsembleAttack(ball=setup.attack.ball, steps=4) if isinstance(setup.attack, PGD) else None
+    )
     changes: dict[axes.Path, Any] = {("evaluation",): Evaluation(samples=60, attack=judge)}
     if isinstance(setup.training, GradientDescent):
         changes |= {("training", "max_steps"): 2}
@@ -88,7 +90,7 @@ def test_a_batch_stays_within_its_estimate(name, monkeypatch):
     monkeypatch.setattr(products, "pays", lambda *sizes: True)
     monkeypatch.setattr(engine, "CPU_BUDGET", 4 * run_bytes(setup))
     assert batch_size(setup, "cpu") == 4
-    with Held() as held:
+    with JointTestPoints() as held:
         train_runs([setup] * 4, run_ids(4))
     assert held.most < 1.1 * engine.CPU_BUDGET
     assert held.most > engine.CPU_BUDGET / 4

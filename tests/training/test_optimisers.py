@@ -114,7 +114,7 @@ def test_an_epoch_goes_through_every_point_once_in_a_new_order():
     batch = Batch.start(
         stack([setup(SGD(rate=0.1, epochs=3, batch=4))] * 2, "cpu"), Streams(run_ids(2))
     )
-    assert batch.rounds == 3
+    assert batch.batches_per_epoch == 3
     first, second = batch.order(0), batch.order(1)
     for order in (first, second):
         assert torch.equal(order.sort(1).values, torch.arange(10).expand(2, 10))

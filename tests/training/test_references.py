@@ -13,7 +13,7 @@ from benign.attacks.pgd import PGD
 from benign.data.images import Images
 from benign.networks.patch_cnn import PatchCNN
 from benign.training import references
-from benign.training.checkpoint import REFERENCE, Checkpoint, Keeping
+from benign.training.checkpoint import REFERENCE, Checkpoint, CheckpointConfig
 from benign.training.engine import train_runs
 from benign.training.optimisers import SGD, GradientDescent, Training
 from benign.training.setup import Evaluation, Setup
@@ -51,7 +51,9 @@ def trained(training: Training) -> references.Reference:
 def test_a_reference_is_what_the_engine_trains(training, tmp_path):
     """The same weights that runs of this setup end with, those that stop early among them."""
     found = trained(training)
-    arrays = train_runs([setup(training)] * 3, run_ids(3), keeping=Keeping(weights=tmp_path))
+    arrays = train_runs(
+        [setup(training)] * 3, run_ids(3), keeping=CheckpointConfig(weights=tmp_path)
+    )
     assert len(set(arrays["steps"].tolist())) > 1, "some are to leave before others"
     from benign.training.engine import weights_name
 
@@ -77,7 +79,7 @@ def test_an_interrupted_training_goes_on(training, after, tmp_path, monkeypatch)
             raise Killed
 
     monkeypatch.setattr(references._Training, "record", killing)
-    with references.kept_in(Keeping(tmp_path)):
+    with references.kept_in(CheckpointConfig(tmp_path)):
         with pytest.raises(Killed):
             trained(training)
         again = trained(training)
@@ -121,7 +123,7 @@ def test_a_damaged_checkpoint_of_references_starts_their_training_again(
         if number == 2 and not ended and steps.count(2) == 1:
             raise Killed
 
-    with references.kept_in(Keeping(tmp_path), tell):
+    with references.kept_in(CheckpointConfig(tmp_path), tell):
         with nullcontext() if ended else pytest.raises(Killed):
             trained(METHODS[0])
         (path,) = tmp_path.iterdir()
@@ -136,7 +138,7 @@ def test_a_damaged_checkpoint_of_references_starts_their_training_again(
 
 def test_steps_are_told_as_those_of_no_run(tmp_path):
     told: list[tuple[int, int]] = []
-    with references.kept_in(Keeping(tmp_path), lambda *step: told.append(step)):
+    with references.kept_in(CheckpointConfig(tmp_path), lambda *step: told.append(step)):
         trained(METHODS[0])
     assert [training for _, training in told] == [0] * len(told)
     steps = [number for number, _ in told]
@@ -146,7 +148,7 @@ def test_steps_are_told_as_those_of_no_run(tmp_path):
 
 def test_a_checkpoint_of_another_training_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
-    with references.kept_in(Keeping(tmp_path)):
+    with references.kept_in(CheckpointConfig(tmp_path)):
         for training in METHODS:
             trained(training)
         names = _names(tmp_path)

@@ -19,7 +19,7 @@ from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.data.images import Images
 from benign.data.model import DataModel
 from benign.networks.attention import Attention
@@ -168,7 +168,7 @@ def test_small_coordinates_of_a_run_do_not_depend_on_the_others(victim, attack, 
     network, data = SMALL[victim]
     if attack is not None and attack.threat().relative_to and data.signal_norm() is None:
         attack = replace(attack, {("ball", "relative_to"): None})
-    judge = attack and Strong(ball=Ball(radius=0.3), steps=2, restarts=2)
+    judge = attack and EnsembleAttack(ball=Ball(radius=0.3), steps=2, restarts=2)
     runs = cells(METHODS[0], data, network, attack, WAYS[3], judge, coordinates)
     assert {each.space.mode for each in runs} == {coordinates}
     check_together(runs)

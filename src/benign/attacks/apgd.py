@@ -11,10 +11,10 @@ from torch import Tensor
 
 from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball
-from benign.attacks.ground import Delta, Ground, first_draw
+from benign.attacks.ground import Delta, PerturbationSpace, first_draw
 from benign.attacks.losses import AttackLoss, check_loss, slope, value
 from benign.attacks.products import ground_of
-from benign.attacks.worst import Worst
+from benign.attacks.worst import BestSoFar
 from benign.data.model import DataModel
 from benign.losses import margin
 from benign.networks.network import Pass
@@ -82,20 +82,20 @@ class APGD(Attack):
 
     def perturb(self, target: Target) -> Points:
         ground = ground_of(target, self.ball, self.steps)
-        worst = Worst(target.x)
+        worst = BestSoFar(target.x)
         for restart in range(self.restarts):
             first = ground.begin(first_draw(self.start, restart))
             found = self._ascend(ground, first)
-            worst.offer(ground.points(found.points), found.margins)
+            worst.update(ground.points(found.points), found.margins)
         return worst.points
 
-    def _ascend(self, ground: Ground, delta: Delta) -> Worst:
-        look = _Look(self, ground, Worst(torch.zeros_like(delta)))
+    def _ascend(self, ground: PerturbationSpace, delta: Delta) -> BestSoFar:
+        look = _Look(self, ground, BestSoFar(torch.zeros_like(delta)))
         here = look(delta)
-        edge = ground.steepest(here.rise.clone()).mul_(ground.radius)
-        look.offer(ground.project(edge))
-        climb = _sparse if self.ball.p == 1 else _with_momentum
-        climb(self, look, here)
+        edge = ground.steepest(here.ascent_direction.clone()).mul_(ground.radius)
+        look.update(ground.project(edge))
+        ascend = _sparse if self.ball.p == 1 else _with_momentum
+        ascend(self, look, here)
         return look.worst
 
 
@@ -108,17 +108,17 @@ class _Place:
 
     delta: Delta
     value: PerPoint
-    rise: Delta
+    ascent_direction: Delta
 
     def copy(self) -> "_Place":
-        return _Place(self.delta.clone(), self.value.clone(), self.rise.clone())
+        return _Place(self.delta.clone(), self.value.clone(), self.ascent_direction.clone())
 
     def take(self, other: "_Place", chosen: Bool[Tensor, "runs samples"]) -> None:
-        """Become the other place at the chosen points; in place, for the reason that `Worst` tells."""
+        """Become the other place at the chosen points; in place, for the reason that `BestSoFar` tells."""
         wide = chosen[:, :, None, None]
         torch.where(wide, other.delta, self.delta, out=self.delta)
         torch.where(chosen, other.value, self.value, out=self.value)
-        torch.where(wide, other.rise, self.rise, out=self.rise)
+        torch.where(wide, other.ascent_direction, self.ascent_direction, out=self.ascent_direction)
 
     def take_better(self, other: "_Place") -> None:
         self.take(other, ~(self.value >= other.value))
@@ -127,24 +127,26 @@ class _Place:
 class _Look:
     """Sees what a perturbation does, and remembers the worst."""
 
-    def __init__(self, attack: APGD, ground: Ground, worst: Worst):
+    def __init__(self, attack: APGD, ground: PerturbationSpace, worst: BestSoFar):
         self.attack, self.ground, self.worst = attack, ground, worst
 
-    def offer(self, delta: Delta) -> Pass:
+    def update(self, delta: Delta) -> Pass:
         seen = self.ground.run(delta)
-        self.worst.offer(delta, margin(seen.outputs, self.ground.y))
+        self.worst.update(delta, margin(seen.outputs, self.ground.y))
         return seen
 
     def __call__(self, delta: Delta) -> _Place:
         """The place; where it rises, the next look may write over."""
         ground, loss = self.ground, self.attack.loss
         if self.attack.ball.p == 1:
-            seen = self.offer(delta)
-            rise = seen.inputs_gradient(slope(loss, seen.outputs, ground.y)).contiguous()
-            return _Place(delta, value(loss, seen.outputs, ground.y), rise)
-        outputs, rise = ground.look(delta, loss)
-        self.worst.offer(delta, margin(outputs, ground.y))
-        return _Place(delta, value(loss, outputs, ground.y), rise)
+            seen = self.update(delta)
+            ascent_direction = seen.inputs_gradient(
+                slope(loss, seen.outputs, ground.y)
+            ).contiguous()
+            return _Place(delta, value(loss, seen.outputs, ground.y), ascent_direction)
+        outputs, ascent_direction = ground.look(delta, loss)
+        self.worst.update(delta, margin(outputs, ground.y))
+        return _Place(delta, value(loss, outputs, ground.y), ascent_direction)
 
 
 def _with_momentum(attack: APGD, look: _Look, here: _Place) -> None:
@@ -155,7 +157,7 @@ def _with_momentum(attack: APGD, look: _Look, here: _Place) -> None:
     marks = dict(_checkpoints(attack.steps))
     before = spare = None  # the last perturbation, and memory for the next
     for number in range(1, attack.steps + 1):
-        new = ground.move(here.delta, here.rise, step, out=spare)
+        new = ground.move(here.delta, here.ascent_direction, step, out=spare)
         if before is not None:  # here + MOMENTUM (new - here) + (1 - MOMENTUM) (here - before)
             new.mul_(MOMENTUM).add_(here.delta, alpha=2 - 2 * MOMENTUM)
             new = ground.project(new.sub_(before, alpha=1 - MOMENTUM))
@@ -195,8 +197,8 @@ def _sparse(attack: APGD, look: _Look, here: _Place) -> None:
     best, moved_before = here.copy(), torch.ones_like(here.value)
     period = max(1, int(0.04 * attack.steps))
     for number in range(1, attack.steps + 1):
-        rise = ball.sparse_direction(here.rise, share)
-        here = look(ground.project(here.delta + step * rise))
+        ascent_direction = ball.sparse_direction(here.ascent_direction, share)
+        here = look(ground.project(here.delta + step * ascent_direction))
         best.take_better(here)
         if number % period == 0:
             moved = best.delta.count_nonzero((2, 3)) / size

@@ -21,7 +21,7 @@ def first_draw(start: Literal["zero", "uniform"], restart: int) -> str | None:
     return None if start == "zero" and restart == 0 else f"start/{restart}"
 
 
-class Ground:
+class PerturbationSpace:
     """Perturbations as vectors of R^d.
 
     Another ground may write them in other coordinates. Sums, multiples and choices of perturbations must be those
@@ -58,15 +58,17 @@ class Ground:
         gradient = seen.inputs_gradient(slope(loss, seen.outputs, self.y))
         return seen.outputs, self.steepest(gradient)
 
-    def move(self, delta: Delta, rise: Delta, length: Units, out: Delta | None = None) -> Delta:
+    def move(
+        self, delta: Delta, ascent_direction: Delta, length: Units, out: Delta | None = None
+    ) -> Delta:
         """The nearest perturbation inside to delta + length * rise."""
-        return self.project(torch.addcmul(delta, rise, length, out=out))
+        return self.project(torch.addcmul(delta, ascent_direction, length, out=out))
 
-    def climb(self, delta: Delta, loss: AttackLoss, length: Units, steps: int) -> Delta:
+    def ascend(self, delta: Delta, loss: AttackLoss, length: Units, steps: int) -> Delta:
         """Where so many steps lead, each of this length along the steepest direction. May be in place."""
         for _ in range(steps):
-            _, rise = self.look(delta, loss)
-            delta = self.move(delta, rise, length, out=delta)
+            _, ascent_direction = self.look(delta, loss)
+            delta = self.move(delta, ascent_direction, length, out=delta)
         return delta
 
     def steepest(self, gradient: Delta) -> Delta:

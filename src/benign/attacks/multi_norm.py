@@ -10,7 +10,7 @@ from benign.attacks.balls import Ball, Units
 from benign.attacks.losses import AttackLoss, check_loss, slope, value
 from benign.attacks.pgd import PGD
 from benign.attacks.several import Balls
-from benign.attacks.worst import Worst
+from benign.attacks.worst import BestSoFar
 from benign.data.model import DataModel
 from benign.losses import margin
 from benign.spec.base import Count, Positive
@@ -62,9 +62,9 @@ class MultiNorm(Attack):
         points = [self._pgd(ball).perturb(target) for ball in self.balls.each()]
         if self.combine == "average":
             return torch.cat(points, dim=1)
-        worst = Worst(target.x)
+        worst = BestSoFar(target.x)
         for each in points:
-            worst.offer(each, margin(target.run(each).outputs, target.y))
+            worst.update(each, margin(target.run(each).outputs, target.y))
         return worst.points
 
     def _pgd(self, ball: Ball) -> PGD:
@@ -72,25 +72,25 @@ class MultiNorm(Attack):
         return PGD(ball=ball, steps=self.steps, step=self.step, loss=self.loss, keep=keep)
 
     def _steepest(self, target: Target) -> Points:
-        worst, delta = Worst(target.x), torch.zeros_like(target.x)
+        worst, delta = BestSoFar(target.x), torch.zeros_like(target.x)
         balls = [(ball, ball.radii(target.data, target.x)) for ball in self.balls.each()]
         here = target.run(target.x)
-        worst.offer(target.x, margin(here.outputs, target.y))
+        worst.update(target.x, margin(here.outputs, target.y))
         for _ in range(self.steps):
             gradient = here.inputs_gradient(slope(self.loss, here.outputs, target.y))
             tries = [self._try(ball, radius, target, delta, gradient) for ball, radius in balls]
             delta = _highest(tries)
             points = balls[0][0].points(target.x, delta)
             here = target.run(points)
-            worst.offer(points, margin(here.outputs, target.y))
+            worst.update(points, margin(here.outputs, target.y))
         return worst.points
 
     def _try(
         self, ball: Ball, radius: Units, target: Target, delta: Points, gradient: Points
     ) -> tuple[Points, Tensor]:
         """One ball's step, with what is ascended after it."""
-        rise = ball.steepest(gradient.clone())
-        new = ball.project(delta + self.step * radius * rise, radius, target.x)
+        ascent_direction = ball.steepest(gradient.clone())
+        new = ball.project(delta + self.step * radius * ascent_direction, radius, target.x)
         outputs = target.run(ball.points(target.x, new)).outputs
         return new, value(self.loss, outputs, target.y)
 

@@ -41,8 +41,8 @@ class OneStep(Attack):
 
     def perturb(self, target: Target) -> Points:
         x, ball = target.x, self.threat()
-        rise = self._gradient(target).contiguous().mul_(-column(self.rate, x))
-        delta = ball.project(rise, ball.radii(target.data, x), x)
+        ascent_direction = self._gradient(target).contiguous().mul_(-column(self.rate, x))
+        delta = ball.project(ascent_direction, ball.radii(target.data, x), x)
         return ball.points(x, delta, out=delta)
 
     def _gradient(self, target: Target) -> Points:

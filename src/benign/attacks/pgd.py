@@ -8,10 +8,10 @@ from torch import Tensor
 
 from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball, Units
-from benign.attacks.ground import Delta, Ground, first_draw
+from benign.attacks.ground import Delta, PerturbationSpace, first_draw
 from benign.attacks.losses import AttackLoss, check_loss
 from benign.attacks.products import ground_of
-from benign.attacks.worst import Worst
+from benign.attacks.worst import BestSoFar
 from benign.data.model import DataModel
 from benign.losses import margin
 from benign.networks.network import Pass
@@ -61,45 +61,50 @@ class PGD(Attack):
         ground = ground_of(target, self.ball, self.steps)
         return ground.finish(self._last(ground))
 
-    def _last(self, ground: Ground) -> Delta:
+    def _last(self, ground: PerturbationSpace) -> Delta:
         """The perturbation at which the one climb ends."""
         first, length = ground.begin(first_draw(self.start, 0)), self._length(ground)
         if not self.stop_when_wrong:
-            return ground.climb(first, self.loss, length, self.steps)
+            return ground.ascend(first, self.loss, length, self.steps)
         nowhere = torch.zeros_like(ground.y, dtype=torch.bool)
         return self._climb(ground, first, length, nowhere)
 
-    def _best(self, ground: Ground) -> Points:
+    def _best(self, ground: PerturbationSpace) -> Points:
         """For every point the worst of all climbs."""
-        worst, length = Worst(ground.target.x), self._length(ground)
+        worst, length = BestSoFar(ground.target.x), self._length(ground)
         for restart in range(self.restarts):
             first = ground.begin(first_draw(self.start, restart))
-            tries = Worst(torch.zeros_like(first))
+            tries = BestSoFar(torch.zeros_like(first))
             self._climb(ground, first, length, worst.margins <= 0, tries)
-            worst.offer(ground.points(tries.points), tries.margins)
+            worst.update(ground.points(tries.points), tries.margins)
         return worst.points
 
-    def _length(self, ground: Ground) -> Units:
+    def _length(self, ground: PerturbationSpace) -> Units:
         return self.step * self.ball.step_unit(ground.radius)
 
     def _climb(
-        self, ground: Ground, delta: Delta, length: Units, wrong: Wrong, worst: Worst | None = None
+        self,
+        ground: PerturbationSpace,
+        delta: Delta,
+        length: Units,
+        wrong: Wrong,
+        worst: BestSoFar | None = None,
     ) -> Delta:
         """The last perturbation; `worst` is offered every one."""
         for _ in range(self.steps):
-            outputs, rise = ground.look(delta, self.loss)
+            outputs, ascent_direction = ground.look(delta, self.loss)
             margins = margin(outputs, ground.y)
             if worst:
-                worst.offer(delta, margins)
+                worst.update(delta, margins)
             wrong = wrong | (margins <= 0)
             if self.stop_when_wrong and wrong.all():
                 return delta
             before = delta.clone() if self.stop_when_wrong else delta
-            delta = ground.move(delta, rise, length, out=delta)
+            delta = ground.move(delta, ascent_direction, length, out=delta)
             if self.stop_when_wrong:
                 delta = torch.where(wrong[:, :, None, None], before, delta)
         if worst:
-            worst.offer(delta, margin(ground.run(delta).outputs, ground.y))
+            worst.update(delta, margin(ground.run(delta).outputs, ground.y))
         return delta
 
     @property

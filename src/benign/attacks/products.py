@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benign.attacks.attack import Points, Target
 from benign.attacks.balls import Ball, Units
-from benign.attacks.ground import Ground
+from benign.attacks.ground import PerturbationSpace
 from benign.attacks.losses import AttackLoss, slope
 from benign.attacks.projections import shrink, shrinking, tiny_of
 from benign.losses import Outputs
@@ -28,22 +28,22 @@ plain_attacks = PRODUCTS.off
 """inside, all climbs are in R^d; results differ by rounding alone"""
 
 
-def ground_of(target: Target, ball: Ball, steps: int) -> Ground:
+def ground_of(target: Target, ball: Ball, steps: int) -> PerturbationSpace:
     """The cheaper ground for climbs of so many steps."""
     network, (samples, tokens, dim) = target.network, target.x.shape[1:]
     # A class must declare it itself: a subclass may see points in another way.
     if not isinstance(network, SeesProducts) or "products_pass" not in vars(type(network)):
-        return Ground(target, ball)
+        return PerturbationSpace(target, ball)
     if not PRODUCTS.on or ball.p != 2 or ball.box is not None:
-        return Ground(target, ball)
+        return PerturbationSpace(target, ball)
     columns = network.weight_columns(target.params)
     # Columns longer than a token, which meet all tokens of a point at once (`TwoLayer`), have no products with one.
     if columns is None or columns.shape[1] != dim:
-        return Ground(target, ball)
+        return PerturbationSpace(target, ball)
     most = MOST_ON_GPU if columns.is_cuda else MOST
     if not pays(samples * tokens, dim, columns.shape[2], steps, most):
-        return Ground(target, ball)
-    return Products(target, ball, network, columns)
+        return PerturbationSpace(target, ball)
+    return GramSpace(target, ball, network, columns)
 
 
 def multiplications(tokens: int, dim: int, columns: int, steps: int) -> tuple[int, int]:
@@ -67,7 +67,7 @@ def pays(tokens: int, dim: int, columns: int, steps: int, most: float = MOST) ->
     return by_products < most * through_space and saved > 200_000 * steps
 
 
-class Products(Ground):
+class GramSpace(PerturbationSpace):
     """Perturbations delta = C W^T + s delta_0 with delta_0 the first one: uniform in the ball, or none.
 
     One is a pair, on a first axis of length 2: its coefficients [C, s], and its products [delta W, <delta, delta_0>]
@@ -110,20 +110,24 @@ class Products(Ground):
     def look(self, delta: Pairs, loss: AttackLoss) -> tuple[Outputs, Pairs]:
         return _look(self, delta, loss) if self.fuses else super().look(delta, loss)
 
-    def move(self, delta: Pairs, rise: Pairs, length: Units, out: Pairs | None = None) -> Pairs:
+    def move(
+        self, delta: Pairs, ascent_direction: Pairs, length: Units, out: Pairs | None = None
+    ) -> Pairs:
         if self.fuses:
-            return _move(self, delta, rise, length)
-        return super().move(delta, rise, length, out if self.on_cpu else None)
+            return _move(self, delta, ascent_direction, length)
+        return super().move(delta, ascent_direction, length, out if self.on_cpu else None)
 
-    def climb(self, delta: Pairs, loss: AttackLoss, length: Units, steps: int) -> Pairs:
+    def ascend(self, delta: Pairs, loss: AttackLoss, length: Units, steps: int) -> Pairs:
         """In place on a CPU."""
         if compiled.is_on() and self._start is None:
             return self._compiled_climb(delta, loss, length, steps)
         for _ in range(steps):
             # Not made of unit length before it is walked along: one pass over memory less.
             seen = self.see(delta)
-            rise = self.gradient(seen, slope(loss, seen.outputs, self.y))
-            delta = self.move(delta, rise, length * self.inverse_norm(rise), out=delta)
+            ascent_direction = self.gradient(seen, slope(loss, seen.outputs, self.y))
+            delta = self.move(
+                delta, ascent_direction, length * self.inverse_norm(ascent_direction), out=delta
+            )
         return delta
 
     def _compiled_climb(self, delta: Pairs, loss: AttackLoss, length: Units, steps: int) -> Pairs:
@@ -223,44 +227,44 @@ def _squares_fit(sizes: Units) -> bool:
 
 @compiled.compiled
 def _step(
-    ground: Products, coefficients: OfColumns, products: OfColumns, loss: AttackLoss, length: Units
+    ground: GramSpace, coefficients: OfColumns, products: OfColumns, loss: AttackLoss, length: Units
 ) -> tuple[OfColumns, OfColumns]:
     """A step of a climb from zero in one go, which the compiler makes a few passes over memory.
 
-    It takes half the time of the steps of `climb` on an H200 and four fifths on a CPU. The halves of a perturbation are
-    tensors of their own: as one, a climb took 84 us a run on the H200 instead of 68.
+    It takes half the time of the steps of `ascend` on an H200 and four fifths on a CPU. The halves of a
+    perturbation are tensors of their own: as one, it took 84 us a run on the H200 instead of 68.
     """
     seen = ground.network.products_pass(ground.target.params, ground.clean + products)
-    rise = seen.inputs_gradient(slope(loss, seen.outputs, ground.y))
-    along = torch.bmm(rise.flatten(1, 2), ground.gram).view_as(rise)
-    axes, tiny = ground.ball.unit_axes, tiny_of(rise)
-    scale = (rise * ground.lengths).abs().amax(axes, keepdim=True)
+    ascent_direction = seen.inputs_gradient(slope(loss, seen.outputs, ground.y))
+    along = torch.bmm(ascent_direction.flatten(1, 2), ground.gram).view_as(ascent_direction)
+    axes, tiny = ground.ball.unit_axes, tiny_of(ascent_direction)
+    scale = (ascent_direction * ground.lengths).abs().amax(axes, keepdim=True)
     scale = torch.where(scale > tiny, 1 / scale, 0)
     # Scaled before anything else: a length over the size of a vanishing gradient is infinite.
-    rise, along = rise * scale, along * scale
-    norm = (rise * along).sum(axes, keepdim=True).clamp_min(0).sqrt()
+    ascent_direction, along = ascent_direction * scale, along * scale
+    norm = (ascent_direction * along).sum(axes, keepdim=True).clamp_min(0).sqrt()
     size = length / norm.clamp_min(ground.least)
-    coefficients, products = coefficients + size * rise, products + size * along
+    coefficients, products = coefficients + size * ascent_direction, products + size * along
     norm = (coefficients * products).sum(axes, keepdim=True).clamp_min(0).sqrt()
     shorter = (ground.radius / norm.clamp_min(tiny)).clamp_max(1)
     return coefficients * shorter, products * shorter
 
 
 @compiled.compiled
-def _look(ground: Products, delta: Pairs, loss: AttackLoss) -> tuple[Outputs, Pairs]:
+def _look(ground: GramSpace, delta: Pairs, loss: AttackLoss) -> tuple[Outputs, Pairs]:
     """For climbs that keep their best, which judge: they are bound by passes over memory too."""
-    return Ground.look(ground, delta, loss)
+    return PerturbationSpace.look(ground, delta, loss)
 
 
 @compiled.compiled
-def _move(ground: Products, delta: Pairs, rise: Pairs, length: Units) -> Pairs:
-    return Ground.move(ground, delta, rise, length)
+def _move(ground: GramSpace, delta: Pairs, ascent_direction: Pairs, length: Units) -> Pairs:
+    return PerturbationSpace.move(ground, delta, ascent_direction, length)
 
 
 class _Seen(Pass):
     """A pass on perturbed points, with gradients in the coordinates of the perturbation."""
 
-    def __init__(self, ground: Products, here: ProductsPass):
+    def __init__(self, ground: GramSpace, here: ProductsPass):
         self._ground, self._here = ground, here
         self.outputs = here.outputs
 

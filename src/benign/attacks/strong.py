@@ -1,17 +1,19 @@
 """The attack that test points are judged by: the worst of several."""
 
+from typing import ClassVar
+
 from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
 from benign.attacks.several import Balls
-from benign.attacks.worst import Worst
+from benign.attacks.worst import BestSoFar
 from benign.data.model import DataModel
 from benign.losses import margin
 from benign.spec.base import Count
 
 
-class Strong(Attack):
+class EnsembleAttack(Attack):
     """For every point the worst of these attacks in a ball, or in each of several:
 
     - projected ascent of -margin in short steps from the clean point (a tenth of the radius);
@@ -23,9 +25,11 @@ class Strong(Attack):
 
     >>> import benign as bo
     >>> training = bo.PGD(ball=bo.Ball(radius=0.1), steps=10)
-    >>> bo.Strong(ball=training.ball, also=training).passes()  # thorough is dear
+    >>> bo.EnsembleAttack(ball=training.ball, also=training).passes()  # thorough is dear
     432
     """
+
+    kind: ClassVar[str] = "strong"
 
     ball: Ball | Balls
     """the ball, or balls of several norms"""
@@ -56,12 +60,12 @@ class Strong(Attack):
         return 3 + max(APGD(ball=self.ball.each()[0]).held(), self.also.held() if self.also else 0)
 
     def perturb(self, target: Target) -> Points:
-        worst = Worst(target.x)
-        worst.offer(target.x, margin(target.run(target.x).outputs, target.y))
+        worst = BestSoFar(target.x)
+        worst.update(target.x, margin(target.run(target.x).outputs, target.y))
         for attack in self._attacks(target.data):
             points = attack.perturb(target)
             for each in points.split(target.x.shape[1], dim=1):
-                worst.offer(each, margin(target.run(each).outputs, target.y))
+                worst.update(each, margin(target.run(each).outputs, target.y))
         return worst.points
 
     def _attacks(self, data: DataModel) -> list[Attack]:
@@ -76,8 +80,8 @@ class Strong(Attack):
 
 
 def judging(attack: Attack | None) -> Attack | None:
-    """The attack that judges a network trained against another one: `Strong` in the same ball."""
+    """The attack that judges a network trained against another one: `EnsembleAttack` in the same ball."""
     threat = attack.threat() if attack else None
     if threat is None or any(ball.p == 0 for ball in threat.each()):
         return attack
-    return Strong(ball=threat, also=attack)
+    return EnsembleAttack(ball=threat, also=attack)

@@ -7,7 +7,7 @@ from torch import Tensor
 from benign.attacks.ground import Delta
 
 
-class Worst:
+class BestSoFar:
     """For every point the one of smallest margin among those offered, or its perturbation.
 
     Before any offer it is the one given first, with an infinite margin.
@@ -19,7 +19,7 @@ class Worst:
             first.shape[-4:-2], torch.inf, dtype=first.dtype, device=first.device
         )
 
-    def offer(self, points: Delta, margins: Float[Tensor, "runs samples"]) -> None:
+    def update(self, points: Delta, margins: Float[Tensor, "runs samples"]) -> None:
         worse = margins < self.margins
         # In place: with test points, fresh memory for the choice took eight times as long as the choice.
         torch.where(worse, margins, self.margins, out=self.margins)

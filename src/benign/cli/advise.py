@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from benign.papers.advice import advise
 from benign.papers.numbers import experiment_for
-from benign.papers.requests import Choices, plans
+from benign.papers.requests import RunOptions, plans
 
 
 def advice_text(
@@ -15,7 +15,7 @@ def advice_text(
     if target and given:
         raise ValueError(f"give {target} or numbers (--{next(iter(given))}), not both")
     if target:
-        experiment = plans(target, Choices())[0].experiment
+        experiment = plans(target, RunOptions())[0].experiment
         found, test = advise(experiment), f"benign run {shlex.quote(target)}"
     else:
         numbers = {name: _number(name, text) for name, text in given.items()}

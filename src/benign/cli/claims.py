@@ -21,7 +21,7 @@ from benign.cli.options import (
     examples,
     folder,
 )
-from benign.sweep.console import complain, say
+from benign.sweep.console import echo, print_error
 
 
 def verify(
@@ -48,7 +48,8 @@ def verify(
     reading: Answers = None,
     readings: Readings = None,
     found: Annotated[
-        bool, typer.Option("--found", help="Run nothing: judge what the folders hold, of any size.")
+        bool,
+        typer.Option("--no-run", help="Run nothing: judge what the folders hold, of any size."),
     ] = False,
     device: Device = "cpu",
     workers: Workers = None,
@@ -73,7 +74,7 @@ def verify(
 
     chosen = matching([each for each in [pattern, *(only or [])] if each is not None])
     if listed:
-        say(claims_text(chosen))
+        echo(claims_text(chosen))
         return
     try:
         fine = judged(
@@ -88,7 +89,7 @@ def verify(
             parsed_answers(reading or []),
         )
     except KeyboardInterrupt:
-        complain("interrupted: finished runs are kept, the same command resumes")
+        print_error("interrupted: finished runs are kept, the same command resumes")
         raise typer.Exit(INTERRUPTED) from None
     raise typer.Exit(OK if fine else FAILED)
 
@@ -139,7 +140,7 @@ def advise(
         "copies": copies,
     }  # fmt: skip
     numbers = {name: value for name, value in given.items() if value is not None}
-    say(advice_text(target, network, numbers, alone, verbose))
+    echo(advice_text(target, network, numbers, alone, verbose))
 
 
 def add_to(app: typer.Typer) -> None:

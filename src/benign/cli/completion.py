@@ -47,8 +47,8 @@ def recipes(incomplete: str) -> list[tuple[str, str]]:
 
 def papers(incomplete: str) -> list[tuple[str, str]]:
     """Papers and recipes."""
-    rooms = {name.partition("/")[0] for name in _names()["recipes"]}
-    return [(room, "a paper") for room in sorted(rooms) if room.startswith(incomplete)] + recipes(
+    papers = {name.partition("/")[0] for name in _names()["recipes"]}
+    return [(room, "a paper") for room in sorted(papers) if room.startswith(incomplete)] + recipes(
         incomplete
     )
 
@@ -56,8 +56,8 @@ def papers(incomplete: str) -> list[tuple[str, str]]:
 def claims(incomplete: str) -> list[str]:
     """Papers and claims."""
     known = _names()["claims"]
-    rooms = sorted({name.partition("/")[0] for name in known})
-    return words(*rooms, *known)(incomplete)
+    papers = sorted({name.partition("/")[0] for name in known})
+    return words(*papers, *known)(incomplete)
 
 
 def targets(incomplete: str) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import typer
 
 from benign.cli import completion
 from benign.cli.options import Data, examples
-from benign.sweep.console import say
+from benign.sweep.console import echo
 
 if TYPE_CHECKING:
     from benign.data.npz import ImageSet
@@ -32,11 +32,11 @@ def data(
     if name is None:
         if get:
             raise ValueError("--download needs the name of a set: benign data mnist --download")
-        say(_table())
+        echo(_table())
         return
     if get:
-        say(f"{name} is in {download(name)}")
-    say(_details(name))
+        echo(f"{name} is in {download(name)}")
+    echo(_details(name))
 
 
 def _table() -> str:

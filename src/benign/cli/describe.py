@@ -9,7 +9,7 @@ import numpy as np
 
 from benign.claims.study import SCALES
 from benign.experiment import Experiment
-from benign.papers.recipes import Recipe, recipes, rooms
+from benign.papers.recipes import Recipe, papers, recipes
 from benign.spec.axes import dimensions
 from benign.sweep.estimate import Estimate, estimate
 from benign.sweep.growth import OtherExperiment
@@ -28,7 +28,7 @@ def papers_text(name: str | None = None) -> str:
     known = recipes()
     if name in known:
         return recipe_text(known[name])
-    modules = rooms()
+    modules = papers()
     if name is not None and name not in modules:
         choices = ", ".join([*sorted(modules), *sorted(known)])
         raise ValueError(f"no paper or recipe {name!r}: choose one of {choices}")
@@ -120,10 +120,10 @@ def _cost(left: list[Unit], device: str, workers: int) -> list[tuple[str, list[s
 
 
 def cost_text(
-    experiment: Experiment, folder: Path, device: str, workers: int, again: bool = False
+    experiment: Experiment, folder: Path, device: str, workers: int, recompute: bool = False
 ) -> str:
     """What is left to compute, and the time to expect; empty where it is less than a minute."""
-    _, left, _ = _state(experiment, folder, again)
+    _, left, _ = _state(experiment, folder, recompute)
     if not left:
         return ""
     cost, at_once = estimate(left, device), min(workers, len(left))
@@ -142,7 +142,7 @@ def _time(cost: Estimate, at_once: int, left: list[Unit]) -> str:
 
 
 def _state(
-    experiment: Experiment, folder: Path, again: bool = False
+    experiment: Experiment, folder: Path, recompute: bool = False
 ) -> tuple[list[Unit], list[Unit], str]:
     """All units of an experiment in a folder, those left to compute, and what is there in words."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
@@ -150,7 +150,7 @@ def _state(
         return units, units, "nothing there yet"
     store = Store.open(folder, writing=False)
     try:
-        work = experiment.work_in(store, again)
+        work = experiment.work_in(store, recompute)
     except OtherExperiment as error:
         units = experiment.units()
         return units, units, f"it would be refused: {error}"

@@ -30,7 +30,6 @@ from benign.cli.options import (
     FAILED,
     INTERRUPTED,
     OK,
-    Again,
     Answers,
     Changes,
     Compile,
@@ -41,9 +40,10 @@ from benign.cli.options import (
     KeepWeights,
     Out,
     Readings,
+    Recompute,
     Scale,
     Seeds,
-    TakeOver,
+    Steal,
     Target,
     Track,
     UnitTimeout,
@@ -56,10 +56,10 @@ from benign.cli.options import (
     shortened,
 )
 from benign.spec import plugins as outside
-from benign.sweep.console import complain, say
+from benign.sweep.console import echo, print_error
 
 if TYPE_CHECKING:
-    from benign.papers.requests import Plan
+    from benign.papers.requests import RunRequest
 
 # typer carries a click of its own, older versions use the package: this finds the class of either.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -75,7 +75,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> bool:
     if wanted:
-        say(f"benign {__version__}")
+        echo(f"benign {__version__}")
         raise typer.Exit(OK)
     return wanted
 
@@ -86,7 +86,7 @@ def _print_version(wanted: bool) -> bool:
         "benign show jiang/fig1            what it would do, and for how long",
         "benign run jiang/fig1             the figure and its data, in about a minute",
         "benign run my.yaml --seeds 20     an experiment of your own",
-        "benign run own/fig1 --with own    a paper of your own, in the folder own",
+        "benign run own/fig1 --plugin own    a paper of your own, in the folder own",
     ),
 )
 def benign(
@@ -98,7 +98,7 @@ def benign(
     ] = False,
     sources: Annotated[
         list[Path] | None,
-        typer.Option("--with", parser=path, metavar="PATH", help=outside.OPTION_HELP),
+        typer.Option("--plugin", parser=path, metavar="PATH", help=outside.OPTION_HELP),
     ] = None,
 ) -> None:
     outside.load_all([*outside.named(), *(sources or [])])
@@ -116,7 +116,7 @@ def papers(
     """List the papers, their recipes and readings."""
     from benign.cli.describe import papers_text
 
-    say(papers_text(name))
+    echo(papers_text(name))
 
 
 @app.command(
@@ -142,10 +142,10 @@ def run(
     changes: Changes = None,
     executor: Executor = None,
     unit_timeout: UnitTimeout = None,
-    take_over: TakeOver = False,
+    steal: Steal = False,
     keep_weights: KeepWeights = False,
     compile: Compile = False,
-    again: Again = False,
+    recompute: Recompute = False,
     track: Track = None,
     data: Data = None,
     width: Width = None,
@@ -157,20 +157,20 @@ def run(
     A second call resumes, or returns at once; more --seeds or longer axes add to what is there.
     Ctrl-c once ends it with the units under way, twice at once.
     """
-    from benign.cli.run import carry_out
+    from benign.cli.run import run_requests
     from benign.plot.sheet import drawn_for
-    from benign.sweep.executors.base import Manner
+    from benign.sweep.executors.base import ExecutionConfig
 
     plans = _plans(target, scale, reading, readings, changes, seeds, out)
     if dry_run:
         _show_plans(plans, device, workers, verbose)
         return
-    manner = Manner(device, 1, executor, unit_timeout, take_over, keep_weights, compile)
+    manner = ExecutionConfig(device, 1, executor, unit_timeout, steal, keep_weights, compile)
     try:
         with drawn_for(width):
-            failed = carry_out(plans, manner, workers, again, verbose, track or ())
+            failed = run_requests(plans, manner, workers, recompute, verbose, track or ())
     except KeyboardInterrupt:
-        complain("interrupted: what is finished is kept, the same command resumes")
+        print_error("interrupted: what is finished is kept, the same command resumes")
         raise typer.Exit(INTERRUPTED) from None
     raise typer.Exit(FAILED if failed else OK)
 
@@ -182,7 +182,7 @@ def resume(
     workers: Workers = None,
     executor: Executor = None,
     unit_timeout: UnitTimeout = None,
-    take_over: TakeOver = False,
+    steal: Steal = False,
     compile: Compile = False,
     track: Track = None,
     data: Data = None,
@@ -198,7 +198,7 @@ def resume(
         workers=workers,
         executor=executor,
         unit_timeout=unit_timeout,
-        take_over=take_over,
+        steal=steal,
         compile=compile,
         track=track,
         verbose=verbose,
@@ -236,12 +236,12 @@ def show(
 
     is_folder = os.path.isdir(target) and target not in recipes()
     if is_folder and not alone:
-        say(folder_text(Path(target)))
+        echo(folder_text(Path(target)))
         if not verbose:
             return
     plans = _plans(target, scale, reading, readings, changes, seeds, out)
     if is_folder or alone:
-        say("---\n".join(plan.experiment.to_yaml() for plan in plans))
+        echo("---\n".join(plan.experiment.to_yaml() for plan in plans))
     else:
         _show_plans(plans, device, workers, verbose)
 
@@ -274,13 +274,13 @@ def audit(
     from benign.sweep.terminal import watching
 
     if os.path.isdir(target) and target not in recipes():
-        say("\n".join(attack_audit(open_result(target))))
+        echo("\n".join(attack_audit(open_result(target))))
         return
     for plan in _plans(target, scale, reading, None, changes, seeds, out):
-        say(plan.title)
+        echo(plan.title)
         at_once = processes(plan.experiment, device, workers)
         with watching(sys.stderr) as watcher:
-            say(
+            echo(
                 "\n".join(
                     rate_audit(plan.experiment, plan.folder / AUDIT, device, at_once, watcher)
                 )
@@ -302,7 +302,7 @@ def pack(
     """Write a folder of results into one file."""
     from benign.sweep.folders import pack
 
-    say(f"{pack(folder, file)} records of {folder} packed into {file}")
+    echo(f"{pack(folder, file)} records of {folder} packed into {file}")
 
 
 @app.command(epilog=examples("benign merge fig1.pack runs/jiang/fig1/paper/default"))
@@ -319,7 +319,7 @@ def merge(
     from benign.sweep.folders import merge
 
     done = merge(source, folder)
-    say(
+    echo(
         f"{done.added} records added to {folder}, {done.present} were there, {done.damaged} damaged"
     )
 
@@ -331,7 +331,7 @@ def schema() -> None:
 
     from benign.spec.schema import experiment_schema
 
-    say(json.dumps(experiment_schema(), indent=1))
+    echo(json.dumps(experiment_schema(), indent=1))
 
 
 def _plans(
@@ -342,22 +342,22 @@ def _plans(
     changes: list[str] | None,
     seeds: int | None,
     out: Path | None,
-) -> "list[Plan]":
-    from benign.papers.requests import Choices, plans
+) -> "list[RunRequest]":
+    from benign.papers.requests import RunOptions, plans
 
-    return plans(target, Choices(scale, answers or (), readings, changes or (), seeds, out))
+    return plans(target, RunOptions(scale, answers or (), readings, changes or (), seeds, out))
 
 
-def _show_plans(plans: "list[Plan]", device: str, workers: int | None, verbose: bool) -> None:
+def _show_plans(plans: "list[RunRequest]", device: str, workers: int | None, verbose: bool) -> None:
     from benign.cli.describe import plan_text
     from benign.training.machine import cores
 
     at_once = (cores() if device == "cpu" else 1) if workers is None else workers
     for plan in plans:
         plan.experiment.check_machine(device, at_once)
-        say(f"{plan.title}\n{plan_text(plan.experiment, plan.folder, device, at_once)}")
+        echo(f"{plan.title}\n{plan_text(plan.experiment, plan.folder, device, at_once)}")
         if verbose:
-            say(plan.experiment.to_yaml())
+            echo(plan.experiment.to_yaml())
 
 
 def _usage(error: Any) -> str:
@@ -371,7 +371,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_: complain(str(message))
+            warnings.showwarning = lambda message, *_: print_error(str(message))
             words = outside.in_front(arguments) or ["--help"]
             answer = partial(app, words, prog_name="benign", standalone_mode=False)
             if completion.asked_by_bash():
@@ -381,12 +381,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not {"-v", "--verbose"}.isdisjoint(arguments):
             traceback.print_exc()
         if isinstance(error, OSError):
-            complain(f"{shortened(error.filename or 'input or output')}: {error.strerror or error}")
+            print_error(
+                f"{shortened(error.filename or 'input or output')}: {error.strerror or error}"
+            )
             return BAD_INPUT if error.errno == errno.ENAMETOOLONG else FAILED
-        complain(_usage(error) if isinstance(error, UsageError) else str(error))
+        print_error(_usage(error) if isinstance(error, UsageError) else str(error))
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
-        complain("interrupted")
+        print_error("interrupted")
         return INTERRUPTED
 
 

@@ -125,16 +125,14 @@ UnitTimeout = Annotated[
     float | None,
     typer.Option(metavar="SECONDS", help="End a unit of runs that takes longer; they have failed."),
 ]
-TakeOver = Annotated[
+Steal = Annotated[
     bool,
-    typer.Option(
-        "--take-over", help="Take units that processes on other hosts have: these are dead."
-    ),
+    typer.Option("--steal", help="Take units that processes on other hosts have: these are dead."),
 ]
-Again = Annotated[
+Recompute = Annotated[
     bool,
     typer.Option(
-        "--again",
+        "--recompute",
         help="Compute runs again that lack a variable, or whose code of yours has changed.",
     ),
 ]

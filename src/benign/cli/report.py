@@ -7,7 +7,7 @@ import typer
 
 from benign.cli import completion
 from benign.cli.options import examples, folder, path
-from benign.sweep.console import say, shown
+from benign.sweep.console import echo, shown
 
 
 def report(
@@ -46,7 +46,7 @@ def report(
     """
     from benign.report.page import report
 
-    say(f"report: {shown(report(*runs, output=output, verdicts=verdicts))}")
+    echo(f"report: {shown(report(*runs, output=output, verdicts=verdicts))}")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -10,12 +10,12 @@ import xarray as xr
 
 from benign.cli.describe import cost_text
 from benign.experiment import Experiment
-from benign.papers.requests import Plan
+from benign.papers.requests import RunRequest
 from benign.sweep.audits import flagged, with_rate_audit
-from benign.sweep.console import complain, say, shown
+from benign.sweep.console import echo, print_error, shown
 from benign.sweep.dataset import counts_of
 from benign.sweep.estimate import estimate
-from benign.sweep.executors.base import Manner
+from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.folders import open_experiment
 from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
 from benign.sweep.status_text import errors
@@ -30,11 +30,11 @@ LONG_ON_GPU = 60.0
 by one every size of the batch is compiled anew (zhang/fig1 took 215 s with it on an H200, 147 s without)"""
 
 
-def carry_out(
-    plans: Sequence[Plan],
-    manner: Manner,
+def run_requests(
+    plans: Sequence[RunRequest],
+    manner: ExecutionConfig,
     workers: int | None,
-    again: bool,
+    recompute: bool,
     verbose: bool,
     track: Sequence[str] = (),
 ) -> bool:
@@ -43,59 +43,65 @@ def carry_out(
     check_trackers(track)
     for plan in plans:
         here, at_once = manner.executor is None, 1 if workers is None else workers
-        plan.experiment.prepare(plan.folder, manner.device, at_once, again, plan.made, here)
+        plan.experiment.prepare(plan.folder, manner.device, at_once, recompute, plan.made, here)
     failed = [
-        perform(plan, _with_processes(manner, plan, workers), again, verbose, track)
+        run_request(plan, _with_processes(manner, plan, workers), recompute, verbose, track)
         for plan in plans
     ]
     return any(failed)
 
 
-def _with_processes(manner: Manner, plan: Plan, asked: int | None) -> Manner:
+def _with_processes(
+    manner: ExecutionConfig, plan: RunRequest, asked: int | None
+) -> ExecutionConfig:
     if manner.executor is None:
         return replace(manner, workers=processes(plan.experiment, manner.device, asked))
     return replace(manner, workers=cores() if asked is None else asked)
 
 
-def perform(
-    plan: Plan, manner: Manner, again: bool, verbose: bool, track: Sequence[str] = ()
+def run_request(
+    plan: RunRequest,
+    manner: ExecutionConfig,
+    recompute: bool,
+    verbose: bool,
+    track: Sequence[str] = (),
 ) -> bool:
     """Run, draw and tell; returns whether something failed."""
-    say(plan.title)
+    echo(plan.title)
     if verbose:
-        say(plan.experiment.to_yaml())
-    if cost := cost_text(plan.experiment, plan.folder, manner.device, manner.workers, again):
-        say(cost)
+        echo(plan.experiment.to_yaml())
+    if cost := cost_text(plan.experiment, plan.folder, manner.device, manner.workers, recompute):
+        echo(cost)
         if _gains_by_compiling(plan.experiment, manner):
-            say("all runs train to their last step: `--compile` may halve the time of a step")
+            echo("all runs train to their last step: `--compile` may halve the time of a step")
     with watching(sys.stderr) as watcher, warnings.catch_warnings():
         warnings.simplefilter("always", ResultWarning)  # of every plan
         warnings.simplefilter("ignore", RunsFailed)  # told below, at length
         how = {**asdict(manner), "track": track}
         result = plan.experiment.run(
-            plan.folder, watcher=watcher, again=again, made=plan.made, **how
+            plan.folder, watcher=watcher, recompute=recompute, made=plan.made, **how
         )
     counts = counts_of(result["status"])
     failed = any(counts[status] for status in RETRIED)
     failed |= not _draw(*_with_all_seeds(plan, result), verbose)
-    say(f"page: `benign report {shown(plan.folder)}` makes one to look at")
-    say(f"runs: {statuses(counts)}")
+    echo(f"page: `benign report {shown(plan.folder)}` makes one to look at")
+    echo(f"runs: {statuses(counts)}")
     if doubts := flagged(result):
-        say(f"doubtful: {doubts}; `benign audit {shown(plan.folder)}` tells more")
+        echo(f"doubtful: {doubts}; `benign audit {shown(plan.folder)}` tells more")
     if any(counts[status] for status in RETRIED):
-        say("\n".join([*errors(plan.folder, whole=verbose), "the same command tries them again"]))
+        echo("\n".join([*errors(plan.folder, whole=verbose), "the same command tries them again"]))
     for count, look in logged(track, plan.folder):
-        say(f"logged: {counted(count, 'run')}, `{look}` shows them")
-    say(f"data: {shown(plan.folder)}")
+        echo(f"logged: {counted(count, 'run')}, `{look}` shows them")
+    echo(f"data: {shown(plan.folder)}")
     return failed
 
 
-def _with_all_seeds(plan: Plan, result: xr.Dataset) -> tuple[Plan, xr.Dataset]:
+def _with_all_seeds(plan: RunRequest, result: xr.Dataset) -> tuple[RunRequest, xr.Dataset]:
     """The same of all seeds that the folder holds: its pictures are not to be drawn from fewer."""
     seeds, asked = open_experiment(plan.folder).seeds, plan.experiment.seeds
     if seeds <= asked:
         return plan, result
-    say(f"{shown(plan.folder)} holds {seeds} seeds, not only {asked}: table and pictures show all")
+    echo(f"{shown(plan.folder)} holds {seeds} seeds, not only {asked}: table and pictures show all")
     whole = plan.experiment.model_copy(update={"seeds": seeds})
     with warnings.catch_warnings(action="ignore"):  # told of the seeds asked for
         return replace(plan, experiment=whole), whole.result_in(plan.folder)
@@ -108,22 +114,22 @@ def processes(experiment: Experiment, device: str, asked: int | None) -> int:
     return cores() if estimate(experiment.units(), device).most_seconds > LONG_WORK else 1
 
 
-def _gains_by_compiling(experiment: Experiment, manner: Manner) -> bool:
+def _gains_by_compiling(experiment: Experiment, manner: ExecutionConfig) -> bool:
     if manner.compile or manner.device == "cpu":
         return False
     return estimate(experiment.units(), manner.device).sure_training > LONG_ON_GPU
 
 
-def _draw(plan: Plan, result: xr.Dataset, verbose: bool) -> bool:
+def _draw(plan: RunRequest, result: xr.Dataset, verbose: bool) -> bool:
     """Summarise and draw; an axis that was changed may make that impossible, the data is kept."""
     try:
-        say(plan.summarise(result))
+        echo(plan.summarise(result))
         pictures = plan.draw(with_rate_audit(result, plan.folder))
     except Exception as error:
         if verbose:
             traceback.print_exc()
-        complain(f"the data is kept, but the figure of {plan.title} cannot be drawn: {error}")
+        print_error(f"the data is kept, but the figure of {plan.title} cannot be drawn: {error}")
         return False
     if pictures:
-        say(f"pictures: {', '.join(shown(path) for path in pictures)}")
+        echo(f"pictures: {', '.join(shown(path) for path in pictures)}")
     return True

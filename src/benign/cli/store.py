@@ -9,10 +9,10 @@ import typer
 from benign.cli import completion
 from benign.cli.options import FAILED, OK, Folder, examples
 from benign.cli.options import folder as place
-from benign.sweep.console import say
+from benign.sweep.console import echo
 
 if TYPE_CHECKING:
-    from benign.sweep.status import Standing
+    from benign.sweep.status import SweepStatus
 
 
 def status(
@@ -37,13 +37,13 @@ def status(
     if several == [folder]:
         standing = _standing(folder)
         told = json.dumps(_plain(folder, standing), indent=2) if as_json else ""
-        say(told or standing_text(folder, standing))
+        echo(told or standing_text(folder, standing))
         return
     standings = {each: _standing_or_why(each) for each in several}
     if as_json:
-        say(json.dumps([_plain(each, found) for each, found in standings.items()], indent=2))
+        echo(json.dumps([_plain(each, found) for each, found in standings.items()], indent=2))
     else:
-        say(standings_text(standings))
+        echo(standings_text(standings))
 
 
 def check(
@@ -99,7 +99,7 @@ def export(
     result = open_result(folder)
     written(result, Path(file), force)
     runs, missing = result.attrs["runs"], result.attrs["runs_missing"]
-    say(f"{runs - missing} of {runs} runs of {folder} written to {file}")
+    echo(f"{runs - missing} of {runs} runs of {folder} written to {file}")
 
 
 def _log(folder: Path, where: str) -> None:
@@ -110,10 +110,10 @@ def _log(folder: Path, where: str) -> None:
     tracker, result = tracker_of(where, folder), open_result(folder)
     new = log_result(tracker, open_experiment(folder), result)
     there = int(ended(result).sum()) - new
-    say(f"{new} runs of {folder} logged to {where}, {there} were there already")
+    echo(f"{new} runs of {folder} logged to {where}, {there} were there already")
 
 
-def _standing(folder: Path) -> "Standing":
+def _standing(folder: Path) -> "SweepStatus":
     from benign.experiment import history_of
     from benign.sweep.status import standing_of
     from benign.sweep.store import Store, StoreError
@@ -124,7 +124,7 @@ def _standing(folder: Path) -> "Standing":
     return standing_of(store, history)
 
 
-def _standing_or_why(folder: Path) -> "Standing | str":
+def _standing_or_why(folder: Path) -> "SweepStatus | str":
     """What is wrong with one of several folders is no reason to be silent about the others."""
     try:
         return _standing(folder)
@@ -132,7 +132,7 @@ def _standing_or_why(folder: Path) -> "Standing | str":
         return str(error).splitlines()[0]
 
 
-def _plain(folder: Path, standing: "Standing | str") -> dict[str, Any]:
+def _plain(folder: Path, standing: "SweepStatus | str") -> dict[str, Any]:
     from benign.sweep.status_text import next_steps
 
     if isinstance(standing, str):
@@ -170,13 +170,13 @@ def _faults(folder: Path, remove: bool) -> int:
     if remove:
         for path in (*map(store.path, checked.damaged), *checked.spoiled):
             path.unlink(missing_ok=True)
-    say(f"{folder}: {checked.records} records of {checked.runs} runs are intact")
+    echo(f"{folder}: {checked.records} records of {checked.runs} runs are intact")
     if checked.kept:
-        say(f"{checked.kept} files of checkpoints and weights are intact")
-    say("\n".join(told))
+        echo(f"{checked.kept} files of checkpoints and weights are intact")
+    echo("\n".join(told))
     if checked.damaged:
         done = "removed; " if remove else ""
-        say(f"{len(checked.damaged)} damaged: {done}`benign resume {folder}` computes them again")
+        echo(f"{len(checked.damaged)} damaged: {done}`benign resume {folder}` computes them again")
     return len(told)
 
 

@@ -1,1 +1,9 @@
-"""Where samples come from: one module a data model."""
+"""Data models: where training and test points come from.
+
+    model      DataModel, Sample: the interface of every data model
+    signal_noise, noisy_copies, mixture, feature_patches    the papers' data models
+    images, constructions    pictures as tokens, and what is made of them
+    sources, folder, npz, formats    where image sets are found and how they are read
+
+Imports spec, streams, losses. Public: `bo.SignalNoise`, `bo.Mixture`, `bo.FeaturePatches`, `bo.Images` and others.
+"""

@@ -44,7 +44,7 @@ class Sample:
         }
         return Sample(chosen(self.x), chosen(self.y), chosen(self.clean_y), latent)
 
-    def become(self, other: "Sample") -> None:
+    def copy_(self, other: "Sample") -> None:
         """Take over the numbers of another sample of the same size, in place."""
         if other is self:
             return

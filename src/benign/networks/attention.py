@@ -162,9 +162,9 @@ class Attention(Network):
         params: Params,
         products: Float[Tensor, "runs samples tokens columns"],
         x: Float[Tensor, "runs samples tokens dim"],
-        settle: Callable[[], None],
+        flush: Callable[[], None],
     ) -> "CarriedPass":
-        return CarriedPass(self, params, products, x, settle)
+        return CarriedPass(self, params, products, x, flush)
 
     def score_columns(self, columns: Tensor) -> Float[Tensor, "runs rows score_columns"]:
         """The columns of W_Q and W_K (a view)."""
@@ -338,7 +338,7 @@ class ProductsPass(AttentionPass):
 
 
 class CarriedPass(AttentionPass):
-    """A pass on points whose products with the weights' columns are known; `settle` brings the weights up to date."""
+    """A pass on points whose products with the weights' columns are known; `flush` brings the weights up to date."""
 
     def __init__(
         self,
@@ -346,9 +346,9 @@ class CarriedPass(AttentionPass):
         params: Params,
         products: Float[Tensor, "runs samples tokens columns"],
         x: Float[Tensor, "runs samples tokens dim"],
-        settle: Callable[[], None],
+        flush: Callable[[], None],
     ):
-        self._settle = settle
+        self._settle = flush
         super().__init__(network, params, x, products)
 
     def inputs_gradient(

@@ -85,7 +85,7 @@ class CarriesProducts(Protocol):
         params: Params,
         products: Float[Tensor, "runs samples tokens columns"],
         x: Float[Tensor, "runs samples tokens dim"],
-        settle: Callable[[], None],
+        flush: Callable[[], None],
     ) -> Pass:
-        """A `CarriedPass` on points with these products; `settle` is to be called before the matrix is read."""
+        """A `CarriedPass` on points with these products; `flush` is to be called before the matrix is read."""
         ...

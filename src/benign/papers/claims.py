@@ -8,14 +8,14 @@ from types import ModuleType
 
 from benign.claims.claim import Claim
 from benign.claims.study import Study, StudyError
-from benign.papers.recipes import recipes, rooms
+from benign.papers.recipes import papers, recipes
 from benign.spec import plugins as outside
 
 
 def claims() -> dict[str, Claim]:
     """Each paper's room holds a module `claims`, or a room from outside its `figures`, with a list `CLAIMS`."""
     found: dict[str, Claim] = {}
-    for name, room in rooms().items():
+    for name, room in papers().items():
         for claim in _claims_of(room):
             if claim.id.partition("/")[0] != name:
                 raise StudyError(f"claim {claim.id!r} must be called `{name}/...`, as its room is")
@@ -31,8 +31,8 @@ def matching(patterns: Sequence[str]) -> list[Claim]:
     for pattern in patterns:
         if not any(_matches(name, pattern) for name in known):
             raise StudyError(
-                f"no claim matches {pattern!r}: name a paper ({', '.join(rooms())}), an id such as {next(iter(known))} "
-                "or a glob; `benign verify --list` shows all"
+                f"no claim matches {pattern!r}: name a paper ({', '.join(papers())}), "
+                f"an id such as {next(iter(known))} or a glob; `benign verify --list` shows all"
             )
     return [
         claim

@@ -55,11 +55,11 @@ class Recipe(Study):
         return told + (f"; largest misses over the cells: {missed}" if missed else "")
 
 
-def rooms() -> dict[str, ModuleType]:
+def papers() -> dict[str, ModuleType]:
     """Every paper's room by name: those of the package, then those loaded from outside (`benign.spec.plugins`)."""
     own = [room.name for room in pkgutil.iter_modules(benign.papers.__path__) if room.ispkg]
     found = {name: importlib.import_module(f"benign.papers.{name}") for name in own}
-    for name, room in outside.rooms().items():
+    for name, room in outside.papers().items():
         if name in found:
             raise StudyError(f"{room.__file__}: rename it, there is a paper {name!r} already")
         found[name] = room
@@ -68,7 +68,7 @@ def rooms() -> dict[str, ModuleType]:
 
 def recipes() -> dict[str, Recipe]:
     """Every recipe by name: each paper's room holds a module `figures` with a list `RECIPES`."""
-    return {each.name: each for name, room in rooms().items() for each in _recipes_of(name, room)}
+    return {each.name: each for name, room in papers().items() for each in _recipes_of(name, room)}
 
 
 def _recipes_of(name: str, room: ModuleType) -> list[Recipe]:

@@ -21,7 +21,7 @@ from benign.sweep.store import Store
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunRequest:
     """One experiment to run in one folder, and the recipe that draws it."""
 
     title: str
@@ -47,7 +47,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Choices:
+class RunOptions:
     """The options that decide what is run and where."""
 
     scale: str | None = None
@@ -76,7 +76,7 @@ class Choices:
         return [*seeds, *(text.partition("=")[0] for text in self.changes)]
 
 
-def plans(target: str, choices: Choices) -> list[Plan]:
+def plans(target: str, choices: RunOptions) -> list[RunRequest]:
     """The experiments a target and its options stand for, all of them checked."""
     if not _is_file(target):
         known = recipes()
@@ -96,22 +96,24 @@ def plans(target: str, choices: Choices) -> list[Plan]:
     return [_of_file(target, choices) if kind == "file" else _of_folder(Path(target), choices)]
 
 
-def _of_file(target: str, choices: Choices) -> Plan:
+def _of_file(target: str, choices: RunOptions) -> RunRequest:
     source = read_source(Path(target))
     with source.naming_lines(elsewhere=choices.named()):
         experiment = choices.applied(source.fields())
     made = {"target": target, "changes": list(choices.changes)}
-    return Plan(target, experiment, choices.out or Path("runs") / Path(target).stem, made=made)
+    return RunRequest(
+        target, experiment, choices.out or Path("runs") / Path(target).stem, made=made
+    )
 
 
-def _of_folder(folder: Path, choices: Choices) -> Plan:
+def _of_folder(folder: Path, choices: RunOptions) -> RunRequest:
     """What a folder holds, to be resumed there or run elsewhere, and drawn again where a recipe made it."""
     experiment = choices.applied(open_experiment(folder).as_dict())
     made = Store.open(folder, writing=False).about.made
     if choices.changes:
         made = {**made, "changes": [*made.get("changes", []), *choices.changes]}
     recipe = recipes().get(str(made.get("target")))
-    return Plan(str(folder), experiment, choices.out or folder, recipe, made)
+    return RunRequest(str(folder), experiment, choices.out or folder, recipe, made)
 
 
 def _completed(fields: dict[str, Any]) -> dict[str, Any]:
@@ -127,7 +129,7 @@ def _hint(target: str) -> str:
     place = os.path.dirname(target)
     for file, found in ((os.path.join(place, "figures.py"), place), (f"{place}.py", f"{place}.py")):
         if place and os.path.isfile(file):
-            return f"\nto load {found}: `benign --with {found} ...`"
+            return f"\nto load {found}: `benign --plugin {found} ...`"
     return ""
 
 
@@ -135,7 +137,7 @@ def _is_file(target: str) -> bool:
     return Path(target).suffix in (".yaml", ".yml") or os.path.isfile(target)
 
 
-def _of_recipe(chosen: Recipe, choices: Choices) -> list[Plan]:
+def _of_recipe(chosen: Recipe, choices: RunOptions) -> list[RunRequest]:
     if choices.answers and choices.readings:
         raise ValueError("--reading and --readings: give one of them")
     asked = choices.readings
@@ -145,7 +147,9 @@ def _of_recipe(chosen: Recipe, choices: Choices) -> list[Plan]:
     return [_of_reading(chosen, choices, reading, len(readings) > 1) for reading in readings]
 
 
-def _of_reading(chosen: Recipe, choices: Choices, reading: Reading, one_of_several: bool) -> Plan:
+def _of_reading(
+    chosen: Recipe, choices: RunOptions, reading: Reading, one_of_several: bool
+) -> RunRequest:
     scale, label = choices.scale or "quick", chosen.label(reading)
     experiment = choices.applied(chosen.experiment(scale, reading).as_dict())
     folder = choices.out or Path("runs") / chosen.name / scale
@@ -158,7 +162,7 @@ def _of_reading(chosen: Recipe, choices: Choices, reading: Reading, one_of_sever
         "changes": list(choices.changes),
     }
     title = f"{chosen.name}, {scale} scale, reading {label}"
-    return Plan(title, experiment, folder, chosen, made)
+    return RunRequest(title, experiment, folder, chosen, made)
 
 
 def _caption(recipe: Recipe, experiment: Experiment, made: dict[str, Any]) -> str:

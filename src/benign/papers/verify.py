@@ -17,7 +17,7 @@ from benign.claims.verdict_text import Judged, claim_text, counts, verdict_text,
 from benign.cli.run import processes
 from benign.experiment import Experiment, Folder
 from benign.papers.claims import matching, study_of
-from benign.sweep.console import say, shown
+from benign.sweep.console import echo, shown
 from benign.sweep.folders import open_experiment, open_result
 from benign.sweep.results import RunsFailed
 from benign.sweep.store import Store
@@ -181,7 +181,7 @@ def verify(
     def runner(experiment: Experiment, place: Path, title: str) -> xr.Dataset:
         at_once = processes(experiment, device, workers)
         if verbose:
-            say(title)
+            echo(title)
         with watching(sys.stderr) as watcher, warnings.catch_warnings():
             warnings.simplefilter("ignore", RunsFailed)  # a statistic counts what it has
             return experiment.run(place, device, at_once, watcher)
@@ -193,9 +193,9 @@ def verify(
             files = write(
                 judged, scale, folder / "verdicts"
             )  # at once: the next claim may take an hour
-            say(f"{number:{len(str(len(claims)))}}/{len(claims)} {verdict_text(each)}")
-    say(", ".join(f"{count} {word}" for word, count in counts(judged).items()))
-    say(f"verdicts: {', '.join(shown(file) for file in files)}")
+            echo(f"{number:{len(str(len(claims)))}}/{len(claims)} {verdict_text(each)}")
+    echo(", ".join(f"{count} {word}" for word, count in counts(judged).items()))
+    echo(f"verdicts: {', '.join(shown(file) for file in files)}")
     return not any(each.verdict.error for each in judged)
 
 

@@ -27,7 +27,7 @@ class Size:
     epochs: int
     """most epochs; full-batch training has ten times as many steps"""
     batch: int = 64
-    climb: int = 20
+    ascend: int = 20
     """steps of the training attack"""
     judge: int = 20
     """steps of each ascent of the test attack"""

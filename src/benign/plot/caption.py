@@ -11,7 +11,7 @@ from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.data.model import DataModel
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
@@ -123,7 +123,7 @@ def _attack(attack: Attack | Axis | None) -> str:
         return f"{attack.steps}-step PGD, {_ball(attack.ball)}, {attack.keep} iterate"
     if isinstance(attack, APGD):
         return f"{attack.steps}-step APGD, {_ball(attack.ball)}"
-    if isinstance(attack, Strong) and isinstance(attack.ball, Ball):
+    if isinstance(attack, EnsembleAttack) and isinstance(attack.ball, Ball):
         return f"the worst of PGD and APGD, {attack.steps} steps, {_ball(attack.ball)}"
     return "none" if attack is None else attack.label()
 

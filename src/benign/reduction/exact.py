@@ -8,12 +8,12 @@ from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.data.model import DataModel
 from benign.networks.network import Network
 from benign.reduction.rows import TokenRows
 
-ROTATING = (PGD, APGD, Strong)
+ROTATING = (PGD, APGD, EnsembleAttack)
 """attacks that take steps along gradients and project on their ball; by class, a subclass may do something else"""
 
 

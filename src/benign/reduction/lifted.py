@@ -16,12 +16,12 @@ from benign.networks.attention import Attention
 from benign.networks.network import Network, Params, Pass
 from benign.reduction.reduced_attention import narrow_width, narrowed
 from benign.reduction.span import View, view_of_span
-from benign.reduction.test_points import Fresh
+from benign.reduction.test_points import TestPoints
 from benign.spec import axes
 
 
 @dataclass(frozen=True)
-class Expanded(Fresh):
+class Expanded(TestPoints):
     """Points of R^d, on which the trained weights are put back into the whole ones."""
 
     view: View

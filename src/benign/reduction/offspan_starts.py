@@ -22,7 +22,7 @@ from benign.streams import Streams
 
 
 def draws_starts(attack: Attack) -> bool:
-    """Whether its random starts are meant: `Strong` takes any, also those of the span's own ball."""
+    """Whether its random starts are meant: `EnsembleAttack` takes any, also those of the span's own ball."""
     return type(attack) in (PGD, APGD) and starts_at_random(attack)
 
 

@@ -22,7 +22,7 @@ from benign.networks.attention import Attention, AttentionPass, ProductsPass
 from benign.networks.network import Network, Params
 from benign.reduction.bartlett import bartlett, chi_square
 from benign.reduction.sampled import GivenNormals
-from benign.reduction.test_points import Fresh
+from benign.reduction.test_points import TestPoints
 from benign.spec import axes
 from benign.streams import Streams
 
@@ -103,7 +103,7 @@ def closed(
 
 
 @dataclass(frozen=True)
-class OneByOne(Fresh):
+class PerPointTestPoints(TestPoints):
     """Test points that each bring the part of the frozen weights that they alone meet.
 
     Every point has the law it has with the trained network, given the training run; over points that
@@ -152,9 +152,9 @@ class OneByOne(Fresh):
         assert isinstance(network, Attention)
         return outside_pass(network, params, sample.x, sample.latent["outside"])
 
-    def select(self, places: Tensor) -> "OneByOne":
+    def select(self, places: Tensor) -> "PerPointTestPoints":
         params = {name: part[places] for name, part in self.params.items()}
-        return OneByOne(self.dim, self.hidden, axes.select(self.network, places), params)
+        return PerPointTestPoints(self.dim, self.hidden, axes.select(self.network, places), params)
 
 
 def outside_pass(

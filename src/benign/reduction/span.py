@@ -7,13 +7,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from benign.data.model import DataModel, Sample
-from benign.reduction.test_points import Fresh
+from benign.reduction.test_points import TestPoints
 from benign.spec import axes
 from benign.streams import Streams
 
 
 @dataclass(frozen=True)
-class View(Fresh):
+class View(TestPoints):
     """R^d as seen from a subspace: of every vector its coordinates in an orthonormal basis."""
 
     data: DataModel

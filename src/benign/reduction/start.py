@@ -9,12 +9,12 @@ from benign.data.model import DataModel, Sample
 from benign.networks.attention import Attention
 from benign.networks.network import Network, Params
 from benign.reduction.lifted import expanded
-from benign.reduction.reduced_attention import OneByOne, closed, narrow_params, narrowed
+from benign.reduction.reduced_attention import PerPointTestPoints, closed, narrow_params, narrowed
 from benign.reduction.rows import TokenRows
 from benign.reduction.sampled import GivenNormals, standard_rows
 from benign.reduction.space import Space
 from benign.reduction.span import view_of_span
-from benign.reduction.test_points import Fresh, Held
+from benign.reduction.test_points import JointTestPoints, TestPoints
 from benign.streams import Streams
 
 
@@ -28,7 +28,7 @@ class Start:
     params: Params
     network: Network
     """in those coordinates"""
-    fresh: Fresh
+    fresh: TestPoints
     """where points come from that are not trained on"""
 
 
@@ -44,7 +44,7 @@ def start(
     sample = data.sample(streams, "train", data.samples, dtype)
     params = network.initial_params(data, streams, dtype)
     if space.mode == "ambient":
-        return Start(data, sample, params, network, Fresh())
+        return Start(data, sample, params, network, TestPoints())
     if space.hidden is not None:
         assert isinstance(network, Attention)
         narrow, params, sample, source = expanded(data, network, sample, params)
@@ -72,10 +72,10 @@ def _sampled(
     sample = small.sample(given, "train", data.samples, dtype)
     params = network.initial_params(small, streams, dtype)
     if not network.row_count(data):
-        return Start(small, sample, params, network, Fresh())
+        return Start(small, sample, params, network, TestPoints())
     weights = rows[:, tokens:] * network.row_std(params, data)[:, :, None]
     params = network.with_rows(params, weights.to(dtype))
-    return Start(small, sample, params, network, Fresh())
+    return Start(small, sample, params, network, TestPoints())
 
 
 def _narrow(
@@ -92,8 +92,8 @@ def _narrow(
     params = narrow_params(network, space.tokens, data, streams, dtype)
     if space.mode == "approximate":
         params = closed(narrow, network.hidden, params, data, streams)
-    fresh: Fresh = OneByOne(data.dim, network.hidden, narrow, params)
+    fresh: TestPoints = PerPointTestPoints(data.dim, network.hidden, narrow, params)
     if space.held:
         given = GivenNormals(streams, "test/0/noise", test)
-        fresh = Held(small.sample(given, "test/0", space.held, dtype))
+        fresh = JointTestPoints(small.sample(given, "test/0", space.held, dtype))
     return Start(small, sample, params, narrow, fresh)

@@ -10,7 +10,7 @@ from benign.networks.network import Network, Params, Pass
 from benign.streams import Streams
 
 
-class Fresh:
+class TestPoints:
     """Points drawn in the runs' own coordinates.
 
     Of R^d, or of a span that holds every weight: what a point has beyond it is never seen (papers/jiang.md 7.2).
@@ -29,13 +29,13 @@ class Fresh:
         """What the network makes of such points."""
         return network.run(params, sample.x)
 
-    def select(self, places: Tensor) -> "Fresh":
+    def select(self, places: Tensor) -> "TestPoints":
         """The same for some of the runs."""
         return self
 
 
 @dataclass(frozen=True)
-class Held(Fresh):
+class JointTestPoints(TestPoints):
     """Test points drawn with the training points, their tokens in the span too: a joint law (papers/jiang.md 7.1)."""
 
     sample: Sample
@@ -53,5 +53,5 @@ class Held(Fresh):
         )
         return Sample(x, y, clean, self.sample.latent)
 
-    def select(self, places: Tensor) -> "Held":
-        return Held(self.sample.select(places))
+    def select(self, places: Tensor) -> "JointTestPoints":
+        return JointTestPoints(self.sample.select(places))

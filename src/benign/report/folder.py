@@ -14,8 +14,8 @@ import xarray as xr
 
 from benign.claims.study import Reading
 from benign.experiment import Experiment
-from benign.papers.recipes import Recipe, recipes, rooms
-from benign.papers.requests import Choices, plans
+from benign.papers.recipes import Recipe, papers, recipes
+from benign.papers.requests import RunOptions, plans
 from benign.plot.caption import describe
 from benign.report.atlas import Atlas
 from benign.report.cells import ENDED
@@ -73,7 +73,7 @@ class Folder:
         """The paper in a line."""
         if self.recipe is None:
             return ""
-        told = rooms()[self.recipe.name.partition("/")[0]].__doc__ or ""
+        told = papers()[self.recipe.name.partition("/")[0]].__doc__ or ""
         return told.partition("\n")[0]
 
     @property
@@ -156,7 +156,7 @@ class Folder:
             words += [word for value in values for word in (option, value)]
         seeds = self.experiment.seeds
         for more, asked in (([], None), (["--seeds", str(seeds)], seeds)):
-            choices = Choices(self.scale or None, answers, None, changes, asked)
+            choices = RunOptions(self.scale or None, answers, None, changes, asked)
             if self._is(choices):
                 return shlex.join(["benign", *words, *more])
         return shlex.join(["benign", "run", self.file_name])
@@ -166,7 +166,7 @@ class Folder:
         """Whether the command starts from the specification as a file."""
         return self.command.endswith(self.file_name)
 
-    def _is(self, choices: Choices) -> bool:
+    def _is(self, choices: RunOptions) -> bool:
         """Whether these options give this very experiment: recipes change with time, and folders grow."""
         try:
             (plan,) = plans(str(self.made["target"]), choices)
@@ -198,11 +198,11 @@ class Folder:
 
 def _with(recipe: Recipe) -> list[str]:
     """What loads a recipe from outside the package."""
-    room = outside.rooms().get(recipe.name.partition("/")[0])
+    room = outside.papers().get(recipe.name.partition("/")[0])
     if room is None:
         return []
     file = Path(str(room.__file__))
-    return ["--with", shown(file.parent if file.name == "__init__.py" else file)]
+    return ["--plugin", shown(file.parent if file.name == "__init__.py" else file)]
 
 
 def _check(path: Path) -> None:

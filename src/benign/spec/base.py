@@ -134,7 +134,8 @@ class Spec(BaseModel):
             for name in fields
             if getattr(self, name) != fields[name].default
         ]
-        return f"{snake_case(type(self).__name__)}({', '.join(told)})"
+        name = getattr(self, "kind", "") or snake_case(type(self).__name__)
+        return f"{name}({', '.join(told)})"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers, words, lists and dictionaries: what a YAML or JSON file holds."""
@@ -302,7 +303,7 @@ class Component(Spec):
         return PydanticCustomError(
             "kind",
             "`kind` must be one of {known}, got {kind}; a class of your own: load its file first, "
-            "benign.load(path) or benign --with PATH",
+            "benign.load(path) or benign --plugin PATH",
             {"known": ", ".join(sorted(cls.choices())), "kind": _short(kind)},
         )
 

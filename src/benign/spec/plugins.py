@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
-VARIABLE = "BENIGN_WITH"
+VARIABLE = "BENIGN_PLUGINS"
 """holds paths for a whole session of the command line, separated as in PATH"""
 
 OPTION_HELP = (
@@ -61,16 +61,16 @@ def named() -> list[str]:
 
 
 def in_front(arguments: list[str]) -> list[str]:
-    """A command line with every `--with PATH` first, where the program reads it; a person types it anywhere."""
+    """A command line with every `--plugin PATH` first, where the program reads it; a person types it anywhere."""
     front, rest, waiting = [], [], iter(arguments)
     for word in waiting:
-        if word == "--with":
+        if word == "--plugin":
             path = next(waiting, None)
             if path is None:
                 return [word]  # refused: it requires an argument
             front += [word, path]
         else:
-            (front if word.startswith("--with=") else rest).append(word)
+            (front if word.startswith("--plugin=") else rest).append(word)
     return front + rest
 
 
@@ -79,7 +79,7 @@ def loaded() -> list[Path]:
     return list(_loaded)
 
 
-def rooms() -> dict[str, ModuleType]:
+def papers() -> dict[str, ModuleType]:
     """The loaded modules that hold recipes, by name."""
     return {module.__name__: module for module in _loaded.values() if figures(module) is not None}
 

@@ -18,7 +18,7 @@ from benign.networks.compiled import compiling
 from benign.sweep.own_code import own_code
 from benign.sweep.plan import NUMERICS, Unit
 from benign.sweep.store import Store
-from benign.training.checkpoint import Keeping
+from benign.training.checkpoint import CheckpointConfig
 from benign.training.descent import Status
 from benign.training.engine import Progress, one_thread, train_runs
 
@@ -42,7 +42,7 @@ def compute(
     unit: Unit,
     device: str,
     progress: Progress | None = None,
-    keeping: Keeping = Keeping(),  # noqa: B008
+    keeping: CheckpointConfig = CheckpointConfig(),  # noqa: B008
     compile: bool = False,
 ) -> Computed:
     """Compute a unit here; whatever a component raises is an outcome of its runs, not the end of the sweep."""

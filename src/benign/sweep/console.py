@@ -18,12 +18,12 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
-def say(text: str) -> None:
+def echo(text: str) -> None:
     if text:
         print(_printable(text), flush=True)
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     lines = _printable(text).splitlines()
     if len(lines) > MOST_LINES:
         lines[MOST_LINES:] = [f"... and {len(lines) - MOST_LINES} more"]

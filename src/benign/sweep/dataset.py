@@ -13,7 +13,7 @@ from benign.spec.axes import Dimension, Path, cells, coordinates, dimensions
 from benign.spec.base import Spec, canonical
 from benign.sweep.plan import NUMERICS, keys_of
 from benign.sweep.records import Record
-from benign.sweep.results import RETRIED, Counting, RunAt, failures
+from benign.sweep.results import RETRIED, RunAt, RunResolver, failures
 from benign.training.descent import Status
 from benign.training.metrics.audit import FLAGS
 from benign.training.metrics.variables import Variable, variables
@@ -48,7 +48,7 @@ def assemble(experiment: Any, records: Iterable[Record]) -> xr.Dataset:
     steps = first.snapshot_steps()
     flat = {name: variable.blank(len(keys), steps) for name, variable in described.items()}
     flat["status"] = np.full(len(keys), Status.MISSING, np.int8)
-    counting, devices = Counting(), set[str]()
+    counting, devices = RunResolver(), set[str]()
     for record in records:
         rows = [(row, place[key]) for row, key in counting.take(record) if key in place]
         if rows:

@@ -51,8 +51,8 @@ def estimate(units: list[Unit], device: str) -> Estimate:
             references.add(key)  # which runs with another attack share
             fixed += runs * _reference_products(setup) / rate
         together = min(runs, batch_size(setup, device))
-        rounds = setup.training.rounds(setup.data.samples)
-        calls = rounds * math.ceil(runs / together) * _step_passes(setup)
+        batches_per_epoch = setup.training.batches_per_epoch(setup.data.samples)
+        calls = batches_per_epoch * math.ceil(runs / together) * _step_passes(setup)
         products = runs * setup.data.samples * _step_passes(setup) * _multiplies(setup.reduced())
         stepwise = setup.training.most_steps() * (calls * SECONDS_PER_PASS + products / rate)
         to_the_end = sum(run.cell.training.stop_loss == 0 for run in unit.runs) / runs

@@ -13,7 +13,7 @@ from benign.experiment import (
     result_of,
 )
 from benign.sweep import pack as packs
-from benign.sweep.growth import agreed
+from benign.sweep.growth import merge_history
 from benign.sweep.pack import Merged
 from benign.sweep.plan import keys_of
 from benign.sweep.results import ResultWarning, damage, other_versions
@@ -85,7 +85,7 @@ def merge(source: Folder, folder: Folder) -> Merged:
     """
 
     def agree(target: list[dict], other: list[dict]) -> list[dict]:
-        merged = agreed(
+        merged = merge_history(
             [Experiment.from_dict(d) for d in target], [Experiment.from_dict(d) for d in other]
         )
         return [each.as_dict() for each in merged]

@@ -10,12 +10,12 @@ class OtherExperiment(ValueError):
     """A folder holds another experiment; the message says in what it differs."""
 
 
-def extends(new: Any, old: Any) -> bool:
+def is_superset(new: Any, old: Any) -> bool:
     """Whether every run of the old experiment is a run of the new one."""
     return set(keys_of(old)) <= set(keys_of(new))
 
 
-def grown(history: Sequence[Any], new: Any, folder: str = "the folder") -> list[Any]:
+def extend_history(history: Sequence[Any], new: Any, folder: str = "the folder") -> list[Any]:
     """The history of an experiment after `new`, an extension or a part of it; OtherExperiment with the difference
     if `new` is neither."""
     if not history:
@@ -23,9 +23,9 @@ def grown(history: Sequence[Any], new: Any, folder: str = "the folder") -> list[
     old = history[-1]
     if new.as_dict() == old.as_dict():
         return list(history)
-    if extends(new, old):
+    if is_superset(new, old):
         return [*history, new]
-    if extends(old, new):
+    if is_superset(old, new):
         return list(history)
     there, here = ({**each.as_dict(), "seeds": None} for each in (old, new))  # seeds may differ
     raise OtherExperiment(
@@ -35,11 +35,11 @@ def grown(history: Sequence[Any], new: Any, folder: str = "the folder") -> list[
     )
 
 
-def agreed(target: Sequence[Any], source: Sequence[Any]) -> list[Any]:
+def merge_history(target: Sequence[Any], source: Sequence[Any]) -> list[Any]:
     """The history of two stores merged: one of the experiments must be the other or extend it."""
-    if extends(target[-1], source[-1]):
+    if is_superset(target[-1], source[-1]):
         return list(target)
-    return grown(target, source[-1])
+    return extend_history(target, source[-1])
 
 
 def differences(old: Any, new: Any, path: str = "") -> list[str]:

@@ -4,7 +4,7 @@
     folder/taken/steps-<unit's key>   how far it is (`benign.sweep.notes`)
 
 A file is left behind by a process that is killed. On its host anybody sees that it is dead, and takes the unit; from
-another host nobody can, and a person decides (`--take-over`).
+another host nobody can, and a person decides (`--steal`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LAST = 1e11
 
 
 @dataclass(frozen=True)
-class Taken:
+class Lease:
     """Who works on a unit."""
 
     host: str
@@ -53,16 +53,16 @@ class Taken:
         return f"{self.host}, process {self.pid}, since {since}"
 
 
-def take(store: Store, key: str, take_over: bool = False) -> Taken | None:
+def take(store: Store, key: str, steal: bool = False) -> Lease | None:
     """Take a unit; where another process has it, that one comes back and the unit stays its own.
 
-    With `take_over` a process on another host counts as dead.
+    With `steal` a process on another host counts as dead.
     """
     path = _path(store, key)
     with _alone(store):
         other = _read(path)
         alive = other is not None and other.alive()
-        if other and (alive or (alive is None and not take_over)):
+        if other and (alive or (alive is None and not steal)):
             return other
         release(store, key)  # of a dead process, or something that no process wrote
         return _write(path)
@@ -82,7 +82,7 @@ def note_path(store: Store, key: str) -> Path:
     return store.folder / "taken" / f"steps-{key}"
 
 
-def taken_in(store: Store) -> dict[str, Taken]:
+def leases_in(store: Store) -> dict[str, Lease]:
     """Who works on which unit, the dead among them."""
     try:
         names = [path for path in (store.folder / "taken").iterdir() if is_key(path.stem)]
@@ -95,15 +95,15 @@ def _path(store: Store, key: str) -> Path:
     return store.folder / "taken" / f"{key}.json"
 
 
-def _read(path: Path) -> Taken | None:
+def _read(path: Path) -> Lease | None:
     """None where there is none, or something that no process wrote."""
     try:
-        return _checked(Taken(**unsealed(read_bytes(path, LARGEST))))
+        return _checked(Lease(**unsealed(read_bytes(path, LARGEST))))
     except (FileNotFoundError, DamagedRecord, ValueError, TypeError):
         return None
 
 
-def _checked(lease: Taken) -> Taken:
+def _checked(lease: Lease) -> Lease:
     kinds = {"host": str, "pid": int, "started": str, "since": float}
     if not all(type(getattr(lease, name)) is kind for name, kind in kinds.items()):
         raise ValueError("a lease holds values of other types")
@@ -112,10 +112,10 @@ def _checked(lease: Taken) -> Taken:
     return lease
 
 
-def _write(path: Path) -> Taken | None:
+def _write(path: Path) -> Lease | None:
     """None, or who on another host was faster. The file appears with its content, or not at all."""
     pid = os.getpid()
-    mine = Taken(socket.gethostname(), pid, _started(pid), time.time())
+    mine = Lease(socket.gethostname(), pid, _started(pid), time.time())
     draft = temporary_name(path)
     draft.write_bytes(sealed(asdict(mine)))
     try:

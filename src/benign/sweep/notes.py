@@ -17,7 +17,7 @@ import numpy as np
 
 from benign.sweep.lease import LARGEST, note_path
 from benign.sweep.plan import Unit
-from benign.sweep.progress import At, Ways
+from benign.sweep.progress import UnitPosition, UnitsInProgress
 from benign.sweep.records import DamagedRecord, read_bytes
 from benign.sweep.sealed import sealed, unsealed
 from benign.sweep.store import Store
@@ -36,7 +36,7 @@ MOST = 1e15
 class Note:
     """What is written of a unit."""
 
-    at: At
+    at: UnitPosition
     written: float
     """in seconds since 1970, by the clock of the file system"""
 
@@ -46,7 +46,7 @@ class Notes(Watcher):
 
     def __init__(self, store: Store):
         self.store = store
-        self._ways = Ways()
+        self._ways = UnitsInProgress()
         self._written: dict[str, float] = {}
 
     def unit_begins(self, unit: Unit) -> None:
@@ -68,7 +68,7 @@ class Notes(Watcher):
         self._ways.end(unit)
 
 
-def write_note(store: Store, key: str, at: At) -> None:
+def write_note(store: Store, key: str, at: UnitPosition) -> None:
     """Replace the note of a unit, whole or not at all; a full disk is no reason to end a sweep."""
     path = note_path(store, key)
     draft = path.with_suffix(".new")
@@ -84,12 +84,12 @@ def note_of(store: Store, key: str) -> Note | None:
     path = note_path(store, key)
     try:
         content = unsealed(read_bytes(path, LARGEST))
-        return Note(_checked(At(**content)), path.stat().st_mtime)
+        return Note(_checked(UnitPosition(**content)), path.stat().st_mtime)
     except (OSError, DamagedRecord, ValueError, TypeError):
         return None
 
 
-def _checked(at: At) -> At:
+def _checked(at: UnitPosition) -> UnitPosition:
     kinds: dict[str, Any] = {name: type(value) for name, value in asdict(at).items()}
     numbers = [value for name, value in asdict(at).items() if name != "testing"]
     if [*kinds.values()] != [int, int, int, int, bool, float, float, float, float]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benign.sweep.progress import At
+from benign.sweep.progress import UnitPosition
 
 OVERDUE = 0.25
 """a unit that takes longer than those before is expected to take this share of its time once more"""
@@ -24,7 +24,9 @@ class Pace:
         """With one more unit."""
         return Pace(self.units + 1, self.runs + runs, self.seconds + seconds, self.capped + capped)
 
-    def left(self, under_way: Sequence[At], waiting: int, at_a_time: int = 1) -> float | None:
+    def left(
+        self, under_way: Sequence[UnitPosition], waiting: int, at_a_time: int = 1
+    ) -> float | None:
         """About how many seconds are left, with as many units at a time as now, or `at_a_time` where one has just
         ended and the next not yet begun; None where nobody can tell.
 
@@ -48,7 +50,7 @@ class Pace:
     def _a_run(self) -> float:
         return self.seconds / self.runs if self.runs else 0.0
 
-    def _rest(self, at: At) -> float | None:
+    def _rest(self, at: UnitPosition) -> float | None:
         """Seconds that are left of a unit."""
         if at.testing:
             return at.tests or max(self._a_run * at.runs - at.seconds, 0.0)

@@ -8,7 +8,7 @@ from benign.training.engine import TESTING
 
 
 @dataclass(frozen=True)
-class At:
+class UnitPosition:
     """Where a unit is."""
 
     runs: int
@@ -41,7 +41,7 @@ class At:
         return self.seconds * (1 - self.share) / self.done + self.tests
 
 
-class Along:
+class UnitProgress:
     """Follows a unit, whose runs may be trained in several batches, one after another."""
 
     def __init__(self, unit: Unit, tests: float = 0.0):
@@ -80,14 +80,14 @@ class Along:
     def _share(self) -> float:
         return min((self._before + self._batch * self._number / self.most) / self.runs, 1.0)
 
-    def now(self) -> At:
+    def now(self) -> UnitPosition:
         share, first = self._share(), self._first
         done, seconds = 0.0, 0.0
         if first is not None:
             done, seconds = share - first, time.monotonic() - self._started
         told = (self.step, self.most, self.training, self.testing)
         tests = max(self._tests * (1 - self._before / self.runs) - self.tested_for, 0.0)
-        return At(self.runs, *told, share, max(done, 0.0), seconds, tests)
+        return UnitPosition(self.runs, *told, share, max(done, 0.0), seconds, tests)
 
     @property
     def tested_for(self) -> float:
@@ -95,16 +95,16 @@ class Along:
         return time.monotonic() - self._test_began if self.testing else 0.0
 
 
-class Ways:
+class UnitsInProgress:
     """The units that a process has under way, and how long it took to test those before."""
 
     def __init__(self) -> None:
-        self.units: dict[str, Along] = {}
+        self.units: dict[str, UnitProgress] = {}
         self._tested, self._seconds = 0, 0.0
 
     def begin(self, unit: Unit) -> None:
         a_test = self._seconds / self._tested if self._tested else 0.0
-        self.units[unit.key] = Along(unit, a_test * len(unit.runs))
+        self.units[unit.key] = UnitProgress(unit, a_test * len(unit.runs))
 
     def end(self, unit: Unit) -> None:
         ended = self.units.pop(unit.key, None)
@@ -112,5 +112,5 @@ class Ways:
             self._tested += ended.training
             self._seconds += ended.tested_for
 
-    def places(self) -> list[At]:
+    def places(self) -> list[UnitPosition]:
         return [along.now() for along in self.units.values()]

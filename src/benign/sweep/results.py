@@ -59,7 +59,7 @@ class RunAt:
         return (not self.changed, self.ended, len(self.names))
 
 
-class Counting:
+class RunResolver:
     """The runs found while records are looked at one after another, in the order of their keys."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Counting:
 
 def runs_in(records: Iterable[Record]) -> dict[str, RunAt]:
     """The runs that records hold, by key."""
-    counting = Counting()
+    counting = RunResolver()
     for record in records:
         counting.take(record)
     return counting.runs
@@ -105,15 +105,17 @@ def _ended(record: Record) -> set[str]:
     return set(record.arrays["run"][~np.isin(record.arrays["status"], RETRIED)].tolist())
 
 
-def unfinished(units: Iterable[Unit], held: Mapping[str, RunAt], again: bool = False) -> list[Unit]:
-    """The units with a run that is still to be computed; with `again` also one whose code has changed since or
+def unfinished(
+    units: Iterable[Unit], held: Mapping[str, RunAt], recompute: bool = False
+) -> list[Unit]:
+    """The units with a run that is still to be computed; with `recompute` also one whose code has changed since or
     that lacks a variable."""
 
     def done(run: Run) -> bool:
         at = held.get(run.key)
         if at is None or not at.ended:
             return False
-        return not (again and (at.changed or at.lacks(run)))
+        return not (recompute and (at.changed or at.lacks(run)))
 
     return [unit for unit in units if not all(map(done, unit.runs))]
 

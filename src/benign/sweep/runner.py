@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 from benign.spec.base import digest
 from benign.sweep.compute import Computed, not_computed, record
-from benign.sweep.executors.base import Crew, Manner, ProcessEnded
-from benign.sweep.executors.local import Here, Processes, check_importable
-from benign.sweep.lease import Taken, release, take
+from benign.sweep.executors.base import ExecutionConfig, Executor, ProcessEnded
+from benign.sweep.executors.local import ProcessExecutor, SerialExecutor, check_importable
+from benign.sweep.lease import Lease, release, take
 from benign.sweep.notes import Notes
 from benign.sweep.own_code import own_code
 from benign.sweep.plan import NUMERICS, Unit
@@ -23,7 +23,7 @@ from benign.sweep.results import runs_in, unfinished
 from benign.sweep.store import Store
 from benign.sweep.validation import fault_of
 from benign.sweep.watcher import Together, Watcher
-from benign.training.checkpoint import Keeping
+from benign.training.checkpoint import CheckpointConfig
 from benign.training.descent import Status
 
 POLL_SECONDS = 0.5
@@ -34,9 +34,9 @@ def run_units(
     done: int,
     store: Store,
     watcher: Watcher,
-    manner: Manner,
-    again: bool = False,
-) -> list[Taken]:
+    manner: ExecutionConfig,
+    recompute: bool = False,
+) -> list[Lease]:
     """Compute and record the units that are `left`; one that fails is recorded as failed and the sweep goes on.
 
     `done` runs that were asked for need no work. Returns who on other hosts still has units of this sweep.
@@ -47,7 +47,7 @@ def run_units(
         _interrupts_once(watcher) as stopping,
         _crew(manner, list(left), watcher, store) as crew,
     ):
-        sweep = _Sweep(store, crew, watcher, manner, again)
+        sweep = _Sweep(store, crew, watcher, manner, recompute)
         try:
             sweep.run(deque(left), stopping)
         finally:
@@ -61,14 +61,21 @@ def run_units(
 class _Sweep:
     """The units of a sweep that this process has in hand."""
 
-    def __init__(self, store: Store, crew: Crew, watcher: Watcher, manner: Manner, again: bool):
+    def __init__(
+        self,
+        store: Store,
+        crew: Executor,
+        watcher: Watcher,
+        manner: ExecutionConfig,
+        recompute: bool,
+    ):
         self.store, self.crew, self.watcher = store, crew, watcher
-        self.manner, self.again = manner, again
+        self.manner, self.recompute = manner, recompute
         self.under_way: dict[Future[Computed], Unit] = {}
         self.mine: set[str] = set()
         self.lost: dict[str, str] = {}
         """how the process of a unit ended, by key"""
-        self.elsewhere: list[Taken] = []
+        self.elsewhere: list[Lease] = []
 
     def run(self, queue: deque[Unit], stopping: threading.Event) -> None:
         waiting: deque[Unit] = deque()
@@ -87,7 +94,7 @@ class _Sweep:
     def hand_out(self, unit: Unit, waiting: deque[Unit]) -> None:
         """Have a unit computed, unless another process has it or has recorded it meanwhile."""
         if unit.key not in self.mine:
-            other = take(self.store, unit.key, self.manner.take_over)
+            other = take(self.store, unit.key, self.manner.steal)
             if other is None:
                 self.mine.add(unit.key)
             if self.recorded(unit):
@@ -99,7 +106,7 @@ class _Sweep:
             self.watcher.unit_begins(unit)
         self.under_way[self.crew.submit(unit)] = unit
 
-    def put_aside(self, unit: Unit, other: Taken, waiting: deque[Unit]) -> None:
+    def put_aside(self, unit: Unit, other: Lease, waiting: deque[Unit]) -> None:
         if other.alive() is None:
             self.elsewhere.append(other)
         else:
@@ -110,7 +117,7 @@ class _Sweep:
         found = self.store.read(unit.key)
         if found is None or fault_of(unit.key, found):
             return False
-        if unfinished([unit], runs_in([found]), self.again):
+        if unfinished([unit], runs_in([found]), self.recompute):
             return False
         self.watcher.unit_ends(unit, found.arrays, 0.0)
         return True
@@ -120,7 +127,7 @@ class _Sweep:
         ended, _ = wait(self.under_way, POLL_SECONDS, FIRST_COMPLETED)
         for key, told in self.crew.told().items():
             self.watcher.step(key, *told)
-        self.crew.look_after()
+        self.crew.check_timeouts()
         once_more = []
         for future in ended:
             unit = self.under_way.pop(future)
@@ -165,14 +172,16 @@ class _Sweep:
 
 
 @contextmanager
-def _crew(manner: Manner, units: list[Unit], watcher: Watcher, store: Store) -> Iterator[Crew]:
+def _crew(
+    manner: ExecutionConfig, units: list[Unit], watcher: Watcher, store: Store
+) -> Iterator[Executor]:
     """Whoever is to compute these units. What is under way when the block ends early is ended."""
 
-    def keeping(unit: Unit) -> Keeping:
+    def keeping(unit: Unit) -> CheckpointConfig:
         weights = store.folder / "weights" if manner.keep_weights else None
         # A run that went on with code of another rounding would have a record that says half of it.
         code = digest([own_code(run.cell for run in unit.runs), manner.compile])
-        return Keeping(store.checkpoints(unit.key), weights, NUMERICS, code)
+        return CheckpointConfig(store.checkpoints(unit.key), weights, NUMERICS, code)
 
     if manner.executor is not None and units:
         from benign.sweep.executors.cluster import cluster  # what it needs is an extra
@@ -181,13 +190,13 @@ def _crew(manner: Manner, units: list[Unit], watcher: Watcher, store: Store) -> 
             yield crew
     elif len(units) > 1 < manner.workers or (units and manner.unit_timeout):
         check_importable(units)
-        crew = Processes(manner, min(manner.workers, len(units)), keeping)
+        crew = ProcessExecutor(manner, min(manner.workers, len(units)), keeping)
         try:
             yield crew
         finally:
             crew.close()
     else:
-        yield Here(manner, watcher.step, keeping)
+        yield SerialExecutor(manner, watcher.step, keeping)
 
 
 @contextmanager

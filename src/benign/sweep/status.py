@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benign.spec.axes import dimensions
-from benign.sweep.lease import Taken, taken_in
+from benign.sweep.lease import Lease, leases_in
 from benign.sweep.plan import keys_of, units_of
 from benign.sweep.results import RETRIED, RunAt, changed_code, other_versions, runs_in
 from benign.sweep.store import OWN_FOLDERS, Store
@@ -50,7 +50,7 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Standing:
+class SweepStatus:
     """How far a sweep is."""
 
     counts: Counts
@@ -63,14 +63,14 @@ class Standing:
     """on runs of other versions, and of code that has changed"""
 
 
-def standing_of(store: Store, history: Sequence[Any]) -> Standing:
+def standing_of(store: Store, history: Sequence[Any]) -> SweepStatus:
     """How far the sweep in a store is; `history` holds its experiments, the last one is asked about.
 
     Planned anew from the specification and compared with the records: planning 100,000 runs of 1,000 cells takes
     0.3 s, so no record needs to tell more than it does.
     """
     experiment, held = history[-1], runs_in(glances(store))
-    keys, taken = keys_of(experiment), taken_in(store)
+    keys, taken = keys_of(experiment), leases_in(store)
     statuses = np.array(
         [at.status if (at := held.get(key)) else Status.MISSING for key in keys], np.int8
     )
@@ -78,7 +78,7 @@ def standing_of(store: Store, history: Sequence[Any]) -> Standing:
         under_way = _under_way(history, at_work)
         unended = np.isin(statuses, [Status.MISSING, *RETRIED])
         statuses[unended & [key in under_way for key in keys]] = _RUNNING
-    return Standing(
+    return SweepStatus(
         _counts(statuses),
         _along_axes(experiment, statuses),
         dict(store.damaged),
@@ -135,7 +135,7 @@ def _counts(statuses: np.ndarray) -> Counts:
     )
 
 
-def _workers(taken: dict[str, Taken]) -> list[Worker]:
+def _workers(taken: dict[str, Lease]) -> list[Worker]:
     """The processes that have taken units; those that have ended left theirs behind."""
     units: dict[tuple[str, int, bool | None], list[float]] = {}
     for who in taken.values():
@@ -150,7 +150,7 @@ def _notes(held: dict[str, RunAt], keys: list[str]) -> list[str]:
     wanted = set(keys)
     changed = changed_code(at for key, at in held.items() if at.changed and key in wanted)
     told = [
-        f"{name} has changed since {number} runs were made: `benign run --again` computes them anew"
+        f"{name} has changed since {number} runs were made: `benign run --recompute` computes them anew"
         for name, number in changed.items()
     ]
     return [*filter(None, [other_versions(held, wanted)]), *told]

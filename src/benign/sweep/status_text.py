@@ -13,12 +13,12 @@ from benign.cli.describe import grid_rows
 from benign.sweep.dataset import ended
 from benign.sweep.folders import open_experiment
 from benign.sweep.plan import keys_of
-from benign.sweep.results import Counting, RunAt, changed_code, failures, other_versions, runs_in
-from benign.sweep.status import Counts, Standing, Worker
+from benign.sweep.results import RunAt, RunResolver, changed_code, failures, other_versions, runs_in
+from benign.sweep.status import Counts, SweepStatus, Worker
 from benign.sweep.store import Store, StoreError
 from benign.sweep.terminal import duration, statuses
 from benign.sweep.text import labelled, table, value_text
-from benign.sweep.validation import sound_records
+from benign.sweep.validation import valid_records
 from benign.training.descent import Status
 
 MOST_ROWS = 24
@@ -31,8 +31,8 @@ def folder_text(folder: Path) -> str:
     store = Store.open(folder, writing=False)
     if not store.history:
         return f"{folder}: no experiment yet"
-    counting, seconds, records = Counting(), 0.0, 0
-    for record in sound_records(store):
+    counting, seconds, records = RunResolver(), 0.0, 0
+    for record in valid_records(store):
         counting.take(record)
         seconds += float(record.meta.get("seconds") or 0)
         records += 1
@@ -67,7 +67,7 @@ def folder_text(folder: Path) -> str:
     return f"{folder}\n{labelled((label, lines) for label, lines in rows if lines)}"
 
 
-def standing_text(folder: Path, standing: Standing) -> str:
+def standing_text(folder: Path, standing: SweepStatus) -> str:
     """How far a sweep is, along its axes, who works on it, and what to do next."""
     rows = [
         ("runs", [progress_text(standing.counts)]),
@@ -81,7 +81,7 @@ def standing_text(folder: Path, standing: Standing) -> str:
     return "\n".join([str(folder), whole, *todo])
 
 
-def standings_text(standings: Mapping[Path, Standing | str]) -> str:
+def standings_text(standings: Mapping[Path, SweepStatus | str]) -> str:
     """One line for each of several folders; a word of what is wrong stands in place of what cannot be read."""
     width = max(len(str(folder)) for folder in standings)
     return "\n".join(
@@ -90,7 +90,7 @@ def standings_text(standings: Mapping[Path, Standing | str]) -> str:
     )
 
 
-def next_steps(folder: Path, standing: Standing, doubtful: bool = False) -> list[str]:
+def next_steps(folder: Path, standing: SweepStatus, doubtful: bool = False) -> list[str]:
     """What a person may want to do next with a sweep; `doubtful`: an audit has flagged some of its runs."""
     counts, told = standing.counts, []
     resume = f"`benign resume {folder}`"
@@ -134,7 +134,7 @@ def progress_text(counts: Counts) -> str:
     return f"{counts.done} of {counts.runs} done{diverged}{rest}"
 
 
-def _short_progress(standing: Standing) -> str:
+def _short_progress(standing: SweepStatus) -> str:
     damaged = len(standing.damaged)
     return progress_text(standing.counts) + (f"; {damaged} damaged records" if damaged else "")
 
@@ -199,7 +199,7 @@ def result_text(result: xr.Dataset) -> str:
 def errors(folder: Path, whole: bool = False) -> list[str]:
     """What made runs of a folder fail: the last line of each error, or the whole of it."""
     store = Store.open(folder, writing=False)
-    return error_lines(runs_in(sound_records(store)).values(), whole)
+    return error_lines(runs_in(valid_records(store)).values(), whole)
 
 
 def error_lines(found: Iterable[RunAt], whole: bool = False) -> list[str]:

@@ -154,13 +154,13 @@ class Store:
 
     def read(self, key: str) -> Record | None:
         """The record, or None if it is missing or damaged (then the reason is in `damaged`)."""
-        return self.looked_at(key, _read_unit)
+        return self.read_once(key, _read_unit)
 
-    def glance(self, key: str) -> Record | None:
+    def read_header(self, key: str) -> Record | None:
         """The same with the arrays `run` and `status` alone, of which the rest of the file is not read."""
-        return self.looked_at(key, _glance_at_unit)
+        return self.read_once(key, _glance_at_unit)
 
-    def looked_at(self, key: str, look: Callable[[Path], Record]) -> Record | None:
+    def read_once(self, key: str, look: Callable[[Path], Record]) -> Record | None:
         """What a look at the file of a record gives, or None as for `read`."""
         path = self.path(key)
         self.damaged.pop(key, None)

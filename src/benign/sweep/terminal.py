@@ -16,7 +16,7 @@ import numpy as np
 
 from benign.sweep.pace import Pace
 from benign.sweep.plan import Unit
-from benign.sweep.progress import At, Ways
+from benign.sweep.progress import UnitPosition, UnitsInProgress
 from benign.sweep.watcher import Watcher
 from benign.training.descent import Status
 from benign.training.engine import TESTING
@@ -73,7 +73,7 @@ class Watching(Watcher, ABC):
         self.ended_units, self.done = 0, done_runs
         self.pace = Pace()
         self.under_way: dict[str, Unit] = {}
-        self.ways, self.at_a_time = Ways(), 1
+        self.ways, self.at_a_time = UnitsInProgress(), 1
         before = f"; {done_runs} of {runs} are done already" if done_runs else ""
         self.open(f"{counted(runs - done_runs, 'run')} to do in {counted(units, 'unit')}{before}")
 
@@ -195,7 +195,7 @@ class Bar(Watching):
         self.progress.stop()
 
 
-def _doing(places: list[At]) -> str:
+def _doing(places: list[UnitPosition]) -> str:
     """What units under way do; empty where none has begun."""
     training = [at for at in places if at.training and not at.testing]
     tested = sum(at.training for at in places if at.testing)

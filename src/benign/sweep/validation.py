@@ -16,7 +16,7 @@ from benign.training.descent import Status
 _ENDS = [status.value for status in Status if status != Status.MISSING]
 
 
-def sound_records(store: Store) -> Iterator[Record]:
+def valid_records(store: Store) -> Iterator[Record]:
     """Every record that counts, in the order of the keys; the others are noted in `store.damaged`."""
     for key, record in store.records():
         if _is_sound(store, key, record):
@@ -29,7 +29,7 @@ def glances(store: Store) -> Iterator[Record]:
     Of 1,563 records of 255 kB this takes 0.3 s instead of 1.6.
     """
     for key in sorted(store.keys()):
-        if (record := store.glance(key)) and _is_sound(store, key, record):
+        if (record := store.read_header(key)) and _is_sound(store, key, record):
             yield record
 
 
@@ -74,7 +74,7 @@ class Checked:
 def check_records(store: Store) -> Checked:
     """Read every record, checkpoint and file of weights, and compare it with its checksum, its form and its name."""
     checked, runs = Checked(), set[str]()
-    for record in sound_records(store):
+    for record in valid_records(store):
         checked.records += 1
         runs.update(record.arrays["run"].tolist())
     checked.runs, checked.damaged = len(runs), dict(store.damaged)

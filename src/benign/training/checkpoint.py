@@ -29,7 +29,7 @@ FORMAT = 2
 REFERENCE = "reference-"
 """begins the names of checkpoints of reference networks"""
 
-Kept = dict[str, Tensor]
+NamedTensors = dict[str, Tensor]
 """tensors by name: `group/name`"""
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class DroppedCheckpoint(UserWarning):
     """A checkpoint could not be used, and its batch starts again."""
 
 
-class Keeping(NamedTuple):
+class CheckpointConfig(NamedTuple):
     """Where a unit keeps what is not a result, and what made these files: those of another origin are not used."""
 
     checkpoints: Path | None = None
@@ -53,7 +53,12 @@ class Keeping(NamedTuple):
 class Checkpoint:
     """The file of one batch. Without a path nothing is kept."""
 
-    def __init__(self, path: Path | None, runs: str, keeping: Keeping = Keeping()):  # noqa: B008
+    def __init__(
+        self,
+        path: Path | None,
+        runs: str,
+        keeping: CheckpointConfig = CheckpointConfig(),  # noqa: B008
+    ):
         self._path = path
         self._origin = {
             "format": FORMAT,
@@ -67,7 +72,7 @@ class Checkpoint:
     def due(self) -> bool:
         return self._path is not None and time.monotonic() - self._last >= self._every
 
-    def write(self, kept: Kept) -> None:
+    def write(self, kept: NamedTensors) -> None:
         """Replace what is there: whole, or not at all."""
         assert self._path is not None
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +86,7 @@ class Checkpoint:
         part.replace(self._path)
         self._last = time.monotonic()
 
-    def resume(self, device: str, begin: Callable[[Kept], T]) -> T | None:
+    def resume(self, device: str, begin: Callable[[NamedTensors], T]) -> T | None:
         """What `begin` makes of the tensors that were kept of this very batch.
 
         None where there are none. None also, with a warning, where anything is wrong with them: `begin` raises
@@ -101,7 +106,7 @@ class Checkpoint:
             return None
 
 
-def read_checked(path: Path, origin: Mapping[str, Any]) -> Kept:
+def read_checked(path: Path, origin: Mapping[str, Any]) -> NamedTensors:
     """The tensors of a file; ValueError unless they are as they were written, by this origin."""
     if not path.is_file():  # a pipe would wait for ever
         raise ValueError("it is no file")
@@ -132,7 +137,7 @@ def fault_of(path: Path) -> str:
     return ""
 
 
-def read_weights(path: Path, numerics: int) -> Kept:
+def read_weights(path: Path, numerics: int) -> NamedTensors:
     """The final weights of a run; ValueError where they are damaged or of other numerics."""
     try:
         return read_checked(path, {"format": FORMAT, "runs": path.stem, "numerics": numerics})
@@ -142,7 +147,7 @@ def read_weights(path: Path, numerics: int) -> Kept:
         ) from error
 
 
-def _checksum(kept: Kept, about: Mapping[str, Any]) -> str:
+def _checksum(kept: NamedTensors, about: Mapping[str, Any]) -> str:
     """SHA-256 of the origin and of the names, types and shapes as a line of JSON, then of the tensors' bytes."""
     names = sorted(kept)
     layout = [[name, str(kept[name].dtype), list(kept[name].shape)] for name in names]
@@ -152,25 +157,25 @@ def _checksum(kept: Kept, about: Mapping[str, Any]) -> str:
     return found.hexdigest()
 
 
-def grouped(kept: Kept, group: str) -> Kept:
+def grouped(kept: NamedTensors, group: str) -> NamedTensors:
     """The tensors of a group by their own names."""
     start = f"{group}/"
     return {name.removeprefix(start): part for name, part in kept.items() if name.startswith(start)}
 
 
-def named(group: str, parts: dict) -> Kept:
+def named(group: str, parts: dict) -> NamedTensors:
     """Tensors, or arrays, under the names of a group."""
     return {f"{group}/{name}": torch.as_tensor(part) for name, part in parts.items()}
 
 
-def kept_place(here: Place) -> Kept:
+def kept_place(here: Place) -> NamedTensors:
     """What a batch needs to go on from a place."""
     reached = {} if here.reached is None else {"reached": here.reached}
     place = named("place", {"number": here.number, "index": here.batch.index, **reached})
     return place | named("weights", here.batch.held) | named("moments", here.batch.moments)
 
 
-def found_place(start: Batch, kept: Kept, like: Kept) -> Place:
+def found_place(start: Batch, kept: NamedTensors, like: NamedTensors) -> Place:
     """The place that was kept of a batch, which was drawn again at its start.
 
     ValueError unless `kept` holds a place of this batch and tensors of the names, shapes and types of `like`.
@@ -181,7 +186,7 @@ def found_place(start: Batch, kept: Kept, like: Kept) -> Place:
     if not 0 <= number <= start.setup.training.most_steps():
         raise ValueError(f"it is of step {number}, which the batch does not have")
     batch, reached = start.select(torch.isin(start.index, index)), kept.get("place/reached")
-    if (reached is not None) != (number > 0 and start.rounds > 1):
+    if (reached is not None) != (number > 0 and start.batches_per_epoch > 1):
         raise ValueError("it has, or lacks, the loss of a step in mini-batches")
     if reached is not None and reached.shape != index.shape:
         raise ValueError("its `place/reached` has another shape")
@@ -191,7 +196,7 @@ def found_place(start: Batch, kept: Kept, like: Kept) -> Place:
     return Place(batch, number, reached)
 
 
-def check_like(kept: Kept, like: Kept) -> None:
+def check_like(kept: NamedTensors, like: NamedTensors) -> None:
     """Raise ValueError unless both hold tensors of the same names, shapes and types."""
     if misfits := kept.keys() ^ like.keys():
         raise ValueError(f"it lacks, or should not hold, {', '.join(sorted(misfits))}")

@@ -18,10 +18,10 @@ from benign.networks.products import CarriedPass
 from benign.reduction.offspan_starts import draws_starts, widened
 from benign.reduction.span import View
 from benign.reduction.start import start
-from benign.reduction.test_points import Fresh
+from benign.reduction.test_points import TestPoints
 from benign.spec import axes
 from benign.streams import Streams
-from benign.training.fast.carried import Carried
+from benign.training.fast.carried import GramState
 from benign.training.fast.recording import Recording
 from benign.training.setup import Setup
 
@@ -57,7 +57,7 @@ class Batch:
     sample: Sample
     held: Params
     """the parameters when somebody last looked at them: read `params`"""
-    source: Fresh = field(default_factory=Fresh)
+    source: TestPoints = field(default_factory=TestPoints)
     """where points come from that the runs were not trained on"""
     dim: int | None = None
     """d, where the runs' own coordinates are fewer"""
@@ -81,17 +81,17 @@ class Batch:
         return len(self.index)
 
     @cached_property
-    def carried(self) -> Carried | None:
+    def carried(self) -> GramState | None:
         """What clean training carries in place of the weights, where that pays."""
-        if self.setup.attack is not None or self.whole is not None or self.rounds > 1:
+        if self.setup.attack is not None or self.whole is not None or self.batches_per_epoch > 1:
             return None
-        return Carried.of(self.setup.network, self.held, self.sample.x)
+        return GramState.of(self.setup.network, self.held, self.sample.x)
 
     @property
     def params(self) -> Params:
         """The parameters now. They change in place, some not before this is read: copy what you keep."""
         if self.carried is not None:
-            self.carried.settle()
+            self.carried.flush()
         return self.held
 
     @cached_property
@@ -135,9 +135,9 @@ class Batch:
         return Batch(setup, streams, index, sample, params, source, self.dim, moments)
 
     @property
-    def rounds(self) -> int:
+    def batches_per_epoch(self) -> int:
         """Updates of a step."""
-        return self.setup.training.rounds(self.sample.y.shape[1])
+        return self.setup.training.batches_per_epoch(self.sample.y.shape[1])
 
     def order(self, number: int) -> Int[Tensor, "runs samples"]:
         """In which order a step goes through the training points."""
@@ -153,7 +153,7 @@ class Batch:
         part = self._parts.setdefault(
             places.shape[1], replace(self, sample=sample, whole=self.sample)
         )
-        part.sample.become(sample)
+        part.sample.copy_(sample)
         return part
 
     @cached_property
@@ -319,9 +319,9 @@ def descend(
 
 def _parts(batch: Batch, number: int) -> list[Callable[[], Batch]]:
     """What the updates of a step are of: all points, or mini-batches of them."""
-    if batch.rounds == 1:
+    if batch.batches_per_epoch == 1:
         return [lambda: batch]
-    dealt = batch.order(number).tensor_split(batch.rounds, dim=1)
+    dealt = batch.order(number).tensor_split(batch.batches_per_epoch, dim=1)
     return [lambda places=places: batch.part(places) for places in dealt]
 
 
@@ -348,7 +348,11 @@ def _through(
 
 def update(batch: Batch, gradient: Params, number: int = 0, turn: int = 0) -> None:
     """Update `turn` of step `number`, in place."""
-    training, rounds = batch.setup.training, batch.rounds
+    training, batches_per_epoch = batch.setup.training, batch.batches_per_epoch
     training.update(
-        batch.params, gradient, batch.moments, number + turn / rounds, number * rounds + turn
+        batch.params,
+        gradient,
+        batch.moments,
+        number + turn / batches_per_epoch,
+        number * batches_per_epoch + turn,
     )

@@ -15,8 +15,8 @@ from benign.streams import RunId, Streams
 from benign.training import references
 from benign.training.checkpoint import (
     Checkpoint,
-    Keeping,
-    Kept,
+    CheckpointConfig,
+    NamedTensors,
     fill,
     found_place,
     grouped,
@@ -44,7 +44,7 @@ def train_runs(
     ids: Sequence[RunId],
     device: str = "cpu",
     progress: Progress | None = None,
-    keeping: Keeping = Keeping(),  # noqa: B008
+    keeping: CheckpointConfig = CheckpointConfig(),  # noqa: B008
 ) -> dict[str, np.ndarray]:
     """Train runs of one shape and give every variable as an array with a leading runs axis.
 
@@ -65,7 +65,7 @@ def _train_or_halve(
     ids: Sequence[RunId],
     device: str,
     progress: Progress | None,
-    keeping: Keeping,
+    keeping: CheckpointConfig,
 ) -> list[dict[str, np.ndarray]]:
     try:
         return [_train_batch(cells, ids, device, progress, keeping)]
@@ -107,9 +107,9 @@ def run_bytes(setup: Setup) -> int:
     small, drawn = setup.reduced(), setup.space.drawn_dim
     cost = small.network.cost(small.data)
     tested = min(BLOCK, setup.evaluation.samples)
-    rounds = small.training.rounds(small.data.samples)
-    watched = min(WATCHED, small.data.samples) if rounds > 1 else 0
-    trained = max(-(-small.data.samples // rounds), watched)
+    batches_per_epoch = small.training.batches_per_epoch(small.data.samples)
+    watched = min(WATCHED, small.data.samples) if batches_per_epoch > 1 else 0
+    trained = max(-(-small.data.samples // batches_per_epoch), watched)
     points = max(trained, tested)
     inputs = small.data.tokens * small.data.dim
     # Drawing points takes four times their size; a pass holds them beside its own. Final weights, and the points they
@@ -153,7 +153,7 @@ def _train_batch(
     ids: Sequence[RunId],
     device: str,
     progress: Progress | None,
-    keeping: Keeping,
+    keeping: CheckpointConfig,
 ) -> dict[str, np.ndarray]:
     setup = stack(list(cells), device)
     batch = Batch.start(setup, Streams(ids, device))
@@ -172,7 +172,9 @@ def _train_batch(
     return results.arrays
 
 
-def _checkpoint(cells: Sequence[Setup], ids: Sequence[RunId], keeping: Keeping) -> Checkpoint:
+def _checkpoint(
+    cells: Sequence[Setup], ids: Sequence[RunId], keeping: CheckpointConfig
+) -> Checkpoint:
     runs = digest([weights_name(*run) for run in zip(cells, ids, strict=True)])
     path = keeping.checkpoints and keeping.checkpoints / f"{runs}.safetensors"
     return Checkpoint(path, runs, keeping)
@@ -211,7 +213,7 @@ class _Training:
         """Where a checkpoint says that the batch was."""
         return self.checkpoint.resume(device, self._resume)
 
-    def _resume(self, kept: Kept) -> Place:
+    def _resume(self, kept: NamedTensors) -> Place:
         tallies = grouped(kept, "tallies")
         runs = len(kept["place/index"])
         if any(len(state) != runs for state in tallies.values()):
@@ -226,7 +228,7 @@ class _Training:
         self._tallies |= tallies
         return place
 
-    def _measured(self) -> Kept:
+    def _measured(self) -> NamedTensors:
         """What is kept of the results."""
         return named("final", self.results.final.held) | named("arrays", self.results.arrays)
 
@@ -302,7 +304,7 @@ class _Results:
         for name, value in (found | audit.of_runs(final, known | found)).items():
             self.arrays[name][places] = _numbers(value)
 
-    def keep_weights(self, keeping: Keeping, names: list[str]) -> None:
+    def keep_weights(self, keeping: CheckpointConfig, names: list[str]) -> None:
         """Write the final weights of every run, each into a file of its own."""
         assert keeping.weights is not None
         for place, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""What is asked of learned features on images (Li appendix A); `benign.training.metrics.image_features` carries it out."""
+"""What is asked of learned features on images (Li appendix A); see training/metrics/image_features.py."""
 
 from typing import Literal
 

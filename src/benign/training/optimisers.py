@@ -50,7 +50,7 @@ class Training(Component):
         """What updates remember of a run beside these parameters, at its start."""
         return {}
 
-    def rounds(self, samples: int) -> int:
+    def batches_per_epoch(self, samples: int) -> int:
         """Updates of a step."""
         return 1
 
@@ -104,7 +104,7 @@ class MiniBatches(Training):
     def most_steps(self) -> int:
         return self.epochs
 
-    def rounds(self, samples: int) -> int:
+    def batches_per_epoch(self, samples: int) -> int:
         return math.ceil(samples / self.batch)
 
     def rate_at(self, step: Any) -> Any:

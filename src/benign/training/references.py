@@ -16,8 +16,8 @@ from benign.streams import Streams
 from benign.training.checkpoint import (
     REFERENCE,
     Checkpoint,
-    Keeping,
-    Kept,
+    CheckpointConfig,
+    NamedTensors,
     check_like,
     fill,
     found_place,
@@ -31,7 +31,7 @@ from benign.training.setup import Setup
 Tell = Callable[[int, int], None]
 """called with the step, and 0: no run is being trained meanwhile"""
 
-_keeping: ContextVar[Keeping] = ContextVar("keeping", default=Keeping())  # noqa: B039
+_keeping: ContextVar[CheckpointConfig] = ContextVar("keeping", default=CheckpointConfig())  # noqa: B039
 _tell: ContextVar[Tell | None] = ContextVar("tell", default=None)
 
 
@@ -44,7 +44,7 @@ class Reference(NamedTuple):
 
 
 @contextmanager
-def kept_in(keeping: Keeping, tell: Tell | None = None) -> Iterator[None]:
+def kept_in(keeping: CheckpointConfig, tell: Tell | None = None) -> Iterator[None]:
     """A folder in which long trainings of references leave what they need to go on, and who hears of their steps,
     for the length of a block."""
     folders, listener = _keeping.set(keeping), _tell.set(tell)
@@ -105,7 +105,7 @@ class _Training:
     def done(self) -> bool:
         return not len(self._left)
 
-    def all_ended(self) -> Kept:
+    def all_ended(self) -> NamedTensors:
         """The place of a training of which no run is left."""
         return named("place", {"number": 0, "index": self.start.index[:0]})
 
@@ -113,7 +113,7 @@ class _Training:
         if here.batch.carried is None:  # a look would round what it carries
             self.write(kept_place(here))
 
-    def write(self, place: Kept) -> None:
+    def write(self, place: NamedTensors) -> None:
         """A checkpoint, where one is due."""
         if self._checkpoint.due():
             self._checkpoint.write(place | self._kept())
@@ -122,7 +122,7 @@ class _Training:
         """Where a checkpoint says that the training was."""
         return self._checkpoint.resume(str(self.start.streams.device), self._resume)
 
-    def _resume(self, kept: Kept) -> Place | None:
+    def _resume(self, kept: NamedTensors) -> Place | None:
         place, left = None, kept["place/index"]
         if len(left):
             place = found_place(self.start, kept, self._kept())
@@ -133,6 +133,6 @@ class _Training:
         self.ended.sound.copy_(kept["sound"])
         return place
 
-    def _kept(self) -> Kept:
+    def _kept(self) -> NamedTensors:
         """What is kept of the runs that have ended."""
         return named("ended", self.ended.params) | {"sound": self.ended.sound}

@@ -30,7 +30,7 @@ class Evaluation(Spec):
     samples: Count = 1000
     """number of test points of each run"""
     attack: Attack | None = None
-    """attack on test points at the end; if not given, `Strong` in the ball of the training attack"""
+    """attack on test points at the end; if not given, `EnsembleAttack` in the ball of the training attack"""
     at: Literal["end", "snapshots"] = "end"
     """test at the end only, or along the curve as well (there with the training attack)"""
     together: bool = False

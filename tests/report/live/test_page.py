@@ -19,7 +19,7 @@ from benign.sweep.folders import open_experiment
 from benign.sweep.lease import take
 from benign.sweep.notes import write_note
 from benign.sweep.plan import units_of
-from benign.sweep.progress import At
+from benign.sweep.progress import UnitPosition
 from benign.sweep.store import Store
 from tests.browser import PATIENCE, SCREENSHOTS
 from tests.tiny import tiny
@@ -144,13 +144,13 @@ def test_the_steps_of_a_unit_under_way_are_seen_on_both_pages(visit, root):
     page = visit("/sweep/going")
     page.get_by_text("Empty cells").wait_for()
     for step in (3, 4):
-        write_note(store, unit, At(8, step, 5, 7, False, step / 5, step / 5, 6000.0, 0.0))
+        write_note(store, unit, UnitPosition(8, step, 5, 7, False, step / 5, step / 5, 6000.0, 0.0))
         for each in (page, listed):
             each.get_by_text(re.compile(rf"step {step}\b.*\b5\b.*\b7\b")).first.wait_for()
     listed.get_by_text("25 min").first.wait_for()
     shot(page, "going")
     shot(listed, "going_index")
-    write_note(store, unit, At(8, 5, 5, 8, True, 1.0, 1.0, 70.0, 0.0))
+    write_note(store, unit, UnitPosition(8, 5, 5, 8, True, 1.0, 1.0, 70.0, 0.0))
     page.get_by_text(re.compile("(?<!of )8 runs")).first.wait_for()
     shutil.rmtree(folder)
 

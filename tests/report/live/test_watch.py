@@ -27,9 +27,9 @@ from benign.sweep import lease as taken
 from benign.sweep import store as stores
 from benign.sweep.notes import Note, write_note
 from benign.sweep.pace import Pace
-from benign.sweep.progress import At
+from benign.sweep.progress import UnitPosition
 from benign.sweep.sealed import sealed, unsealed
-from benign.sweep.status import Counts, Standing
+from benign.sweep.status import Counts, SweepStatus
 from tests.says import holds, says
 from tests.tiny import tiny
 
@@ -62,7 +62,7 @@ def record(root: Path, number: int) -> Path:
 def work_on(root: Path, number: int, since: float) -> Path:
     """A unit that this process has taken."""
     pid = os.getpid()
-    mine = taken.Taken(socket.gethostname(), pid, taken._started(pid), since)
+    mine = taken.Lease(socket.gethostname(), pid, taken._started(pid), since)
     path = root / "a" / "tiny" / "taken" / f"{tiny().units()[number].key}.json"
     path.write_bytes(sealed(asdict(mine)))
     return path
@@ -86,11 +86,13 @@ def test_a_finished_sweep_is_told_and_nothing_is_written(root):
 
 def test_records_are_read_once(root, monkeypatch):
     read = []
-    whole, glance = stores.read_record, stores.glance_at
+    whole, read_header = stores.read_record, stores.glance_at
     monkeypatch.setattr(
         stores, "read_record", lambda path, *a: read.append(path) or whole(path, *a)
     )
-    monkeypatch.setattr(stores, "glance_at", lambda path, *a: read.append(path) or glance(path, *a))
+    monkeypatch.setattr(
+        stores, "glance_at", lambda path, *a: read.append(path) or read_header(path, *a)
+    )
     aside = root / "aside"
     record(root, 1).rename(aside)
     watch, reader = looked(root), Reader(root / "a" / "tiny")
@@ -189,10 +191,10 @@ def test_one_at_work_stands_first_and_tells_about_when_it_ends(root, finished):
     assert next(iter(watch.sweeps)) == "z2"
 
 
-AT = At(4, 3296, 6000, 3, False, 0.5, 0.5, 30.0, 0.0)
+AT = UnitPosition(4, 3296, 6000, 3, False, 0.5, 0.5, 30.0, 0.0)
 
 
-def tell(root: Path, number: int, at: At) -> None:
+def tell(root: Path, number: int, at: UnitPosition) -> None:
     write_note(Reader(root / "a" / "tiny"), tiny().units()[number].key, at)
 
 
@@ -242,7 +244,9 @@ def test_many_units_are_told_together():
 def at_work(*under_way: UnderWay, missing: int = 0, **more: Any) -> Sweep:
     running = 4 * len(under_way)
     counts = Counts(running + missing, 0, 0, 0, 0, running, 0, 0, missing)
-    return Sweep("a", Path("a"), {}, Standing(counts, {}, {}, [], []), under_way=under_way, **more)
+    return Sweep(
+        "a", Path("a"), {}, SweepStatus(counts, {}, {}, [], []), under_way=under_way, **more
+    )
 
 
 def test_the_time_left_is_that_of_units_under_way_and_to_come():

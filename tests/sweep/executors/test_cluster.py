@@ -8,7 +8,7 @@ import distributed
 import pytest
 
 from benign.sweep.executors import cluster as clusters
-from benign.sweep.executors.base import Manner
+from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.executors.cluster import cluster
 from tests.faults.sweeps import contents
 from tests.says import holds, says
@@ -27,7 +27,7 @@ def there(**options: Any) -> Iterator[str]:
 def refused(where: str, device: str = "cpu") -> str:
     with (
         pytest.raises(ValueError, match=says(where, "dask worker")) as caught,
-        cluster(Manner(device, 1, where)),
+        cluster(ExecutionConfig(device, 1, where)),
     ):
         pass
     return str(caught.value)
@@ -50,7 +50,7 @@ def test_units_for_a_gpu_need_workers_that_declare_one():
         assert refused(where, "cuda").endswith("--nthreads 1 --resources GPU=1")
     with (
         there(n_workers=2, threads_per_worker=1, resources={"GPU": 1}) as where,
-        cluster(Manner("cuda", 1, where)) as crew,
+        cluster(ExecutionConfig("cuda", 1, where)) as crew,
     ):
         assert crew.size == 2  # none waits at a worker
 
@@ -58,7 +58,7 @@ def test_units_for_a_gpu_need_workers_that_declare_one():
 def test_a_second_unit_a_worker_waits_at_the_scheduler():
     with (
         there(n_workers=2, threads_per_worker=1) as where,
-        cluster(Manner("cpu", 1, where)) as crew,
+        cluster(ExecutionConfig("cpu", 1, where)) as crew,
     ):
         assert crew.size == 4
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from benign.sweep.compute import compute
-from benign.sweep.executors.base import Manner, ProcessEnded
-from benign.sweep.executors.local import TRIES, Processes, _end_of
+from benign.sweep.executors.base import ExecutionConfig, ProcessEnded
+from benign.sweep.executors.local import TRIES, ProcessExecutor, _end_of
 from benign.training import machine
-from benign.training.checkpoint import Keeping
+from benign.training.checkpoint import CheckpointConfig
 from benign.training.descent import Status
 from tests.faults.sweeps import ENVIRONMENT, contents, python, typed
 from tests.says import holds
@@ -53,7 +53,7 @@ def swept(folder: Path, condition: str, first: int) -> tuple[subprocess.Complete
     (folder / "deaths").touch()
     (folder / "dies.py").write_text(DIES.format(condition=condition, first=first))
     tiny_file(folder, THREE)
-    words = ["--with", "dies.py", "run", "tiny.yaml", "--out", "run", "--workers", "2"]
+    words = ["--plugin", "dies.py", "run", "tiny.yaml", "--out", "run", "--workers", "2"]
     done = typed(*words, cwd=folder)
     return done, len((folder / "deaths").read_text())
 
@@ -170,7 +170,7 @@ def nothing(step):
 def test_a_worker_starts_no_workers(tmp_path):
     (tmp_path / "own.py").write_text(WITHIN)
     tiny_file(tmp_path)
-    words = ["--with", "own.py", "run", "tiny.yaml", "--out", "run", "--workers", "2"]
+    words = ["--plugin", "own.py", "run", "tiny.yaml", "--out", "run", "--workers", "2"]
     done = typed(*words, cwd=tmp_path)
     assert done.returncode == 1
     assert holds(done.stdout, "`workers`", "1")
@@ -180,14 +180,14 @@ def test_a_worker_starts_no_workers(tmp_path):
 def test_a_process_that_died_between_two_units_is_replaced(tmp_path):
     """Nobody noticed, and the next unit is not to blame."""
     first, second = tiny().units()
-    crew = Processes(Manner(), 1, lambda unit: Keeping(None, None))
+    crew = ProcessExecutor(ExecutionConfig(), 1, lambda unit: CheckpointConfig(None, None))
     try:
         crew.submit(first).result(60)
         [place] = crew._places
         assert place._process is not None
         place._process.kill()
         place._process.join()
-        crew.look_after()
+        crew.check_timeouts()
         done = crew.submit(second).result(60)
     finally:
         crew.close()

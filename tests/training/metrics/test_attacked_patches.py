@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.data.feature_patches import FeaturePatches
 from benign.networks.patch_cnn import PatchCNN
 from benign.spec.axes import replace
@@ -28,7 +28,7 @@ EPS, RATE = 0.7, 3.0
 
 def setup_of(clip: float = EPS, steps: int = 40, **evaluation: Any) -> Setup:
     """Few points and filters; a radius at which some attacks succeed and some do not."""
-    judge = Strong(ball=Ball(p="inf", radius=EPS, per="sample"), steps=2, restarts=1)
+    judge = EnsembleAttack(ball=Ball(p="inf", radius=EPS, per="sample"), steps=2, restarts=1)
     asked = {"samples": 30, "attack": judge, "at": "snapshots"}
     return Setup(
         data=FeaturePatches(samples=8, tokens=4, dim=10, alpha=2.0, beta=1.0, noise_std=0.1),
@@ -161,7 +161,7 @@ def test_values_are_half_an_octave_apart_and_at_the_end():
 
 
 def test_only_runs_that_are_tested_along_training_pay_for_them():
-    flat = Strong(ball=Ball(p=2, radius=EPS))
+    flat = EnsembleAttack(ball=Ball(p=2, radius=EPS))
     others = [
         setup_of(at="end"),
         setup_of(attack=flat),

@@ -10,7 +10,7 @@ from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.data.mixture import Mixture
 from benign.networks.linear import Linear
 from benign.networks.two_layer import TwoLayer
@@ -138,10 +138,12 @@ def test_the_audit_is_stored_with_every_attacked_run():
 def test_a_run_trained_without_an_attack_is_beaten_and_not_masked():
     """Also where other runs of the batch are attacked: a radius of 0 is none."""
     attacks = [PGD(ball=Ball(radius=radius), steps=5) for radius in (0.0, 1.5)]
-    cells = [setup_with(attack, Strong(ball=Ball(radius=1.5), steps=5)) for attack in attacks]
+    cells = [
+        setup_with(attack, EnsembleAttack(ball=Ball(radius=1.5), steps=5)) for attack in attacks
+    ]
     same = audit._same_ball(stack(cells, "cpu"), torch.zeros(2))
     assert same.tolist() == [False, True]
-    other = setup_with(attacks[1], Strong(ball=Ball(p="inf", radius=1.5), steps=5))
+    other = setup_with(attacks[1], EnsembleAttack(ball=Ball(p="inf", radius=1.5), steps=5))
     assert audit._same_ball(stack([other], "cpu"), torch.zeros(1)).tolist() == [False]
 
 

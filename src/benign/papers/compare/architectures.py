@@ -16,7 +16,7 @@ import xarray as xr
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, experiment_of
@@ -120,7 +120,7 @@ def _build(scale: str, reading: Reading) -> Experiment:
             first_attacked_step=1,  # a two-layer network starts at f = 0
         ),
         evaluation=Evaluation(
-            samples=size.test, attack=Strong(ball=ball, steps=steps, restarts=restarts)
+            samples=size.test, attack=EnsembleAttack(ball=ball, steps=steps, restarts=restarts)
         ),
         pairing="common",
         seeds=size.seeds,

@@ -12,7 +12,7 @@ import xarray as xr
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.claims.study import Question, Reading
 from benign.data.images import Images
 from benign.experiment import Experiment, specification
@@ -47,7 +47,7 @@ class Size:
     """test images that are drawn anew from features"""
     steps: int
     """of the search for each"""
-    climb: int
+    ascend: int
     """steps of training attacks; the judge takes twice as many"""
     network: int
     """which of the networks of a data set, from small to the paper's"""
@@ -85,7 +85,7 @@ class Case:
         """Standard and adversarial training, tested along the way."""
         size, source = SIZES[scale], source_of(scale, reading, self.paper)
         facts = facts_of(source)
-        attack = PGD(ball=ball(source), steps=size.climb, step=2.5 / size.climb)
+        attack = PGD(ball=ball(source), steps=size.ascend, step=2.5 / size.ascend)
         asked = FeatureTests(
             attack=attack,
             samples=min(size.inverted, facts.test),
@@ -108,7 +108,7 @@ class Case:
             ),
             evaluation=Evaluation(
                 samples=min(size.tests, facts.test),
-                attack=Strong(ball=ball(source), steps=2 * size.climb, restarts=1),
+                attack=EnsembleAttack(ball=ball(source), steps=2 * size.ascend, restarts=1),
                 at="snapshots",
                 features=asked,
             ),

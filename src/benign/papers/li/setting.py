@@ -7,7 +7,7 @@ import xarray as xr
 
 from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.claims.conditions import Conditions
 from benign.claims.study import Question, Reading
 from benign.data.feature_patches import FeaturePatches
@@ -86,11 +86,13 @@ def experiment(size: Size, reading: Reading, alpha: Any = 2.0, at: str = "end") 
     )
 
 
-def _judge(size: Size, rules: dict[str, Any]) -> Strong:
+def _judge(size: Size, rules: dict[str, Any]) -> EnsembleAttack:
     """For both kinds of training, with the paper's own attack among those tried."""
     steps, restarts = size.judge
     ball = Ball(p="inf", radius=EPS, per="sample")
-    return Strong(ball=ball, steps=steps, restarts=restarts, also=OneStep(clip=EPS, **rules))
+    return EnsembleAttack(
+        ball=ball, steps=steps, restarts=restarts, also=OneStep(clip=EPS, **rules)
+    )
 
 
 def kinds(result: xr.Dataset) -> list[tuple[str, xr.Dataset]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.claims.study import Reading
 from benign.experiment import Experiment
 from benign.papers.recipes import Recipe
@@ -34,8 +34,8 @@ from benign.sweep.dataset import ended
 from benign.training.setup import Evaluation
 
 _SIZES = {
-    "smoke": Size(samples=20, width=20, steps=16, climb=4, seeds=1, test=20),
-    "quick": Size(samples=50, width=100, steps=300, climb=10, seeds=3, test=200),
+    "smoke": Size(samples=20, width=20, steps=16, ascend=4, seeds=1, test=20),
+    "quick": Size(samples=50, width=100, steps=300, ascend=10, seeds=3, test=200),
     # With the paper's 2000 points, tests at snapshots were two thirds of the cost. Here both labels of a point count
     # with their chance: at an error of 3 % beyond the noise, 500 such points tell as much as 2000 with flipped labels.
     "paper": replace(PAPER, test=500),
@@ -56,9 +56,9 @@ def _build(scale: str, reading: Reading) -> Experiment:
     sizes = [round(each * _DIMS[scale]) for each in dims]
     radius = zipped("setting", radii)
     # Two ascents in place of the four of the default judge, and shorter ones: a third of its passes.
-    judge = Strong(
+    judge = EnsembleAttack(
         ball=ball(reading, radius),
-        steps=size.climb,
+        steps=size.ascend,
         restarts=1,
         also=training_attack(size, reading, radius),
     )

@@ -22,8 +22,8 @@ DIGITS_DIMS = (9, 16, 25, 36, 49, 64)
 FEW_TESTS = 50
 """of the 58 test images of 0 and 1 among the digits"""
 SIZES = {
-    "smoke": Size(samples=20, width=20, steps=40, climb=4, seeds=1, test=FEW_TESTS),
-    "quick": Size(samples=100, width=100, steps=500, climb=5, seeds=3, test=500),
+    "smoke": Size(samples=20, width=20, steps=40, ascend=4, seeds=1, test=FEW_TESTS),
+    "quick": Size(samples=100, width=100, steps=500, ascend=5, seeds=3, test=500),
     "paper": PAPER,
 }
 

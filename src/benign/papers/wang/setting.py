@@ -45,7 +45,7 @@ class Size:
     samples: int
     width: int
     steps: int
-    climb: int
+    ascend: int
     """steps of the training attack, which go four radii together"""
     seeds: int
     test: int
@@ -54,7 +54,7 @@ class Size:
 
 SMALLEST = "projected"
 """coordinates of the synthetic figures: the same runs, in the span of points and weights where that is less than R^d"""
-PAPER = Size(samples=100, width=1000, steps=1000, climb=20, seeds=10, test=2000, precision="tf32")
+PAPER = Size(samples=100, width=1000, steps=1000, ascend=20, seeds=10, test=2000, precision="tf32")
 
 
 def ball(reading: Reading, radius: Any) -> Ball:
@@ -65,7 +65,7 @@ def ball(reading: Reading, radius: Any) -> Ball:
 
 def training_attack(size: Size, reading: Reading, radius: Any) -> PGD:
     """PGD from the clean point, in steps of a fifth of the radius where there are 20."""
-    return PGD(ball=ball(reading, radius), steps=size.climb, step=4 / size.climb)
+    return PGD(ball=ball(reading, radius), steps=size.ascend, step=4 / size.ascend)
 
 
 def clusters(size: Size, signal: Any, dim: Any) -> Mixture:

@@ -55,8 +55,8 @@ PREDICTOR = "averaged linear predictor"
 LIMITS = (0.45, 0.9)
 """of accuracy against flipped labels: chance, and a little below, to the best that can be"""
 _SIZES = {
-    "smoke": Size(samples=20, width=10, steps=20, climb=5, seeds=1, test=50),
-    "quick": Size(samples=50, width=40, steps=150, climb=8, seeds=5, test=500),
+    "smoke": Size(samples=20, width=10, steps=20, ascend=5, seeds=1, test=50),
+    "quick": Size(samples=50, width=40, steps=150, ascend=8, seeds=5, test=500),
     "paper": PAPER,
 }
 

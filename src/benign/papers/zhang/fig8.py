@@ -53,11 +53,11 @@ PRINTED = {
 _DINO_COLOURS = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 _SMOKE = Size(
-    samples=(10, 20, 2), ratios=(0.4, 2.0, 2), epochs=1, batch=10, climb=1, judge=1, test=10
+    samples=(10, 20, 2), ratios=(0.4, 2.0, 2), epochs=1, batch=10, ascend=1, judge=1, test=10
 )
 _QUICK = replace(_SMOKE, samples=(40, 80, 2), epochs=3, judge=2, test=40)
 _PAPER = Size(
-    samples=(500, 5000, 10), ratios=(0.4, 2.2, 10), epochs=20, climb=5, test=1000, seeds=1
+    samples=(500, 5000, 10), ratios=(0.4, 2.2, 10), epochs=20, ascend=5, test=1000, seeds=1
 )
 _GRIDS: dict[str, tuple[tuple[int, int, int], tuple[float, float, int]]] = {
     "mnist": (_PAPER.samples, _PAPER.ratios),

@@ -31,7 +31,7 @@ SMOKE = Size(
     hidden=8,
     epochs=1,
     batch=16,
-    climb=2,
+    ascend=2,
     judge=1,
     test=12,
 )
@@ -41,7 +41,7 @@ QUICK = Size(
     hidden=32,
     epochs=30,
     batch=16,
-    climb=3,
+    ascend=3,
     judge=8,
     test=300,
 )

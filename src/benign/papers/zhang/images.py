@@ -11,7 +11,7 @@ from benign.attacks.balls import Ball
 from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.pgd import PGD
 from benign.attacks.several import Balls
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.claims.study import Question, Reading
 from benign.data.constructions import PixelNoise
 from benign.data.images import Images
@@ -88,7 +88,7 @@ def trained(
     """The experiment of a figure. Test points are judged by the worst of short ascents and of the training attack."""
     threat, source = attack.threat(), str(data.source)
     assert threat is not None
-    judge = Strong(ball=threat, steps=size.judge, restarts=1, also=attack)
+    judge = EnsembleAttack(ball=threat, steps=size.judge, restarts=1, also=attack)
     return Experiment(
         data=data,
         network=network,
@@ -103,12 +103,12 @@ def trained(
 def pgd(size: Size, reading: Reading, data: Images, radius: float) -> PGD:
     """20 steps of 0.2 tau (section 6); fewer are longer."""
     ball = Ball(**_where(reading, data, radius))
-    return PGD(ball=ball, steps=size.climb, step=_step(size), loss="cross_entropy")
+    return PGD(ball=ball, steps=size.ascend, step=_step(size), loss="cross_entropy")
 
 
 def apgd(size: Size, reading: Reading, data: Images, radius: float) -> APGD:
     """APGD on the training loss from the clean point (C.2 gives neither its loss nor its steps)."""
-    return APGD(ball=Ball(**_where(reading, data, radius)), steps=size.climb, loss="cross_entropy")
+    return APGD(ball=Ball(**_where(reading, data, radius)), steps=size.ascend, loss="cross_entropy")
 
 
 def multi_norm(size: Size, reading: Reading, data: Images, radius: float) -> MultiNorm:
@@ -117,11 +117,11 @@ def multi_norm(size: Size, reading: Reading, data: Images, radius: float) -> Mul
     numbers = data.dim * (data.tokens if where["per"] == "sample" else 1)
     # A step in the l1 ball moves a twentieth of the numbers: one at a time is far from the worst in 20 steps.
     balls = Balls(**where, coordinates=max(1, numbers // 20))
-    return MultiNorm(balls=balls, steps=size.climb, step=_step(size), loss="cross_entropy")
+    return MultiNorm(balls=balls, steps=size.ascend, step=_step(size), loss="cross_entropy")
 
 
 def _step(size: Size) -> float:
-    return max(0.2, 2 / size.climb)
+    return max(0.2, 2 / size.ascend)
 
 
 def _where(reading: Reading, data: Images, radius: float) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""The live page: sweeps of a folder as they fill, on this machine (`benign serve`)."""
+"""The live page: heat maps of sweeps that fill while they run (`benign serve`)."""

@@ -16,7 +16,7 @@ from benign.sweep.plan import keys_of
 from benign.sweep.results import runs_in
 from benign.sweep.status_text import error_lines
 from benign.sweep.store import Store, StoreError
-from benign.sweep.validation import sound_records
+from benign.sweep.validation import valid_records
 from benign.training.descent import Status
 
 BAD = (Status.DIVERGED, Status.FAILED, Status.OUT_OF_MEMORY)
@@ -43,11 +43,11 @@ def drawn(reader: Reader) -> Drawn:
     history = history_of(reader)
     if not history:
         raise StoreError(f"{reader.folder} holds no experiment yet")
-    result = assemble(history[-1], sound_records(reader))
+    result = assemble(history[-1], valid_records(reader))
     made = reader.about.made
     atlas = Atlas(result, recipes().get(made.get("target", "")), made.get("changes") or ())
     wanted = set(keys_of(history[-1]))
-    held = runs_in(sound_records(reader))
+    held = runs_in(valid_records(reader))
     doubts = flagged(result)
     troubles = [
         *error_lines(at for key, at in held.items() if key in wanted),

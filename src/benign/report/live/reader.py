@@ -46,14 +46,14 @@ class Reader(Store):
     def keys(self) -> set[str]:
         return self._stamps.keys() - self.damaged.keys()
 
-    def looked_at(self, key: str, look: Look) -> Record | None:
+    def read_once(self, key: str, look: Look) -> Record | None:
         """As that of a store; damage is remembered, too, until the file changes."""
         if held := self._held.get((key, look)):
             _, record, damage = held
             if damage:
                 self.damaged[key] = damage
             return record
-        record = super().looked_at(key, look)
+        record = super().read_once(key, look)
         damage = self.damaged.get(key, "")
         if key in self._stamps and (record or damage):
             self._held[key, look] = self._stamps[key], record, damage

@@ -9,7 +9,7 @@ from pathlib import Path
 from benign.report.live.address import announced, check, free_port
 from benign.report.live.guard import Guard
 from benign.report.live.watch import Watch
-from benign.sweep.console import say, shown
+from benign.sweep.console import echo, shown
 
 
 def serve(
@@ -46,7 +46,7 @@ def serve(
             binding_refresh_interval=None,
             uvicorn_logging_level="error",
         )
-    say("ended: the sweeps go on without it")
+    echo("ended: the sweeps go on without it")
 
 
 def _announcing(line: str) -> Callable[[], Awaitable[None]]:
@@ -56,7 +56,7 @@ def _announcing(line: str) -> Callable[[], Awaitable[None]]:
     async def announce() -> None:
         while not Server.instance.started:
             await asyncio.sleep(0.02)
-        say(line)
+        echo(line)
 
     return announce
 

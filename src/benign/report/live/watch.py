@@ -14,12 +14,12 @@ from typing import Any
 
 from benign.experiment import history_of
 from benign.report.live.reader import Reader, stamp_of
-from benign.sweep.lease import Taken, taken_in
+from benign.sweep.lease import Lease, leases_in
 from benign.sweep.notes import Note, note_of
 from benign.sweep.pace import Pace
-from benign.sweep.progress import At
+from benign.sweep.progress import UnitPosition
 from benign.sweep.records import Record
-from benign.sweep.status import Standing, standing_of, stores_in
+from benign.sweep.status import SweepStatus, standing_of, stores_in
 from benign.sweep.store import Store
 from benign.sweep.validation import glances
 from benign.training.descent import Status
@@ -40,11 +40,13 @@ class UnderWay:
     note: Note | None
     """what that process wrote of it; None where it is too new, or the process of another version"""
 
-    def at(self, runs: float, now: float) -> At:
+    def at(self, runs: float, now: float) -> UnitPosition:
         """Where it is; one without a note has as many runs as others."""
         if self.note:
             return self.note.at
-        return At(max(round(runs), 1), 0, 1, 0, False, 0.0, 0.0, max(now - self.since, 0.0), 0.0)
+        return UnitPosition(
+            max(round(runs), 1), 0, 1, 0, False, 0.0, 0.0, max(now - self.since, 0.0), 0.0
+        )
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Sweep:
     folder: Path
     made: dict[str, Any] = field(default_factory=dict)
     """what was asked for to make it"""
-    standing: Standing | None = None
+    standing: SweepStatus | None = None
     problem: str = ""
     """why there is no standing"""
     started: float = 0.0
@@ -152,7 +154,7 @@ class _Watched:
     def look(self) -> Sweep:
         """What there is now; the same object as long as nothing has changed."""
         try:
-            taken = {unit: (who, who.alive()) for unit, who in taken_in(self.reader).items()}
+            taken = {unit: (who, who.alive()) for unit, who in leases_in(self.reader).items()}
             under_way = self._under_way(taken)
             written = stamp_of(self.reader.folder / ABOUT)
             now = (written, self.reader.look(), taken)
@@ -183,7 +185,7 @@ class _Watched:
             return self._without(str(error) or type(error).__name__, started, changed)
         return Sweep(self.name, folder, made, standing, "", started, changed, pace)
 
-    def _under_way(self, taken: Mapping[str, tuple[Taken, bool | None]]) -> tuple[UnderWay, ...]:
+    def _under_way(self, taken: Mapping[str, tuple[Lease, bool | None]]) -> tuple[UnderWay, ...]:
         """The units of processes that are not known to be dead; notes of the others tell nothing."""
         found = [
             UnderWay(who.since, note_of(self.reader, unit))

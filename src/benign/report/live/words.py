@@ -4,7 +4,7 @@ from datetime import datetime
 
 from benign.report.cells import ENDED
 from benign.report.live.watch import Sweep, shown
-from benign.sweep.progress import At
+from benign.sweep.progress import UnitPosition
 from benign.sweep.terminal import duration
 from benign.training.descent import Status
 
@@ -74,7 +74,7 @@ def steps_text(sweep: Sweep) -> str:
     return ", ".join(told)
 
 
-def _at_text(at: At) -> str:
+def _at_text(at: UnitPosition) -> str:
     if at.testing and at.training:
         return f"evaluating {at.training:,} runs"
     if at.step and not at.training:

@@ -1,1 +1,4 @@
-"""sweep.executors"""
+"""Executors: what computes the units of a sweep.
+
+base defines the interface; local: this machine; cluster: Dask, SLURM.
+"""

@@ -10,7 +10,7 @@ from benign.training.descent import Status
 
 
 @dataclass(frozen=True)
-class Manner:
+class ExecutionConfig:
     """How a sweep is to be computed."""
 
     device: str = "cpu"
@@ -20,7 +20,7 @@ class Manner:
     """None: this machine's processes; else a cluster: dask, slurm, an address or a file that names one"""
     unit_timeout: float | None = None
     """seconds after which a unit that has not ended is ended"""
-    take_over: bool = False
+    steal: bool = False
     """count processes on other hosts as dead"""
     keep_weights: bool = False
     """keep the final weights of every run that is computed, where this machine's processes compute"""
@@ -43,7 +43,7 @@ class ProcessEnded(Exception):
         """what is known of its end, the status that this gives to runs, and whether the process was ready for work"""
 
 
-class Crew(ABC):
+class Executor(ABC):
     """Computes units for a sweep that records what comes back."""
 
     size: int = 1
@@ -61,5 +61,5 @@ class Crew(ABC):
         """Whether a unit whose process has ended was ended for taking too long."""
         return False
 
-    def look_after(self) -> None:  # noqa: B027
+    def check_timeouts(self) -> None:  # noqa: B027
         """Called twice a second: end units that take too long, count the processes that are left."""

@@ -26,7 +26,7 @@ from benign import __version__
 from benign.spec import plugins as outside
 from benign.spec.yaml import read_yaml
 from benign.sweep.compute import Computed, compute
-from benign.sweep.executors.base import Crew, Manner, ProcessEnded
+from benign.sweep.executors.base import ExecutionConfig, Executor, ProcessEnded
 from benign.sweep.executors.local import interrupts_wait
 from benign.sweep.plan import NUMERICS, Unit
 from benign.training.engine import TESTING, Progress
@@ -57,7 +57,7 @@ Joined = tuple[distributed.Client, Callable[[], None]]
 
 
 @contextmanager
-def cluster(manner: Manner) -> Iterator[Crew]:
+def cluster(manner: ExecutionConfig) -> Iterator[Executor]:
     """The workers that `manner.executor` names; those we start end with the block, those we join stay."""
     executor = manner.executor or ""
     for log in ("distributed", "distributed.client"):  # the sweep tells it in its words
@@ -75,10 +75,12 @@ def cluster(manner: Manner) -> Iterator[Crew]:
         yield Workers(client, manner, keep_up)
 
 
-class Workers(Crew):
+class Workers(Executor):
     """The workers of a Dask cluster, who may come and go."""
 
-    def __init__(self, client: distributed.Client, manner: Manner, keep_up: Callable[[], None]):
+    def __init__(
+        self, client: distributed.Client, manner: ExecutionConfig, keep_up: Callable[[], None]
+    ):
         self._client, self._manner, self._keep_up = client, manner, keep_up
         self._topic = f"benign-{client.id}"
         self._told: dict[str, tuple[int, int]] = {}
@@ -86,7 +88,7 @@ class Workers(Crew):
         self._begun: dict[str, float] = {}
         """when each unit was handed out last"""
         client.subscribe_topic(self._topic, self._hear)
-        self.look_after()
+        self.check_timeouts()
 
     def submit(self, unit: Unit) -> Future[Computed]:
         # Packed, since neither the scheduler nor a new worker knows a person's own classes yet.
@@ -129,7 +131,7 @@ class Workers(Crew):
         limit = self._manner.unit_timeout
         return limit is not None and time.monotonic() - self._begun[unit.key] > limit
 
-    def look_after(self) -> None:
+    def check_timeouts(self) -> None:
         try:
             workers = _workers(self._client, self._manner.device)
         except (OSError, RuntimeError):
@@ -150,7 +152,7 @@ def _workers(client: distributed.Client, device: str) -> int:
 
 
 @contextmanager
-def _local(manner: Manner) -> Iterator[Joined]:
+def _local(manner: ExecutionConfig) -> Iterator[Joined]:
     options: dict[str, Any] = {"n_workers": manner.workers, "threads_per_worker": 1}
     options |= {"dashboard_address": None, "memory_limit": 0}
     if manner.device != "cpu":
@@ -172,7 +174,7 @@ async def _ended_soon(ours: distributed.LocalCluster) -> None:
 
 
 @contextmanager
-def _joined(manner: Manner, where: str) -> Iterator[Joined]:
+def _joined(manner: ExecutionConfig, where: str) -> Iterator[Joined]:
     if where.endswith(".json"):
         with open(where, "rb"):  # says at once that there is none
             given: dict[str, Any] = {"scheduler_file": where}
@@ -190,7 +192,7 @@ def _joined(manner: Manner, where: str) -> Iterator[Joined]:
         yield client, lambda: None
 
 
-def _check_workers(client: distributed.Client, manner: Manner, where: str) -> None:
+def _check_workers(client: distributed.Client, manner: ExecutionConfig, where: str) -> None:
     """Refuse a cluster without workers for these units."""
     start = f"start some: dask worker {where} --nworkers N --nthreads 1"
     try:
@@ -205,7 +207,7 @@ def _check_workers(client: distributed.Client, manner: Manner, where: str) -> No
 
 
 @contextmanager
-def _slurm(manner: Manner, path: Path) -> Iterator[Joined]:
+def _slurm(manner: ExecutionConfig, path: Path) -> Iterator[Joined]:
     jobqueue = _jobqueue()
     jobs, options = _slurm_options(path, jobqueue)
     if not shutil.which("sbatch"):

@@ -23,9 +23,9 @@ from typing import Any
 from benign.spec import plugins as outside
 from benign.spec.base import Component
 from benign.sweep.compute import Computed, compute
-from benign.sweep.executors.base import Crew, Manner, ProcessEnded
+from benign.sweep.executors.base import ExecutionConfig, Executor, ProcessEnded
 from benign.sweep.plan import Unit
-from benign.training.checkpoint import Keeping
+from benign.training.checkpoint import CheckpointConfig
 from benign.training.descent import Status
 from benign.training.engine import batch_size
 from benign.training.machine import memory_kills
@@ -38,18 +38,18 @@ PATIENCE = 10.0
 UNGUARDED = 86
 """exit code of a process that would run, as it starts, the sweep that started it"""
 
-Task = tuple[Unit, str, Keeping, bool]
+Task = tuple[Unit, str, CheckpointConfig, bool]
 """what `_work` takes"""
-Keep = Callable[[Unit], Keeping]
+Keep = Callable[[Unit], CheckpointConfig]
 """where a unit keeps what is not a result"""
 Tell = Callable[[str, int, int], None]
 """called with the key of a unit, its step and its training runs"""
 
 
-class Here(Crew):
+class SerialExecutor(Executor):
     """This process, one unit after another."""
 
-    def __init__(self, manner: Manner, tell: Tell, keeping: Keep):
+    def __init__(self, manner: ExecutionConfig, tell: Tell, keeping: Keep):
         self._manner, self._tell, self._keeping = manner, tell, keeping
 
     def submit(self, unit: Unit) -> Future[Computed]:
@@ -63,10 +63,10 @@ class Here(Crew):
         return {}  # each unit told its steps until it ended
 
 
-class Processes(Crew):
+class ProcessExecutor(Executor):
     """Several processes, each for one unit at a time: one that is killed takes no other unit with it."""
 
-    def __init__(self, manner: Manner, size: int, keeping: Keep):
+    def __init__(self, manner: ExecutionConfig, size: int, keeping: Keep):
         self.size, self._manner, self._keeping = size, manner, keeping
         self._places = [_Place() for _ in range(size)]
         self._overdue: set[str] = set()
@@ -90,7 +90,7 @@ class Processes(Crew):
         at_work = (place for place in self._places if place.at_work())
         return {place.unit_key: (place.numbers[0], place.numbers[1]) for place in at_work}
 
-    def look_after(self) -> None:
+    def check_timeouts(self) -> None:
         limit = self._manner.unit_timeout
         for place in self._places:
             if limit is not None and place.seconds() > limit:
@@ -134,7 +134,9 @@ class _Place:
         self.end = ""
         """how the last process that could not start ended"""
 
-    def submit(self, unit: Unit, manner: Manner, keeping: Keeping) -> Future[Computed]:
+    def submit(
+        self, unit: Unit, manner: ExecutionConfig, keeping: CheckpointConfig
+    ) -> Future[Computed]:
         self.unit_key, self._begun, self._future = unit.key, None, Future()
         try:
             if self._process is None or not self._process.is_alive():
@@ -350,7 +352,7 @@ def _first_batch(unit: Unit, device: str) -> int:
     return len(unit.runs)
 
 
-def _work(unit: Unit, device: str, keeping: Keeping, compile: bool) -> Computed:
+def _work(unit: Unit, device: str, keeping: CheckpointConfig, compile: bool) -> Computed:
     _tell(0, _first_batch(unit, device))
     try:
         return compute(unit, device, _tell, keeping, compile)

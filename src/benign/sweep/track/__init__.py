@@ -1,1 +1,1 @@
-"""Runs in the trackers that people use: TensorBoard, MLflow. Records stay the truth; a tracker shows copies."""
+"""Trackers: runs logged to TensorBoard and MLflow (`--track`)."""

@@ -85,8 +85,8 @@ class Tracking(Watcher):
                 told = (
                     f"{type(tracker).__name__} in {tracker.place}: {type(error).__name__}: {error}"
                 )
-                again = "the same command logs what is missing"
-                warnings.warn(f"{told}; results are kept, {again}", ResultWarning, stacklevel=2)
+                recompute = "the same command logs what is missing"
+                warnings.warn(f"{told}; results are kept, {recompute}", ResultWarning, stacklevel=2)
 
 
 def _named(folder: str | os.PathLike[str]) -> str:

@@ -19,7 +19,7 @@ plain_training = CARRYING.off
 """inside, batches that begin to train move their weights at every step"""
 
 
-class Carried:
+class GramState:
     """The products of a batch's training tokens with the columns of its weights, from step to step.
 
     Looking at the weights forgets the products, so that weights may be changed by who looks, and rounding does not
@@ -39,7 +39,7 @@ class Carried:
         """coefficients of the tokens in what the weights have moved since they were looked at"""
 
     @staticmethod
-    def of(network: Network, params: Params, points: Tensor) -> "Carried | None":
+    def of(network: Network, params: Params, points: Tensor) -> "GramState | None":
         """None where the network does not declare it, or where it does not pay."""
         # A class must declare it itself: a subclass may see points in another way.
         if not CARRYING.on or not isinstance(network, CarriesProducts):
@@ -49,7 +49,7 @@ class Carried:
         columns, (samples, tokens) = network.weight_columns(params), points.shape[1:3]
         if columns is None or not pays(samples * tokens, *columns.shape[1:]):
             return None
-        return Carried(network, params, columns, points)
+        return GramState(network, params, columns, points)
 
     @property
     def _tokens(self) -> Float[Tensor, "runs points dim"]:
@@ -64,7 +64,7 @@ class Carried:
         if self._products is None:
             self._products = torch.bmm(self._tokens, self._columns)
         products = self._products.unflatten(1, self._points.shape[1:3])
-        return self._network.carried_pass(self._params, products, self._points, self.settle)
+        return self._network.carried_pass(self._params, products, self._points, self.flush)
 
     def move(self, coefficients: Float[Tensor, "runs points columns"]) -> None:
         """Take a step by minus these combinations of the tokens."""
@@ -75,7 +75,7 @@ class Carried:
         self._products = torch.baddbmm(self._products, self._gram, coefficients, alpha=-1)
         self._moved = coefficients if self._moved is None else self._moved.add_(coefficients)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Bring the weights up to date, in place."""
         if self._moved is not None:
             self._move_columns(self._moved)

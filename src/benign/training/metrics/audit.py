@@ -113,7 +113,7 @@ def _judged_training(batch: Batch, judge: Attack) -> Tensor:
     """Accuracy on the training points under the evaluation attack; with mini-batches of the first of them."""
     sample, found = batch.sample, []
     size = sample.y.shape[1]
-    step, most = (size, size) if batch.rounds == 1 else (BLOCK, min(WATCHED, size))
+    step, most = (size, size) if batch.batches_per_epoch == 1 else (BLOCK, min(WATCHED, size))
     for begin in range(0, most, step):
         places = torch.arange(begin, min(begin + step, most), device=sample.y.device)
         block = sample.points(places.expand(len(batch), -1), batch.setup.data.latent_vectors)

@@ -85,7 +85,9 @@ def active_points_min(step: Step) -> PerRunValue:
 @tally(
     "active (point, neuron) pairs with y_i = sign a_s that stop being so, summed over steps, as a share of all pairs",
     finish=lambda state: state[:, 0],
-    applies=lambda setup: two_layer(setup) and setup.training.rounds(setup.data.samples) == 1,
+    applies=lambda setup: (
+        two_layer(setup) and setup.training.batches_per_epoch(setup.data.samples) == 1
+    ),
 )
 def activation_lost(so_far: Tensor | None, step: Step) -> Float[Tensor, "runs one_and_pairs"]:
     """0 where A(t) cap T is in A(t+1) cap T at every step (Wang B.26, E1). The state ends with the pairs."""

@@ -72,7 +72,7 @@ def the_assumptions_leave_room(evidence: Evidence) -> Measured:
     steps = evidence.size(6, 14, 40)
     patches = [round(1.6**k) for k in range(1, 25)]
     strengths = [1.3**k for k in range(1, steps)]
-    rooms = [
+    papers = [
         min(
             theory.density_room(robust, others, alpha, 1.0, q),
             theory.robust_network_room(robust, others, alpha, eps, q),
@@ -81,7 +81,7 @@ def the_assumptions_leave_room(evidence: Evidence) -> Measured:
         for eps, alpha in itertools.product([1.0, *strengths], strengths)
         if alpha > eps
     ]
-    return worst("largest room of the tighter condition", rooms)
+    return worst("largest room of the tighter condition", papers)
 
 
 @CLAIMS.add(

@@ -13,7 +13,7 @@ from benign.attacks.balls import Ball
 from benign.attacks.model_free import AllPatch
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.claims import Reading, Study
 from benign.data.feature_patches import FeaturePatches
 from benign.experiment import Experiment
@@ -42,9 +42,9 @@ def linf(radius: float = EPS) -> Ball:
     return Ball(p="inf", radius=radius, per="sample")
 
 
-def judge(steps: int) -> Strong:
+def judge(steps: int) -> EnsembleAttack:
     """The worst of two ascents and the closed form against robust features."""
-    return Strong(ball=linf(), steps=steps, restarts=2, also=AllPatch(clip=EPS))
+    return EnsembleAttack(ball=linf(), steps=steps, restarts=2, also=AllPatch(clip=EPS))
 
 
 def _experiment(

@@ -13,7 +13,7 @@ import numpy as np
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import Strong
+from benign.attacks.strong import EnsembleAttack
 from benign.claims import Reading, Study
 from benign.claims.conditions import Conditions
 from benign.data.mixture import Mixture
@@ -71,7 +71,7 @@ def experiment(
     steps: int,
     seeds: int,
     test: int,
-    climb: int = 10,
+    ascend: int = 10,
     data: dict[str, Any] | None = None,
     **more: Any,
 ) -> Experiment:
@@ -81,10 +81,10 @@ def experiment(
         return zipped("cell", [getattr(cell, name) for cell in cells])
 
     ball = Ball(radius=along("radius"), relative_to="signal", per="sample")
-    attack = PGD(ball=ball, steps=climb, step=3 / climb)
+    attack = PGD(ball=ball, steps=ascend, step=3 / ascend)
     sizes: dict[str, Any] = {name: along(name) for name in ("samples", "dim", "signal")}
     sizes["flip"] = FLIP
-    judge = Strong(ball=ball, steps=20, restarts=1, also=attack)
+    judge = EnsembleAttack(ball=ball, steps=20, restarts=1, also=attack)
     parts = {
         "data": Mixture(**(sizes | (data or {}))),
         "attack": attack,
@@ -160,7 +160,7 @@ def _long(scale: str, reading: Reading) -> Experiment:
     steps, seeds = _size(scale, (100, 1), (4000, 5), (10_000, 10))
     cells = [inside("smooth", 6.0, 6, samples=5, radius=0.05)]
     layer = network("smooth", 6, slope=0.9)
-    return experiment(cells, layer, steps=steps, seeds=seeds, test=1, climb=4)
+    return experiment(cells, layer, steps=steps, seeds=seeds, test=1, ascend=4)
 
 
 def _long_relu(scale: str, reading: Reading) -> Experiment:
@@ -170,7 +170,7 @@ def _long_relu(scale: str, reading: Reading) -> Experiment:
     """
     steps, seeds = _size(scale, (20, 1), (100, 5), (10_000, 10))
     cells = [inside("relu", 4.0, 40, samples=40, radius=0.05)]
-    return experiment(cells, network("relu", 40), steps=steps, seeds=seeds, test=1, climb=4)
+    return experiment(cells, network("relu", 40), steps=steps, seeds=seeds, test=1, ascend=4)
 
 
 RADII = (0.0, 0.025, 0.05, 0.1, 0.3, 0.6, 1.0)
@@ -192,7 +192,7 @@ def _paces(scale: str, reading: Reading) -> Experiment:
     steps, seeds, test = _size(scale, (64, 2, 50), (1024, 10, 250), (8192, 20, 2000))
     sized = inside("relu", 1.0, 20, samples=20, radius=0.1)
     cells = [Cell(sized.samples, sized.dim, sized.signal, 0.1, pace) for pace in PACES]
-    made = experiment(cells, network("relu", 20), steps=steps, seeds=seeds, test=test, climb=5)
+    made = experiment(cells, network("relu", 20), steps=steps, seeds=seeds, test=test, ascend=5)
     seen = made.evaluation.model_copy(update={"at": "snapshots"})
     return made.model_copy(update={"evaluation": seen, "pairing": "common"})
 
@@ -214,7 +214,7 @@ def _scaling(scale: str, reading: Reading) -> Experiment:
     ]
     made = experiment(
         cells, network("smooth", 16), steps=steps, seeds=_size(scale, 2, 10, 30), test=_size(scale, 200, 1000, 4000),
-        climb=3, pairing="common", data={"flip": 0.0},
+        ascend=3, pairing="common", data={"flip": 0.0},
     )  # fmt: skip
     # Only clean margins are read: the attack of training judges, which is cheap.
     return made.model_copy(
@@ -266,7 +266,7 @@ def _floor(scale: str, reading: Reading) -> Experiment:
         steps=steps,
         seeds=seeds,
         test=test,
-        climb=20,
+        ascend=20,
         coordinates="ambient",
     )
 
@@ -286,7 +286,7 @@ def _switch(scale: str, reading: Reading) -> Experiment:
             for dim in np.geomspace(0.4 * expected, 2.5 * expected, dims):
                 cells.add((signal, share, max(round(dim), 2 * samples)))
     made = [Cell(samples, dim, signal, share) for signal, share, dim in sorted(cells)]
-    return experiment(made, network("relu", samples), steps=steps, seeds=seeds, test=test, climb=6)
+    return experiment(made, network("relu", samples), steps=steps, seeds=seeds, test=test, ascend=6)
 
 
 FIRST = Study(name="wang/first", build=_first)

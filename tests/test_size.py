@@ -1,30 +1,7 @@
-"""No six lines of code stand in two places, but for those that are listed with a reason."""
+"""scripts/size.py: what it reports of lines, modules and repeated code."""
 
-from pathlib import Path
-
-from tests.repeats import repeats
-
-ROOT = Path(__file__).resolve().parents[1]
-ALLOWED: dict[tuple[str, str], str] = {}
-"""pairs of files that may share lines, each with its reason"""
-
-
-def texts() -> dict[str, str]:
-    folders = ("src", "tests", "benchmarks", "scripts")
-    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
-    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in files}
-
-
-def files_of(pair: tuple[str, str, int]) -> tuple[str, str]:
-    return pair[0].split(":")[0], pair[1].split(":")[0]
-
-
-def test_nothing_is_written_twice():
-    found = repeats(texts())
-    new = [pair for pair in found if files_of(pair) not in ALLOWED]
-    assert not new, "\n".join(f"{one} and {other} share {lines} lines" for one, other, lines in new)
-    assert {files_of(pair) for pair in found} == ALLOWED.keys(), "a reason that is not needed"
-
+from repeats import repeats
+from size import by_folder
 
 BODY = "".join(f"    value_{number} = {number} * x\n" for number in range(7))
 ONE = f'"""One."""\n\nimport math\n\n\ndef one(x):\n    """What it does."""\n{BODY}    return 1\n'
@@ -46,3 +23,11 @@ def test_imports_signatures_and_fewer_lines_do_not_count():
     names = ", ".join(f"\n    name_{number}" for number in range(9))
     imports = f"from math import ({names}\n)\n\n\ndef f({names}\n):\n    return {{}}\n"
     assert not repeats({"one.py": imports, "other.py": imports})
+
+
+def test_lines_and_modules_are_counted_by_folder():
+    texts = {"a/one.py": "import math\n\nx = 1\n", "a/two.py": "y = 2\n", "top.py": ""}
+    top, folder, whole = by_folder(texts)
+    assert top.split()[:4] == ["(top)", "1", "modules", "0"]
+    assert folder.split()[:4] == ["a", "2", "modules", "4"]
+    assert whole.split()[1::2][:3] == ["3", "4", "1"]
