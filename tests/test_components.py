@@ -42,7 +42,7 @@ from benign.networks.pretrained import PretrainedViT
 from benign.networks.resnet import ResNet, WideResNet
 from benign.networks.two_layer import TwoLayer
 from benign.networks.vision_transformer import VisionTransformer
-from benign.spec.axes import PerRun, replace, walk
+from benign.spec.axes import PerRun, default, replace, walk
 from benign.spec.base import Component, Positive, SpecError
 from benign.streams import RunId, Streams
 from benign.testing.components import moved, try_attack, try_data, try_network
@@ -458,7 +458,7 @@ def test_an_attack_hurts(row: Row, victim: Row):
 class FirstRunsSize(DataModel):
     """Gives the number of run 0 to all runs."""
 
-    size: PerRun[Positive] = 1.0
+    size: PerRun[Positive] = default(1.0)
 
     def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
         y = streams(f"{split}/labels").signs(count, dtype=dtype)

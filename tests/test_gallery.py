@@ -76,7 +76,7 @@ def words() -> set[str]:
         )
         parts = (Part("", None, "", outcome),)
         verdict = Verdict(claim, Evidence("quick"), parts, Setting(1, inside), 0.0, error)
-        found.add(verdict.word)
+        found.add(verdict.label)
     return found
 
 

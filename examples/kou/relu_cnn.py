@@ -1,6 +1,6 @@
 """The network of Kou et al. (section 2): filters shared by the patches, a second layer that is not trained."""
 
-from benign.parts import Cost, Count, Network, PerRun, Positive, Shape, column
+from benign.parts import Cost, Count, Network, PerRun, Positive, Shape, column, default
 
 
 class ReluCNN(Network):
@@ -8,7 +8,7 @@ class ReluCNN(Network):
 
     width: Shape[Count]
     """filters of each class, m"""
-    init_std: PerRun[Positive] = 1e-4
+    init_std: PerRun[Positive] = default(1e-4)
     """standard deviation of initial weights, sigma_0; small beside what training adds, as the theorem asks"""
 
     def initial_params(self, data, streams, dtype):

@@ -2,19 +2,29 @@
 
 import torch
 
-from benign.parts import Count, DataModel, FlipRate, PerRun, Positive, Sample, Shape, column
+from benign.parts import (
+    Count,
+    DataModel,
+    FlipRate,
+    PerRun,
+    Positive,
+    Sample,
+    Shape,
+    column,
+    default,
+)
 
 
 class TwoPatches(DataModel):
     """x = (y mu, xi): mu lies along the first axis, xi is Gaussian and orthogonal to it."""
 
-    tokens: Shape[Count] = 2
+    tokens: Shape[Count] = default(2)
     """patches of a point: always these two"""
     signal: PerRun[Positive]
     """length of the signal, |mu|"""
-    noise_std: PerRun[Positive] = 1.0
+    noise_std: PerRun[Positive] = default(1.0)
     """noise of one coordinate, sigma_p"""
-    flip: PerRun[FlipRate] = 0.0
+    flip: PerRun[FlipRate] = default(0.0)
     """chance p that a training label is flipped"""
 
     def check(self) -> None:

@@ -74,7 +74,7 @@ def write(gallery: Path, found: Verdicts) -> None:
 
 def of_recipe(found: Verdicts, recipe: str) -> list[Judged]:
     """The claims that are judged on a recipe, those without a verdict too."""
-    on_it = [claim for claim in claims().values() if recipe in map(_name, claim.needs)]
+    on_it = [claim for claim in claims().values() if recipe in map(_name, claim.studies)]
     return [
         Judged(claim, reading, verdict)
         for claim in on_it
@@ -100,7 +100,7 @@ def _take(found: Verdicts, claim: Claim, new: dict[str, Any]) -> bool:
 
 def _reading(claim: Claim, reading: dict[str, str]) -> str:
     """The answers that differ from the default of today's questions."""
-    studies = [study for need in claim.needs if (study := study_of(need))]
+    studies = [study for need in claim.studies if (study := study_of(need))]
     default = {q: a for study in studies for q, a in study.reading().items()}
     return ",".join(f"{q}={a}" for q, a in reading.items() if default.get(q) != a) or "default"
 

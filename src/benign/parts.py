@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from benign.spec.axes import OneOf as OneOf
     from benign.spec.axes import PerRun as PerRun
     from benign.spec.axes import Shape as Shape
+    from benign.spec.axes import default as default
     from benign.spec.base import Count as Count
     from benign.spec.base import FlipRate as FlipRate
     from benign.spec.base import NonNegative as NonNegative
@@ -76,6 +77,7 @@ _HOME = {
     "Target": "attacks.attack",
     "Whole": "spec.base",
     "certificate": "attacks.certificates",
+    "default": "spec.axes",
     "column": "data.model",
     "signed_labels": "data.model",
 }

@@ -250,11 +250,12 @@ def test_uniform_points_are_inside_and_depend_on_the_run_alone(per, p, box, dtyp
 @pytest.mark.parametrize("written", ["inf", ".inf"])
 def test_infinity_is_written_as_a_word_or_a_number(written):
     assert Ball.from_dict(parse_yaml(f"{{p: {written}, radius: 1}}")).p == "inf"
-    assert Ball(p=float("inf"), radius=1.0) == Ball(p="inf", radius=1.0)
+    infinity: Any = float("inf")
+    assert Ball(p=infinity, radius=1.0) == Ball(p="inf", radius=1.0)
     assert Ball.from_dict(Ball(p="inf", radius=1.0, box=(0, 1)).as_dict()) == Ball(
         p="inf", radius=1.0, box=(0.0, 1.0)
     )
-    axis: Any = Ball(p=[1, 2, float("inf")], radius=1.0).p
+    axis: Any = Ball(p=[1, 2, infinity], radius=1.0).p
     assert axis.values == (1, 2, "inf")
 
 

@@ -278,8 +278,7 @@ def test_a_coupling_stays_in_its_ball(p, per, meet, whole, share):
 def test_the_norm_of_the_ball_decides_which_way_is_shorter():
     """Along axes the middle is at |mu|/2 in l_inf, nearer than any exchange with large noise; in l1 at |mu|."""
     made = target(small_data(signal=2.0, noise_std=9.0, tokens=4), CURVED)
-    for p, length in ((1, 2.0), ("inf", 1.0)):
-        ball = Ball(p=p, radius=100.0)
+    for ball, length in ((Ball(p=1, radius=100.0), 2.0), (Ball(p="inf", radius=100.0), 1.0)):
         moved = Coupling(ball=ball, meet="permutation").perturb(made) - made.x
         close(ball.norm(moved).amax((2, 3)), torch.full((2, 6), length, dtype=torch.float64))
 

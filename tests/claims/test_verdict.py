@@ -74,7 +74,7 @@ GOOD, BAD, VAGUE = [0.95, 0.951, 0.952], [0.70, 0.701, 0.702], [0.6, 0.9, 0.99]
 )
 def test_a_verdict_has_two_parts(values, signal, word):
     verdict = judge(_claim(conditions=strong_signal), _evidence(values, signal=signal))
-    assert verdict.word == word
+    assert verdict.label == word
     assert (verdict.reason != "") == (word == "inconclusive")
     assert verdict.setting.ratios == {"(1)": np.min(signal) / 3}
 
@@ -96,7 +96,7 @@ def test_what_a_figure_shows_is_refuted_at_its_own_size_only(scale, words):
 
     (claim,) = claims
     evidence = [dataclasses.replace(_evidence(values), scale=scale) for values in (GOOD, BAD)]
-    assert [judge(claim, each).word for each in evidence] == words
+    assert [judge(claim, each).label for each in evidence] == words
 
 
 def test_only_parts_that_decide_tell_why_nothing_is_decided():
@@ -105,9 +105,9 @@ def test_only_parts_that_decide_tell_why_nothing_is_decided():
         return {"a": mean("x", GOOD), "b": mean("x", VAGUE)}
 
     verdict = judge(
-        _claim({"a": at_least(0.9), "b": at_least(0.9)}, two, beside=("b",)), Evidence()
+        _claim({"a": at_least(0.9), "b": at_least(0.9)}, two, informational=("b",)), Evidence()
     )
-    assert (verdict.word, verdict.reason) == ("confirmed", "")
+    assert (verdict.label, verdict.reason) == ("confirmed", "")
 
 
 def test_cells_that_a_theorem_does_not_speak_about_do_not_count():
@@ -115,7 +115,7 @@ def test_cells_that_a_theorem_does_not_speak_about_do_not_count():
         return strong_signal(cell) if cell.data.signal > 2 else None
 
     verdict = judge(_claim(conditions=elsewhere), _evidence(GOOD, signal=[1.0, 4.0]))
-    assert (verdict.word, verdict.setting.cells, verdict.setting.inside) == ("confirmed", 1, 1)
+    assert (verdict.label, verdict.setting.cells, verdict.setting.inside) == ("confirmed", 1, 1)
 
 
 @pytest.mark.parametrize("flag", ["masked_on_test_points", "masked_on_training_points"])
@@ -123,10 +123,10 @@ def test_cells_that_a_theorem_does_not_speak_about_do_not_count():
 def test_a_masked_attack_leaves_robust_claims_undecided(flag, values):
     masked = _evidence(values, audit=[CODES[flag], 0, CODES[flag] + 4])
     verdict = judge(_claim(robust=True), masked)
-    assert verdict.word == "inconclusive"
+    assert verdict.label == "inconclusive"
     assert holds(verdict.reason, "audit", "67 %", " 3 ", flag.replace("_", " "))
     assert verdict.parts[0].measured is not None  # the number is told all the same
-    assert judge(_claim(robust=False), masked).word != "inconclusive"
+    assert judge(_claim(robust=False), masked).label != "inconclusive"
 
 
 def test_runs_without_an_audit_do_not_dilute_doubts_about_an_attack():
@@ -134,17 +134,17 @@ def test_runs_without_an_audit_do_not_dilute_doubts_about_an_attack():
     audit = [CODES["masked_on_test_points"], *[0.0] * 11, *[np.nan] * 88]
     evidence = _evidence([0.95] * 50 + [0.951] * 50, audit=audit)
     verdict = judge(_claim(robust=True), evidence)
-    assert verdict.word == "inconclusive"
+    assert verdict.label == "inconclusive"
     assert holds(verdict.reason, "audit", " 12 ")
     nothing_audited = _evidence([0.95] * 50 + [0.951] * 50, audit=[np.nan] * 100)
-    assert judge(_claim(robust=True), nothing_audited).word == "confirmed"
+    assert judge(_claim(robust=True), nothing_audited).label == "confirmed"
 
 
 @pytest.mark.parametrize(
     "flag", [name for name in CODES if "masked" not in name and "weaker" not in name]
 )
 def test_other_flags_are_no_masking(flag):
-    assert judge(_claim(robust=True), _evidence(GOOD, audit=[CODES[flag]] * 3)).word == "confirmed"
+    assert judge(_claim(robust=True), _evidence(GOOD, audit=[CODES[flag]] * 3)).label == "confirmed"
 
 
 def test_parts_are_judged_apart_and_those_beside_do_not_decide():
@@ -156,8 +156,8 @@ def test_parts_are_judged_apart_and_those_beside_do_not_decide():
     verdict = judge(_claim(rules, two), Evidence())
     assert [part.outcome.value for part in verdict.parts] == ["fails", "holds"]
     assert verdict.outcome is Outcome.FAILS
-    beside = judge(_claim(rules, two, beside=("printed",)), Evidence())
-    assert beside.outcome is Outcome.HOLDS
+    informational = judge(_claim(rules, two, informational=("printed",)), Evidence())
+    assert informational.outcome is Outcome.HOLDS
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_without_a_part_that_decides_nothing_is_decided(parts):
         """Anything."""
         return parts
 
-    verdict = judge(_claim({"a": at_most(2.0)}, statistic, beside=("a",)), Evidence())
-    assert (verdict.outcome, verdict.word) == (Outcome.INCONCLUSIVE, "inconclusive")
+    verdict = judge(_claim({"a": at_most(2.0)}, statistic, informational=("a",)), Evidence())
+    assert (verdict.outcome, verdict.label) == (Outcome.INCONCLUSIVE, "inconclusive")
     assert "number" in verdict.reason
 
 
@@ -179,7 +179,7 @@ def test_a_vacuous_bound_is_inconclusive_and_says_so():
         raise Undecided("vacuous: the bound is 3 nats, more than log 2")
 
     verdict = judge(_claim(statistic=vacuous), Evidence())
-    assert (verdict.word, verdict.reason) == (
+    assert (verdict.label, verdict.reason) == (
         "inconclusive",
         "vacuous: the bound is 3 nats, more than log 2",
     )
@@ -191,7 +191,7 @@ def test_a_fault_of_ours_is_an_error_and_no_verdict():
         return mean("x", evidence.result.nonsense)
 
     verdict = judge(_claim(statistic=broken), _evidence(GOOD))
-    assert verdict.word == "error"
+    assert verdict.label == "error"
     assert "nonsense" in verdict.error
 
 

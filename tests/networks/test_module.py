@@ -20,7 +20,7 @@ from benign.data.model import DataModel
 from benign.networks import module as modules
 from benign.networks.module import FROZEN, ModuleNetwork, SlowModule
 from benign.networks.network import Network, Params
-from benign.spec.axes import PerRun, Shape
+from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, Positive, SpecError
 from benign.streams import Streams
 from benign.training.setup import stack
@@ -44,8 +44,8 @@ INPUTS = 24
 
 
 class TanhPerceptron(ModuleNetwork):
-    width: Shape[Count] = 5
-    scale: PerRun[Positive] = 1.0
+    width: Shape[Count] = default(5)
+    scale: PerRun[Positive] = default(1.0)
 
     def build(self, data):
         first = nn.Linear(data.tokens * data.dim, self.width)
@@ -92,7 +92,7 @@ class FrozenFirst(ModuleNetwork):
 
 
 class ManyClasses(ModuleNetwork):
-    classes: Shape[Count] = 4
+    classes: Shape[Count] = default(4)
 
     def build(self, data):
         return nn.Sequential(nn.Flatten(), nn.Linear(data.tokens * data.dim, self.classes))
@@ -124,7 +124,7 @@ class Doubling(nn.Module):
 
 
 class Doubled(ModuleNetwork):
-    branch: Shape[bool] = False
+    branch: Shape[bool] = default(False)
 
     def build(self, data):
         last = nn.Linear(data.tokens * data.dim, 1)
@@ -135,7 +135,7 @@ class AnyModule(ModuleNetwork):
     """What a function makes; each test gives its own, under a name of its own for the cache of templates."""
 
     name: str
-    scale: PerRun[Positive] = 1.0
+    scale: PerRun[Positive] = default(1.0)
     made: ClassVar[dict[str, Callable]] = {}
 
     def build(self, data):

@@ -31,7 +31,7 @@ def test_every_claim_says_what_and_where():
 def test_two_studies_of_one_name_are_the_same():
     found: dict[str, Study] = {}
     for claim in claims().values():
-        for need in claim.needs:
+        for need in claim.studies:
             study = study_of(need)
             if study is not None:
                 assert found.setdefault(study.name, study) is study, study.name
@@ -43,7 +43,7 @@ def test_two_studies_of_one_name_are_the_same():
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_study_can_be_built_at_every_scale(scale):
     studies = {
-        s.name: s for claim in claims().values() for need in claim.needs if (s := study_of(need))
+        s.name: s for claim in claims().values() for need in claim.studies if (s := study_of(need))
     }
     for study in studies.values():
         assert isinstance(study.experiment(scale), Experiment), study.name

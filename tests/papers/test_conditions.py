@@ -65,7 +65,7 @@ def test_the_largest_miss_comes_first_and_all_fit_in_one_line():
     rows = (
         Condition.at_least("(1)", "d >= 8", 4.0, 8.0),
         Condition.at_least("(2)", "N >= 20", 2.0, 20.0),
-        Condition.at_least("proof", "N >= 400", 2.0, 400.0).beside(),
+        Condition.at_least("proof", "N >= 400", 2.0, 400.0).informational(),
         Condition.any_constant("(4)", "M of order 1", 16.0),
     )
     asked = Conditions("a theorem", rows)
@@ -91,7 +91,7 @@ def test_a_table_says_the_numbers_on_both_sides_and_the_verdict():
         Condition.setting(["flipped labels"]),
         Condition.at_least("(1)", "d >= 8", 4.0, 8.0),
         Condition.any_constant("(4)", "M of order 1", 16.0),
-        Condition.at_least("proof", "N >= 400", 2.0, 400.0).beside(),
+        Condition.at_least("proof", "N >= 400", 2.0, 400.0).informational(),
     )
     lines = Conditions("a theorem", rows).text().splitlines()
     assert lines[0] == "a theorem"

@@ -100,7 +100,7 @@ def test_every_claim_is_there():
 @pytest.mark.parametrize("each", list(IDENTITIES), ids=lambda each: each.id)
 def test_identities_hold_to_rounding(each):
     verdict = judge(each, Evidence("smoke"))
-    assert verdict.word == "confirmed", verdict.reason
+    assert verdict.label == "confirmed", verdict.reason
 
 
 @pytest.mark.slow
@@ -186,7 +186,7 @@ def test_a_test_loss_is_confirmed_or_refuted(losses: float, outcome: str):
     evidence = Evidence("quick", {}, (result,), (HARMFUL_END.experiment("quick"),))
     verdict = judge(claim("thm4.2.testloss"), evidence)
     assert verdict.outcome.value == outcome
-    assert verdict.setting.word == "inside"
+    assert verdict.setting.label == "inside"
 
 
 # Places, walks, times.

@@ -21,7 +21,7 @@ from benign.papers.recipes import recipe
 from benign.papers.verify import Verifier, cannot
 from benign.spec.axes import cells
 
-WITHOUT_RUNS = [claim for claim in CLAIMS if not claim.needs]
+WITHOUT_RUNS = [claim for claim in CLAIMS if not claim.studies]
 DATASETS = ("mnist", "cifar", "svhn")
 NAMES = {
     "asm": ["consistency", "separation"],
@@ -86,7 +86,7 @@ def test_claims_without_runs_are_judged(claim):
 def test_identities_hold_to_rounding(name):
     found = verdict(name)
     (part,) = found.parts
-    assert found.word == "confirmed"
+    assert found.label == "confirmed"
     assert part.measured is not None
     assert abs(part.measured.estimate.value) < 1e-10
 

@@ -238,5 +238,5 @@ def test_found_runs_of_two_readings_keep_their_own_changes(tmp_path):
             for reading in readings
         )
         assert first.evidence.changes == ("jiang/fig1: seeds=2",), order
-        assert first.word not in ("confirmed", "refuted"), order
+        assert first.label not in ("confirmed", "refuted"), order
         assert second.evidence.changes == (), order

@@ -71,7 +71,7 @@ def test_every_claim_of_this_part_is_there():
     assert set(IDS) <= set(ALL)
 
 
-@pytest.mark.parametrize("name", [name for name in IDS if not ALL[name].needs])
+@pytest.mark.parametrize("name", [name for name in IDS if not ALL[name].studies])
 def test_a_claim_without_runs_is_judged(name: str):
     verdict = judge(ALL[name], SMOKE)
     assert not verdict.error
@@ -81,9 +81,9 @@ def test_a_claim_without_runs_is_judged(name: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in IDS if ALL[name].needs])
+@pytest.mark.parametrize("name", [name for name in IDS if ALL[name].studies])
 def test_a_claim_on_runs_is_judged(name: str, tmp_path):
-    (need,) = ALL[name].needs
+    (need,) = ALL[name].studies
     study = study_of(need)
     assert isinstance(study, Study)
     experiment = study.experiment("smoke")

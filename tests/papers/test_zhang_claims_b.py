@@ -96,14 +96,16 @@ def test_all_claims_are_judged_without_error(tmp_path: Path):
 
 @pytest.mark.parametrize("scale", ["smoke", "quick", "paper"])
 def test_every_study_is_a_valid_experiment(scale: str):
-    needs = [need for claim in CLAIMS.values() for need in claim.needs if not isinstance(need, str)]
-    for study in {need.name: need for need in needs}.values():
+    studies = [
+        need for claim in CLAIMS.values() for need in claim.studies if not isinstance(need, str)
+    ]
+    for study in {need.name: need for need in studies}.values():
         study.experiment(scale)
 
 
 def outcome(claim: Claim, result: xr.Dataset, scale: str = "quick") -> Outcome:
     """On made-up results of the claim's own study."""
-    (study,) = claim.needs
+    (study,) = claim.studies
     assert not isinstance(study, str)
     evidence = Evidence(scale, study.reading(), (result,), (study.experiment("quick"),))
     verdict = judge(replace(claim, robust=False), evidence)

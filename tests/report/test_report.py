@@ -170,7 +170,7 @@ def test_verdicts_are_those_of_the_judge(default: Folder):
     assert len(judged) == 4
     for row in judged:
         verdict = judge(all_claims()[row.id], evidence)
-        assert row.verdict == verdict.word
+        assert row.verdict == verdict.label
         assert [number for _, number, _, _ in row.numbers] == [
             part.statistic() for part in verdict.parts if part.measured
         ]

@@ -18,7 +18,7 @@ from benign.experiment import Experiment
 from benign.networks.initial import GaussianInit
 from benign.networks.linear import Linear
 from benign.networks.network import Params
-from benign.spec.axes import PerRun, Shape
+from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, Positive, SpecError
 from benign.streams import Streams
 from benign.testing import components as tryout
@@ -34,8 +34,8 @@ trials: list[str] = []
 class TriedData(DataModel):
     """Gaussian points, right or wrong as a field says."""
 
-    size: PerRun[Positive] = 1.0
-    wrong: Shape[Count] = 1
+    size: PerRun[Positive] = default(1.0)
+    wrong: Shape[Count] = default(1)
 
     def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
         trials.append(f"{self.dim} {split} {count}")
@@ -52,7 +52,7 @@ class TriedData(DataModel):
 class LuckyLabels(DataModel):
     """Labels 0 and 1 instead of -1 and +1 in one split; the first four that are tried are all 1 in this stream."""
 
-    wrong: Shape[Literal["train", "test"]] = "train"
+    wrong: Shape[Literal["train", "test"]] = default("train")
 
     def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
         y = streams(f"{split}/l").signs(count, dtype=dtype)
@@ -64,7 +64,7 @@ class LuckyLabels(DataModel):
 class Flipping(TriedData):
     """Flips training labels, or has a chance of flips, without a rate."""
 
-    which: Shape[Literal["labels", "chance"]] = "labels"
+    which: Shape[Literal["labels", "chance"]] = default("labels")
 
     def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
         drawn = super().sample(streams, split, count, dtype)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benign.attacks.projections import l1_box_sizes, l1_sizes, l2_box_sizes, largest, shrink
 from benign.data.model import DataModel, column
-from benign.spec.axes import PerRun, Shape
+from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, NonNegative, Spec
 from benign.streams import Streams
 
@@ -38,7 +38,7 @@ class Ball(Spec):
     (0.0, 1.0)
     """
 
-    p: Shape[Annotated[Literal[0, 1, 2, "inf"], BeforeValidator(_infinity)]] = 2
+    p: Shape[Annotated[Literal[0, 1, 2, "inf"], BeforeValidator(_infinity)]] = default(2)
     """norm of the ball; 0 counts the coordinates that move"""
     radius: PerRun[NonNegative]
     """tau, or a share of what it is relative to; with p = 0 a number of coordinates"""

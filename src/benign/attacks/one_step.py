@@ -6,7 +6,7 @@ from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball
 from benign.data.model import DataModel, column
 from benign.losses import loss_slope, margin_slope
-from benign.spec.axes import PerRun, replace
+from benign.spec.axes import PerRun, default, replace
 from benign.spec.base import NonNegative, Positive
 
 
@@ -24,7 +24,7 @@ class OneStep(Attack):
 
     rate: PerRun[Positive]
     """eta~, the length of the step before it is clipped"""
-    clip: PerRun[NonNegative | None] = None
+    clip: PerRun[NonNegative | None] = default(None)
     """eps: no coordinate moves by more"""
     ball: Ball | None = None
     """where the step must end, instead of `clip`"""

@@ -87,11 +87,11 @@ class Claim:
     """a number with its interval, or several by name; raises `Undecided` where runs say nothing"""
     rule: Rule | Mapping[str, Rule]
     """for every number of the statistic, or by its name"""
-    needs: tuple[Study | str, ...] = ()
+    studies: tuple[Study | str, ...] = ()
     """studies, or recipes by name; none where the statistic computes what it needs itself"""
     conditions: Callable[[Setup], Conditions | None] | None = None
     """of the theorem, at one cell; None at cells it says nothing about. None: the claim is unconditional"""
-    beside: tuple[str, ...] = ()
+    informational: tuple[str, ...] = ()
     """numbers that are judged and told, but do not decide about the claim"""
     robust: bool = False
     """whether it rests on attacks, so that doubts about them are doubts about it"""
@@ -100,7 +100,7 @@ class Claim:
     def questions(self) -> tuple[Question, ...]:
         """What its studies leave open."""
         found = {
-            q.name: q for need in self.needs if isinstance(need, Study) for q in need.questions
+            q.name: q for need in self.studies if isinstance(need, Study) for q in need.questions
         }
         return tuple(found.values())
 
@@ -138,7 +138,7 @@ class Claims:
         name: str,
         source: str,
         rule: Rule | Mapping[str, Rule],
-        *needs: Study | str,
+        *studies: Study | str,
         **more: Any,
     ) -> Callable[[Statistic], Statistic]:
         """Make a function the statistic of a claim; its docstring is the statement, `more` are fields of `Claim`."""
@@ -154,7 +154,7 @@ class Claims:
                     source=source,
                     statistic=statistic,
                     rule=rule,
-                    needs=needs,
+                    studies=studies,
                     **more,
                 )
             )

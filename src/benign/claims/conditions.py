@@ -70,7 +70,7 @@ class Condition:
     def holds(self) -> bool:
         return self.ratio >= 1 - SLACK
 
-    def beside(self) -> "Condition":
+    def informational(self) -> "Condition":
         """The same, told but not asked for."""
         return replace(self, asked=False)
 
@@ -123,7 +123,7 @@ class Conditions:
 
     def leaving(self, *names: str) -> "Conditions":
         """The same without asking for some of them."""
-        rows = tuple(row.beside() if row.name in names else row for row in self.rows)
+        rows = tuple(row.informational() if row.name in names else row for row in self.rows)
         return replace(self, rows=rows, left=names)
 
     def demand(self) -> None:

@@ -60,7 +60,7 @@ class Setting:
     """the smallest room of every condition over the cells: at least 1 holds"""
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         if not self.cells:
             return "unconditional"
         if self.inside in (0, self.cells):
@@ -93,7 +93,7 @@ class Verdict:
     @property
     def deciding(self) -> tuple[Part, ...]:
         """The parts that decide about the claim: all but its informational ones."""
-        return tuple(part for part in self.parts if part.name not in self.claim.beside)
+        return tuple(part for part in self.parts if part.name not in self.claim.informational)
 
     @property
     def outcome(self) -> Outcome:
@@ -105,7 +105,7 @@ class Verdict:
         return Outcome.HOLDS if decided else Outcome.INCONCLUSIVE
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         """Both parts of the verdict in one: a theorem is refuted only by runs inside its conditions, what a figure
         shows only by runs of its size."""
         if self.error:
@@ -134,16 +134,16 @@ class Verdict:
             "id": self.claim.id,
             "statement": self.claim.statement,
             "source": self.claim.source,
-            "verdict": self.word,
+            "verdict": self.label,
             "on these runs": self.outcome.value,
-            "setting": self.setting.word,
+            "setting": self.setting.label,
             "condition ratios": _finite(self.setting.ratios or {}),
             "reason": self.reason,
             "parts": [_part(part) for part in self.parts],
             "scale": self.evidence.scale,
             "changes": list(self.evidence.changes),
             "reading": dict(self.evidence.reading),
-            "needs": [need if isinstance(need, str) else need.name for need in self.claim.needs],
+            "needs": [need if isinstance(need, str) else need.name for need in self.claim.studies],
             "seeds": [each.seeds for each in self.evidence.experiments],
             "seconds": round(self.seconds, 3),
         }

@@ -65,11 +65,11 @@ def rows(each: Judged) -> list[tuple[str, ...]]:
     for place, part in enumerate(verdict.parts):
         name = verdict.claim.id + (f".{part.name}" if part.name else "")
         several = len(verdict.parts) > 1
-        word = part.outcome.value if several else verdict.word
+        word = part.outcome.value if several else verdict.label
         conditions = conditions_text(verdict) if not place else ""
         found.append((name, word, part.statistic(), part.rule, conditions, "" if place else spent))
     if len(found) > 1:
-        whole = (verdict.claim.id, verdict.word, "", "", found[0][4], spent)
+        whole = (verdict.claim.id, verdict.label, "", "", found[0][4], spent)
         found = [whole, *((*row[:4], "", "") for row in found)]
     return found
 
@@ -79,16 +79,16 @@ def conditions_text(verdict: Verdict) -> str:
     setting = verdict.setting
     missed: Mapping[str, float] = {n: r for n, r in (setting.ratios or {}).items() if r < 1 - 1e-9}
     if not missed:
-        return setting.word
+        return setting.label
     name = min(missed, key=lambda each: missed[each])
-    return f"{setting.word}: {name} at {missed[name]:.2g}"
+    return f"{setting.label}: {name} at {missed[name]:.2g}"
 
 
 def counts(judged: Iterable[Judged]) -> dict[str, int]:
     """How many verdicts of each word."""
     found: dict[str, int] = {}
     for each in judged:
-        found[each.verdict.word] = found.get(each.verdict.word, 0) + 1
+        found[each.verdict.label] = found.get(each.verdict.label, 0) + 1
     return found
 
 
@@ -105,23 +105,23 @@ def markdown(judged: Sequence[Judged], scale: str) -> str:
 
 def _details(verdict: Verdict) -> list[str]:
     claim, reading = verdict.claim, verdict.evidence.reading
-    told = [f"{claim.statement} ({claim.source})", "", f"**{verdict.word}**"]
+    told = [f"{claim.statement} ({claim.source})", "", f"**{verdict.label}**"]
     if verdict.reason:
         told[-1] += f": {verdict.reason}"
     for part in verdict.parts:
         if part.measured is not None:
-            beside = ", told beside" if part.name in claim.beside else ""
+            note_of = ", told beside" if part.name in claim.informational else ""
             note = f" ({part.measured.note})" if part.measured.note else ""
             told += [
                 "",
                 f"- {part.name + ': ' if part.name else ''}{part.measured.of} = {part.statistic()}, "
-                f"{part.measured.basis}{note}; rule {part.rule}: {part.outcome.value}{beside}",
+                f"{part.measured.basis}{note}; rule {part.rule}: {part.outcome.value}{note_of}",
             ]
     if reading:
         told += ["", "Reading: " + ", ".join(f"{q}={a}" for q, a in reading.items())]
     if verdict.setting.ratios:
         ratios = ", ".join(f"{name} {ratio:.3g}" for name, ratio in verdict.setting.ratios.items())
-        told += ["", f"Conditions ({verdict.setting.word}), smallest room: {ratios}"]
+        told += ["", f"Conditions ({verdict.setting.label}), smallest room: {ratios}"]
     return told
 
 
@@ -131,8 +131,8 @@ def _line(cells: Sequence[str]) -> str:
 
 def claim_text(claim: Claim, cannot: str = "") -> str:
     """What a claim says and how it is judged, without judging it; `cannot` is why it cannot be."""
-    needs = ", ".join(need.name if isinstance(need, Study) else need for need in claim.needs)
-    told = f"{claim.statement} ({claim.source}; on {needs or 'draws of its own'})" + (
+    studies = ", ".join(need.name if isinstance(need, Study) else need for need in claim.studies)
+    told = f"{claim.statement} ({claim.source}; on {studies or 'draws of its own'})" + (
         f"; {cannot}" if cannot else ""
     )
     return f"{claim.id}\n{textwrap.fill(told, WIDTH, initial_indent='  ', subsequent_indent='  ')}"
@@ -142,7 +142,7 @@ def verdict_text(each: Judged) -> str:
     """A verdict as a few lines of a terminal."""
     verdict = each.verdict
     seconds = each.runs_seconds + verdict.seconds
-    lines = [f"{verdict.word:12}  {verdict.claim.id}  ({seconds:.1f} s)"]
+    lines = [f"{verdict.label:12}  {verdict.claim.id}  ({seconds:.1f} s)"]
     for part in verdict.parts:
         if part.measured is not None:
             name = f"{part.name}: " if part.name else ""

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from benign.data.model import column
-from benign.spec.axes import PerRun
+from benign.spec.axes import PerRun, default
 from benign.spec.base import Component, Count, NonNegative, Positive
 from benign.streams import Streams
 
@@ -70,7 +70,7 @@ class PixelNoise(Construction):
     5.0
     """
 
-    norm: PerRun[Positive] = 5.0
+    norm: PerRun[Positive] = default(5.0)
     """l2 norm |mu| of a picture before noise"""
     snr: PerRun[Positive]
     """signal-to-noise ratio |mu| / (sigma sqrt(d))"""
@@ -96,7 +96,7 @@ class FrameNoise(Construction):
     """signal-to-noise ratio a / (1 - a)"""
     width: Count = 4
     """pixels of the frame"""
-    noise_std: PerRun[Positive] = 1.0
+    noise_std: PerRun[Positive] = default(1.0)
     """standard deviation of the noise before it is multiplied; pixels of the picture are between 0 and 1"""
 
     def share(self) -> Any:

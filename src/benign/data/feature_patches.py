@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from benign.data.model import DataModel, Sample
-from benign.spec.axes import PerRun, Shape, replace
+from benign.spec.axes import PerRun, Shape, default, replace
 from benign.spec.base import Count, NonNegative, Whole
 from benign.streams import Streams
 
@@ -50,21 +50,21 @@ class FeaturePatches(DataModel):
 
     latent_vectors: ClassVar[tuple[str, ...]] = ("features",)
 
-    classes: Shape[Count] = 2
+    classes: Shape[Count] = default(2)
     """number of classes k"""
-    robust_patches: Shape[Whole] = 1
+    robust_patches: Shape[Whole] = default(1)
     """number of robust patches |J_R|; the other patches of a point are non-robust"""
-    alpha: PerRun[NonNegative | None] = None
+    alpha: PerRun[NonNegative | None] = default(None)
     """mean strength of the robust feature in a patch"""
-    beta: PerRun[NonNegative | None] = None
+    beta: PerRun[NonNegative | None] = default(None)
     """mean strength of the non-robust feature in a patch"""
     alpha_by_class: ByClass | None = None
     """the mean strength in each class, instead of `alpha`"""
     beta_by_class: ByClass | None = None
     """the mean strength in each class, instead of `beta`"""
-    alpha_spread: PerRun[Spread] = 0.0
+    alpha_spread: PerRun[Spread] = default(0.0)
     """largest relative deviation of alpha_p from its mean; 0 is a constant strength"""
-    beta_spread: PerRun[Spread] = 0.0
+    beta_spread: PerRun[Spread] = default(0.0)
     """largest relative deviation of beta_p from its mean"""
     noise_std: PerRun[NonNegative]
     """standard deviation sigma_n of a coordinate of xi_p; 0 is the noiseless case of Lemma 5.1"""
@@ -72,9 +72,9 @@ class FeaturePatches(DataModel):
     """noise exactly orthogonal to all features; Definition 2.2 does not project"""
     directions: Literal["axes", "random"] = "axes"
     """the features: the first 2k coordinate axes (Definition 2.1), or random orthonormal vectors"""
-    partition: Shape[Literal["first", "random", "by_class", "independent"]] = "first"
+    partition: Shape[Literal["first", "random", "by_class", "independent"]] = default("first")
     """which patches are robust"""
-    only: Shape[Shown] = "both"
+    only: Shape[Shown] = default("both")
     """features that are shown; the others are replaced by zero (Definition 4.1), the noise stays"""
     balanced: bool = False
     """equally many training points of every class, instead of independent uniform labels"""

@@ -14,7 +14,7 @@ from benign.data.constructions import Construction, Pictures, Plain
 from benign.data.model import BLOCK, DataModel, Sample
 from benign.data.npz import Part
 from benign.data.sources import KNOWN, absent, check_name, fingerprint, image_set, part_on, where_is
-from benign.spec.axes import OneOf, Shape
+from benign.spec.axes import OneOf, Shape, default
 from benign.spec.base import Count, Whole
 from benign.streams import Streams
 
@@ -40,9 +40,9 @@ class Images(DataModel):
     source: Shape[str]
     """digits (shipped), mnist, fashion_mnist, cifar10, svhn, tiny_imagenet, or the name of an .npz file in the folder
     of data (docs/images.md)"""
-    tokens: Shape[Count] = 1
+    tokens: Shape[Count] = default(1)
     """patches of a picture, a square number"""
-    dim: Shape[Count] = 0
+    dim: Shape[Count] = default(0)
     """numbers of a patch: channels times a square; where not given, what the set's own size makes it"""
     channels: Literal[1, 3] | None = None
     """1 for grey pictures, 3 for colours; needed where the source is a file of your own"""
@@ -52,7 +52,7 @@ class Images(DataModel):
     """0 to k - 1, or with two classes -1 for the first and +1 for the second"""
     balanced: bool = False
     """equally many training points of every class, instead of any"""
-    construction: OneOf[Construction] = Plain()
+    construction: OneOf[Construction] = default(Plain())
     """what is made of a picture"""
 
     @model_validator(mode="before")

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from benign.data.model import DataModel, Sample, column, signed_labels
-from benign.spec.axes import PerRun, Shape, replace
+from benign.spec.axes import PerRun, Shape, default, replace
 from benign.spec.base import Count, FlipRate, NonNegative, Positive
 from benign.streams import Streams
 
@@ -49,25 +49,27 @@ class Mixture(DataModel):
 
     latent_vectors: ClassVar[tuple[str, ...]] = ("signal", "half_space")
 
-    tokens: Shape[Count] = 1
+    tokens: Shape[Count] = default(1)
     """number of tokens of a point, always one: it is a vector"""
     dim: Shape[Count]
     """dimension d of a point"""
     signal: PerRun[NonNegative]
     """distance |mu| of a cluster's centre from the origin"""
-    cluster: Shape[Literal["gaussian", "truncated", "quartic"]] = "gaussian"
+    cluster: Shape[Literal["gaussian", "truncated", "quartic"]] = default("gaussian")
     """law of a coordinate of xi"""
-    noise_std: PerRun[Positive] = 1.0
+    noise_std: PerRun[Positive] = default(1.0)
     """factor sigma of the law of a coordinate: its standard deviation for `gaussian`, more than that for the others"""
-    cut: PerRun[Positive] = 1.4
+    cut: PerRun[Positive] = default(1.4)
     """end of the law `truncated`, in units of `noise_std`; the other laws ignore it"""
-    flip: PerRun[FlipRate] = 0.0
+    flip: PerRun[FlipRate] = default(0.0)
     """share beta of training labels that are flipped"""
-    flip_mode: Shape[Literal["independent", "half_space", "fixed_count", "blocks"]] = "independent"
+    flip_mode: Shape[Literal["independent", "half_space", "fixed_count", "blocks"]] = default(
+        "independent"
+    )
     """which labels are flipped"""
-    half_space: Shape[Literal["orthogonal", "signal"]] = "orthogonal"
+    half_space: Shape[Literal["orthogonal", "signal"]] = default("orthogonal")
     """normal u of the half space: orthogonal to mu (then <u, xi> = <u, x>), or mu / |mu|"""
-    block: Shape[Count] = 10
+    block: Shape[Count] = default(10)
     """points that are flipped together by `blocks`; the last ones may be fewer"""
     direction: Literal["axis", "random"] | Vector = "axis"
     """direction of mu: the first coordinate axis, uniform on the sphere, or a given vector"""

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from benign.data.model import DataModel, Sample, signed_labels
-from benign.spec.axes import PerRun, replace
+from benign.spec.axes import PerRun, default, replace
 from benign.spec.base import FlipRate, NonNegative, Positive
 from benign.streams import Streams
 
@@ -29,19 +29,19 @@ class SignalNoise(DataModel):
     10.0
     """
 
-    snr: PerRun[Positive | None] = None
+    snr: PerRun[Positive | None] = default(None)
     """signal-to-noise ratio SNR"""
-    signal: PerRun[NonNegative | None] = None
+    signal: PerRun[NonNegative | None] = default(None)
     """signal norm |mu|, instead of `snr`"""
     noise_std: PerRun[Positive]
     """standard deviation sigma_p of a noise coordinate"""
-    strong_noise_std: PerRun[Positive | None] = None
+    strong_noise_std: PerRun[Positive | None] = default(None)
     """standard deviation of token 2 (Jiang's strong noise token), if it differs"""
     projected: bool = False
     """noise exactly orthogonal to both signals (the papers' definitions)"""
     balanced: bool = False
     """as many training points of one class as of the other, instead of independent fair labels"""
-    flip: PerRun[FlipRate] = 0.0
+    flip: PerRun[FlipRate] = default(0.0)
     """probability that a training label is flipped; neither paper has it"""
     directions: Literal["axes", "random"] | tuple[Vector, Vector] = "axes"
     """the signals' directions: the first two coordinate axes, a random orthogonal pair, or two given vectors"""

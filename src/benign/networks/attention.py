@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from benign.data.model import DataModel
 from benign.networks.initial import GaussianInit, Init
 from benign.networks.network import Cost, Network, Params, Pass
-from benign.spec.axes import PerRun, Shape
+from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, Positive
 from benign.streams import Streams
 
@@ -47,19 +47,19 @@ class Attention(Network):
 
     hidden: Shape[Count]
     """width d_h of queries and keys"""
-    heads: Shape[Count] = 1
+    heads: Shape[Count] = default(1)
     """number of heads H (Zhang appendix D): f is the sum of H heads with one shared w_O"""
-    value_dim: Shape[Count | None] = None
+    value_dim: Shape[Count | None] = default(None)
     """width d_v of values; `hidden` if not given"""
     init: Init
     """law of the initial weights"""
-    output_norm: PerRun[Positive | None] = None
+    output_norm: PerRun[Positive | None] = default(None)
     """rescale w_O to this norm (the theorems say |w_O| of order 1); None leaves it as drawn"""
-    attend: Shape[Literal["learned", "uniform", "signal"]] = "learned"
+    attend: Shape[Literal["learned", "uniform", "signal"]] = default("learned")
     """where tokens look: by their scores, at all tokens evenly, or at token 1 (the oracle)"""
-    train: Shape[Part] = "all"
+    train: Shape[Part] = default("all")
     """the part that gradient descent moves"""
-    exposed: Shape[Part] = "all"
+    exposed: Shape[Part] = default("all")
     """the part that sees attacked tokens; the other part sees the clean ones"""
 
     def check(self) -> None:

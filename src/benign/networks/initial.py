@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from benign.data.model import column
-from benign.spec.axes import PerRun
+from benign.spec.axes import PerRun, default
 from benign.spec.base import Component, NonNegative, Positive
 from benign.streams import Stream, Streams
 
@@ -56,7 +56,7 @@ class TorchDefault(Init):
     'torch_default(divide_by=16.0)'
     """
 
-    divide_by: PerRun[Positive] = 1.0
+    divide_by: PerRun[Positive] = default(1.0)
     """divides W_Q, W_K and W_V (16 in the papers' experiments)"""
     divide_output: bool = False
     """divide w_O as well; the papers do not say"""

@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 
 from benign.data.model import DataModel
 from benign.networks.network import Cost, Network, Params, Pass
-from benign.spec.axes import PerRun
+from benign.spec.axes import PerRun, default
 from benign.spec.base import NonNegative, Positive
 from benign.streams import Streams
 
@@ -30,9 +30,9 @@ class Linear(Network):
 
     recordable: ClassVar[bool] = True
 
-    init_std: PerRun[NonNegative] = 0.0
+    init_std: PerRun[NonNegative] = default(0.0)
     """standard deviation of an initial entry of u, sigma_V |w_O|"""
-    output_norm: PerRun[Positive] = 1.0
+    output_norm: PerRun[Positive] = default(1.0)
     """|w_O|"""
 
     def initial_params(self, data: DataModel, streams: Streams, dtype: torch.dtype) -> Params:

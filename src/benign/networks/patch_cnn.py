@@ -12,7 +12,7 @@ from benign.data.model import DataModel, column
 from benign.networks.compiled import compiled_on_gpu
 from benign.networks.network import Cost, Network, Params, Pass
 from benign.networks.own_class import grouped, taken
-from benign.spec.axes import PerRun, Shape
+from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, Positive
 from benign.streams import Streams
 
@@ -89,11 +89,11 @@ class PatchCNN(Network):
 
     width: Shape[Count]
     """filters of a class, m"""
-    classes: Shape[Count] = 2
+    classes: Shape[Count] = default(2)
     """number of classes k"""
     outputs: Literal["classes", "difference"] = "classes"
     """one output a class, or the difference of two classes"""
-    q: Shape[Count] = 3
+    q: Shape[Count] = default(3)
     """degree of the activation below the threshold; the paper's theory and experiments have 3"""
     threshold: PerRun[Positive]
     """rho, where the activation becomes linear (1 in Figure 3, 1/polylog(d) in the theory)"""

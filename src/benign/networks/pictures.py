@@ -8,7 +8,7 @@ from torch import Tensor
 
 from benign.data.model import DataModel
 from benign.networks.module import ModuleNetwork
-from benign.spec.axes import Shape
+from benign.spec.axes import Shape, default
 from benign.spec.base import Count
 
 
@@ -22,7 +22,7 @@ class PictureNetwork(ModuleNetwork):
 
     channels: Literal[1, 3] = 3
     """colours of a picture: 1 for grey ones"""
-    classes: Shape[Count | None] = None
+    classes: Shape[Count | None] = default(None)
     """number of outputs; None for one, whose sign predicts labels -1 and +1"""
 
     def check(self) -> None:

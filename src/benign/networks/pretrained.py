@@ -16,7 +16,7 @@ from benign.networks.network import Cost, Params
 from benign.networks.pictures import PictureNetwork, as_pictures
 from benign.networks.vit import ViT
 from benign.networks.vit_weights import load_vit, place_of
-from benign.spec.axes import Shape
+from benign.spec.axes import Shape, default
 from benign.spec.base import Count
 from benign.streams import Streams
 
@@ -47,14 +47,14 @@ class PretrainedViT(PictureNetwork):
     kind: ClassVar[str] = "pretrained_vit"
     recordable: ClassVar[bool] = True
 
-    weights: Shape[str] = BASE_16
+    weights: Shape[str] = default(BASE_16)
     """a file (.safetensors, .pt, .pth, .bin), a folder of one with its config.json, either also in the folder of data;
     or a name that timm downloads. Names of tensors are those of timm or of transformers (ViT, DINOv2)"""
     head: Literal["trained", "frozen"] = "trained"
     """whether the head moves"""
-    heads: Shape[Count | None] = None
+    heads: Shape[Count | None] = default(None)
     """of attention, where the weights do not tell: None for one in 64 columns"""
-    image_side: Shape[Count] = 224
+    image_side: Shape[Count] = default(224)
     """pixels of a side that the network sees, a multiple of its patches"""
     mean: Colours = (0.5, 0.5, 0.5)
     """of the colours, which is subtracted (DINOv2: 0.485, 0.456, 0.406)"""

@@ -10,7 +10,7 @@ from torch.nn.functional import relu
 
 from benign.networks.module_checks import PointSize
 from benign.networks.pictures import PictureNetwork, as_pictures
-from benign.spec.axes import Shape
+from benign.spec.axes import Shape, default
 from benign.spec.base import Count
 
 
@@ -38,7 +38,7 @@ class ResNet(Residual):
 
     recordable: ClassVar[bool] = True
 
-    width: Shape[Count] = 64
+    width: Shape[Count] = default(64)
     """planes of the first group"""
     blocks: tuple[Count, ...] = (2, 2, 2, 2)
     """blocks of every group; each has two convolutions"""
@@ -76,9 +76,9 @@ class WideResNet(Residual):
 
     recordable: ClassVar[bool] = True
 
-    depth: Shape[Count] = 34
+    depth: Shape[Count] = default(34)
     """number of layers, 4 more than a multiple of 6"""
-    widen: Shape[Count] = 10
+    widen: Shape[Count] = default(10)
     """multiplies the planes"""
 
     def check(self) -> None:

@@ -11,7 +11,7 @@ from torch.nn import functional
 from benign.data.model import DataModel
 from benign.networks.initial import linear_default
 from benign.networks.network import Cost, Network, Params, Pass
-from benign.spec.axes import PerRun, Shape
+from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, NonNegative, Positive
 from benign.streams import Streams
 
@@ -81,7 +81,7 @@ class TwoLayer(Network):
     """H of the smoothed leaky ReLU, which bends on |z| <= 1/H"""
     preset: Literal["theory", "vanishing", "hybrid", "torch_default"] = "theory"
     """which weights are trained and how they start"""
-    init_std: PerRun[NonNegative | None] = None
+    init_std: PerRun[NonNegative | None] = default(None)
     """omega_init, standard deviation of an initial entry of w_s; for `preset: theory`"""
 
     def check(self) -> None:

@@ -11,7 +11,7 @@ from torch.nn.functional import layer_norm, relu
 from benign.data.model import DataModel, column
 from benign.networks.initial import linear_default
 from benign.networks.network import Cost, Network, Params
-from benign.spec.axes import PerRun, Shape
+from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, Positive
 from benign.streams import Streams
 
@@ -48,15 +48,15 @@ class VisionTransformer(Network):
     recordable: ClassVar[bool] = True
     mixed: ClassVar[bool] = True
 
-    hidden: Shape[Count] = 128
+    hidden: Shape[Count] = default(128)
     """width of a token inside"""
-    layers: Shape[Count] = 2
+    layers: Shape[Count] = default(2)
     """number of attention layers"""
-    heads: Shape[Count] = 4
+    heads: Shape[Count] = default(4)
     """heads of a layer; each has `hidden` / `heads` columns"""
-    mlp: Shape[Count] = 128
+    mlp: Shape[Count] = default(128)
     """hidden units of the MLP after the attention layers"""
-    classes: Shape[Count | None] = None
+    classes: Shape[Count | None] = default(None)
     """number of outputs; None for one, whose sign predicts labels -1 and +1"""
     residual: bool = True
     """layers add to what they get"""
@@ -68,7 +68,7 @@ class VisionTransformer(Network):
     """what the MLP sees: the mean token, or a class token of its own"""
     score_scale: bool = True
     """divide scores by sqrt(hidden / heads)"""
-    divide_by: PerRun[Positive] = 1.0
+    divide_by: PerRun[Positive] = default(1.0)
     """divides the initial weights and biases (16 in the papers)"""
 
     def check(self) -> None:

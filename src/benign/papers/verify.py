@@ -48,7 +48,7 @@ class Verifier:
         if reason := cannot(claim):
             yield Judged(cannot_run(claim, self.scale, reason), 0.0)
             return
-        known = [study for need in claim.needs if (study := study_of(need))]
+        known = [study for need in claim.studies if (study := study_of(need))]
         for reading in readings_of(known, which, answers):
             try:
                 runs = [self._run(study, reading) for study in known]
@@ -118,7 +118,7 @@ def answered(study: Study, reading: Reading) -> Reading:
 
 def cannot(claim: Claim) -> str:
     """Why a claim cannot be run here; empty where it can."""
-    missing = [str(need) for need in claim.needs if study_of(need) is None]
+    missing = [str(need) for need in claim.studies if study_of(need) is None]
     return f"cannot run here: there is no recipe {', '.join(missing)} yet" if missing else ""
 
 
@@ -152,7 +152,7 @@ def judge(
     >>> import benign as bo
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [judged] = bo.judge("jiang/D1.loss_derivative", folder=folder, scale="smoke")
-    >>> judged.verdict.word
+    >>> judged.verdict.label
     'confirmed'
     >>> judged.verdict.claim.source
     'Lemma D.1'

@@ -112,8 +112,8 @@ def verdict_files(folders: Iterable[Folder]) -> list[Path]:
 
 def _judged(claim: Claim, folders: Sequence[Folder]) -> Iterator[Row]:
     """The claim judged on the folders that are its studies, for every reading there is."""
-    studies = [study for need in claim.needs if (study := study_of(need))]
-    if not studies or len(studies) < len(claim.needs):
+    studies = [study for need in claim.studies if (study := study_of(need))]
+    if not studies or len(studies) < len(claim.studies):
         return
     for first in (folder for folder in folders if folder.recipe is studies[0]):
         chosen = [first, *(_beside(first, study, folders) for study in studies[1:])]

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
@@ -179,14 +179,38 @@ def _read_spaced(name: str, given: Any) -> list[float]:
 
 
 if TYPE_CHECKING:
-    # One value when resolved, a list when written, a tensor [runs] when stacked: `Any` admits all three.
-    PerRun: TypeAlias = T | Any
-    Shape: TypeAlias = T | Any
-    OneOf: TypeAlias = T | Any
+
+    class PerRun(Generic[T]):
+        """What a type checker sees of a field that may be an axis: written as one value or several, read as one.
+
+        In a batch of runs a number is a tensor [runs], which has the arithmetic of a number.
+        """
+
+        @overload
+        def __get__(self, instance: None, owner: Any) -> "PerRun[T]": ...
+        @overload
+        def __get__(self, instance: object, owner: Any) -> T: ...
+        def __get__(self, instance: Any, owner: Any) -> Any: ...
+        def __set__(
+            self,
+            instance: object,
+            value: "T | Sequence[T] | Axis | Mapping[str, Any] | np.ndarray",
+        ) -> None: ...
+
+    Shape: TypeAlias = PerRun[T]
+    OneOf: TypeAlias = PerRun[T]
 else:
     PerRun = Annotated[T, Mark("run")]
     Shape = Annotated[T, Mark("shape")]
     OneOf = Annotated[T, Mark("component")]
+
+
+def default(value: Any) -> Any:
+    """The default of a field that may be an axis: `snr: PerRun[float] = default(1.0)`.
+
+    It returns its argument; a type checker would refuse the plain number.
+    """
+    return value
 
 
 def role_of(spec: BaseModel, name: str) -> str | None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 from yaml.composer import ComposerError
@@ -32,7 +32,7 @@ class _Loader(yaml.SafeLoader):
     PyYAML alone reads 1e9 as a word, 010 as eight, 1:30 as ninety and `no` as false.
     """
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[Any]]] = {}
+    yaml_implicit_resolvers = {}  # noqa: RUF012
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:

@@ -8,7 +8,7 @@ import torch
 
 from benign.data.model import column
 from benign.networks.network import Params
-from benign.spec.axes import PerRun
+from benign.spec.axes import PerRun, default
 from benign.spec.base import Component, Count, NonNegative, Positive, Whole
 
 Schedule: TypeAlias = Literal["constant", "cosine", "drops"]
@@ -23,7 +23,7 @@ class Training(Component):
     """step size eta"""
     first_attacked_step: Whole = 0
     """training points are clean before this step (1 in Wang's theory, footnote 1)"""
-    stop_loss: PerRun[NonNegative] = 0.01
+    stop_loss: PerRun[NonNegative] = default(0.01)
     """a run has converged when its training loss is at most this"""
     stop_on: Literal["attacked", "clean"] = "attacked"
     """which training loss stops a run; with mini-batches its mean over the last step"""

@@ -11,7 +11,7 @@ from benign.data.model import DataModel
 from benign.networks.network import Network
 from benign.reduction.space import Space, Tests, Wanted, choose
 from benign.spec import axes
-from benign.spec.axes import OneOf
+from benign.spec.axes import OneOf, default
 from benign.spec.base import Count, Spec, Whole, canonical
 from benign.training.feature_tests import FeatureTests
 from benign.training.optimisers import GradientDescent, Training
@@ -47,7 +47,7 @@ class Setup(Spec):
     """where points come from"""
     network: OneOf[Network]
     """what is trained"""
-    attack: OneOf[Attack | None] = None
+    attack: OneOf[Attack | None] = default(None)
     """attack on training points; none is clean training"""
     training: OneOf[Training]
     """how it is trained, and when it stops"""

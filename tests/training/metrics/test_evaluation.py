@@ -12,7 +12,7 @@ from benign.data.mixture import Mixture
 from benign.data.model import DataModel, Sample, column
 from benign.networks.linear import Linear
 from benign.networks.patch_cnn import PatchCNN
-from benign.spec.axes import PerRun
+from benign.spec.axes import PerRun, default
 from benign.spec.base import FlipRate
 from benign.streams import Streams
 from benign.training.descent import Batch
@@ -83,7 +83,7 @@ def test_runs_without_flips_have_no_noisy_error():
 class NoisyLabels(DataModel):
     """A data model of a user's own: the field of its flips has a name of its own."""
 
-    noise_rate: PerRun[FlipRate] = 0.0
+    noise_rate: PerRun[FlipRate] = default(0.0)
 
     def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
         clean = streams(f"{split}/labels").signs(count, dtype=dtype)

@@ -155,7 +155,7 @@ def conditions(
     """
     n = numbers if isinstance(numbers, Numbers) else Numbers.of(numbers)
     rows = [*shared_rows(n, given, _NAMES), _strong_noise(n), _regime(n, theorem, given.regime)]
-    rows += [row.beside() for row in (_proof(n, theorem), *log_rows(n, given))]
+    rows += [row.informational() for row in (_proof(n, theorem), *log_rows(n, given))]
     if not isinstance(numbers, Numbers):
         rows.insert(0, Condition.setting(departures(numbers, attacked=False)))
     return Conditions(f"Jiang Theorem {theorem} ({given})", tuple(rows))

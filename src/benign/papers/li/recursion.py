@@ -81,7 +81,7 @@ class Problem:
 class Part(NamedTuple):
     """Patches of one kind: how many, how strong in each class, and what the filters make of them."""
 
-    count: int
+    patches: int
     strength: PerClass
     filters: Tensor
 
@@ -122,7 +122,7 @@ class Features:
     def outputs(self) -> Float[Tensor, "runs classes classes"]:
         """F_i of the point of class y, by y and i."""
         robust, others = (
-            part.count * self.problem.activate(part.strength[:, None, None] * part.filters).sum(2)
+            part.patches * self.problem.activate(part.strength[:, None, None] * part.filters).sum(2)
             for part in self._parts
         )
         return (robust + others).transpose(1, 2)
@@ -179,7 +179,7 @@ class AttackedFeatures:
     def outputs(self) -> PerClass:
         """F_y of the attacked point of class y; its other outputs are taken to be 0."""
         robust, others = (
-            part.count * self.problem.activate(part.strength[:, :, None] * part.filters).sum(2)
+            part.patches * self.problem.activate(part.strength[:, :, None] * part.filters).sum(2)
             for part in self._parts
         )
         return robust + others

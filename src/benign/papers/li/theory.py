@@ -115,7 +115,7 @@ def conditions(
     n = numbers if isinstance(numbers, Numbers) else Numbers.of(numbers)
     rows = [*_data(n, given), *_network(n, given)]
     if theorem == "4.4":
-        rows += [*_attack(n, given), *(row.beside() for row in _needed(n))]
+        rows += [*_attack(n, given), *(row.informational() for row in _needed(n))]
     if not isinstance(numbers, Numbers):
         rows.insert(0, Condition.setting(_departures(numbers, theorem)))
     return Conditions(f"Li Theorem {theorem} ({given})", tuple(rows))

@@ -16,7 +16,7 @@ from benign.papers.wang.setting import NETWORK, RADIUS, training_attack
 from benign.plot.chosen import held
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
-from benign.spec.axes import zipped
+from benign.spec.axes import Axis, zipped
 from benign.stats.intervals import mean_interval
 from benign.training.optimisers import GradientDescent
 
@@ -103,7 +103,7 @@ def _build_undertraining(scale: str, reading: Reading) -> Experiment:
     dims = at(scale, shown.dims[::3], shown.dims[::2], shown.dims)
     cells = [(case, dim) for case in range(len(CASES)) for dim in dims]
 
-    def along(values: list) -> object:
+    def along(values: list) -> Axis:
         return zipped("cell", values)
 
     size = shown.size

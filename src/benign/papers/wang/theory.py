@@ -120,7 +120,7 @@ def conditions(
         Condition.at_least("(5)", "n >= C log(m/delta)", n.samples, c * _log(n.width, given)),
         Condition.at_most("(6)", "alpha <= r", n.radius, 1.0),
         *(_smooth(n, given) if n.smooth else _non_smooth(n, given)),
-        _item_3(n, given) if robust else _item_3(n, given).beside(),
+        _item_3(n, given) if robust else _item_3(n, given).informational(),
     ]
     if not isinstance(numbers, Numbers):
         rows.insert(0, Condition.setting(_departures(numbers)))

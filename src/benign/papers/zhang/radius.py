@@ -113,8 +113,8 @@ def thresholds(tokens: int, hidden: int, snr: float) -> dict[str, Threshold]:
 def radii_of(tokens: int, hidden: int, snr: float, count: int) -> list[float]:
     """Evenly spaced in the logarithm, and one on either side of every threshold."""
     known = [each.radius for each in thresholds(tokens, hidden, snr).values()]
-    beside = [known_one * (1 + side) for known_one in known for side in (-BESIDE, BESIDE)]
-    inside = [float(f"{radius:.4g}") for radius in beside if ENDS[0] < radius < ENDS[1]]
+    near = [known_one * (1 + side) for known_one in known for side in (-BESIDE, BESIDE)]
+    inside = [float(f"{radius:.4g}") for radius in near if ENDS[0] < radius < ENDS[1]]
     return sorted({*logspace(*ENDS, count), *inside})
 
 

@@ -48,7 +48,7 @@ def conditions(numbers: Numbers | Setup, case: Case = 1, given: Constants = ALL_
     rows = shared_rows(n, given, _NAMES)
     rows = [_smaller_start(row, n, given) if row.name == "(5) V" else row for row in rows]
     rows += [_regime(n, case, given), *_radius(n, case, given)]
-    rows += [row.beside() for row in (*_proof(n, case, given), *log_rows(n, given))]
+    rows += [row.informational() for row in (*_proof(n, case, given), *log_rows(n, given))]
     if not isinstance(numbers, Numbers):
         rows.insert(0, Condition.setting(_departures(numbers)))
     return Conditions(f"Zhang Theorem 2 case {case} ({given})", tuple(rows))

@@ -24,6 +24,7 @@ def free_port(host: str, wanted: int | None) -> int:
     """The port that was asked for, or the first that is free."""
     if wanted is not None and not 0 < wanted < 65536:
         raise ValueError(f"`--port` must be between 1 and 65535, got {wanted}")
+    why = ""
     tried = range(FIRST_PORT, LAST_PORT + 1) if wanted is None else [wanted]
     for port in tried:
         if why := _taken(host, port):

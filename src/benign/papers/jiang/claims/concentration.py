@@ -44,7 +44,9 @@ def class_balance(evidence: Evidence) -> Measured:
     return broken(f"a class of {count} points is out of balance", held[:, None])
 
 
-@CLAIMS.add("C2.V_init", "Lemma C.2", BROKEN, START, conditions=benign, beside=("at the bound",))
+@CLAIMS.add(
+    "C2.V_init", "Lemma C.2", BROKEN, START, conditions=benign, informational=("at the bound",)
+)
 def initial_values(evidence: Evidence) -> dict[str, Measured]:
     """Initial values of all tokens are at most d_h^-1/4. The log factor that condition (7) hides is taken as
     C_p sqrt(2 log(4 N M / delta)); without it strong tokens have values of C_p d_h^-1/4."""

@@ -40,7 +40,7 @@ exp V is a line is more than they say, and is told beside"""
     LOGARITHM,
     BENIGN_END,
     conditions=benign,
-    beside=("straight",),
+    informational=("straight",),
 )
 def signal_grows_logarithmically(evidence: Evidence) -> dict[str, Measured]:
     """In stage III the value of the signal grows as a logarithm: its exponential at least as fast as a line, and to no
@@ -54,7 +54,7 @@ def signal_grows_logarithmically(evidence: Evidence) -> dict[str, Measured]:
     LOGARITHM,
     HARMFUL_END,
     conditions=harmful,
-    beside=("straight",),
+    informational=("straight",),
 )
 def strong_noise_grows_logarithmically(evidence: Evidence) -> dict[str, Measured]:
     """In stage III of harmful overfitting the values of strong tokens grow as a logarithm, likewise."""

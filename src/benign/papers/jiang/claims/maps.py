@@ -9,7 +9,7 @@ from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.networks.patch_cnn import PatchCNN
-from benign.spec.axes import logspace, zipped
+from benign.spec.axes import Axis, logspace, zipped
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -44,7 +44,7 @@ def _boundary(scale: str, reading: Reading) -> Experiment:
     std = [1 / (16 * math.sqrt(3 * row.dim)) for row, _ in grid]
     strong = [math.sqrt(STRONG_LENGTH / row.dim) for row, _ in grid]
 
-    def along(values: list) -> object:
+    def along(values: list) -> Axis:
         return zipped("cell", values)
 
     return Experiment(

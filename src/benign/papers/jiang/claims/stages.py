@@ -158,7 +158,7 @@ def _straight(fits: list[tuple[float, float]]) -> dict[str, Measured]:
     at_least(0.99),
     BENIGN_STAGES,
     conditions=benign,
-    beside=("weak rows",),
+    informational=("weak rows",),
 )
 def scores_monotone(evidence: Evidence) -> dict[str, Measured]:
     """In stage II scores on the signal never fall and scores on noise of the same point never rise, in every row."""

@@ -166,8 +166,10 @@ def benign_test_loss(evidence: Evidence) -> dict[str, Measured]:
     ]
     power = test_loss_exponent(numbers[0].tokens, float(part.attention_on_signal.mean()))
     falls = slope_by_seed("slope of log test loss on log eps", np.log(eps), found)
-    beside = slope_by_seed("that slope less the derived one", np.log(eps), found - np.array(wanted))
-    return {"falls": falls.noting(f"derived power {power:.3g}"), "as derived": beside}
+    informational = slope_by_seed(
+        "that slope less the derived one", np.log(eps), found - np.array(wanted)
+    )
+    return {"falls": falls.noting(f"derived power {power:.3g}"), "as derived": informational}
 
 
 def _by_loss(numbers: list[Numbers]) -> list[int]:
@@ -242,7 +244,7 @@ def _constant(
     "derived",
     at_most(0.03),
     BENIGN_RATES,
-    beside=("large d",),
+    informational=("large d",),
 )
 def formula_of_test_loss(evidence: Evidence) -> dict[str, Measured]:
     """The test loss is log(1 + exp(-a V_+)), a the attention of fresh points on their signal; for large d

@@ -78,7 +78,7 @@ def _largest(evidence: Evidence, study: int, variable: str) -> np.ndarray:
 
 
 @CLAIMS.add(
-    "thm4.4.robust-learned", "Theorem 4.4", at_least(0.8), *BOTH, conditions=where_judged, beside=BESIDE
+    "thm4.4.robust-learned", "Theorem 4.4", at_least(0.8), *BOTH, conditions=where_judged, informational=BESIDE
 )  # fmt: skip
 def robust_features_are_learned(evidence: Evidence) -> dict[str, Measured]:
     """Adversarial training classifies rightly from robust features alone, and learns them more than the others."""
@@ -94,7 +94,7 @@ def robust_features_are_learned(evidence: Evidence) -> dict[str, Measured]:
 
 
 @CLAIMS.add(
-    "thm4.4.delta-survives", "Theorem 4.4", at_least(0.99), *BOTH, conditions=where_judged, beside=BESIDE
+    "thm4.4.delta-survives", "Theorem 4.4", at_least(0.99), *BOTH, conditions=where_judged, informational=BESIDE
 )  # fmt: skip
 def swapped_features_are_withstood(evidence: Evidence) -> dict[str, Measured]:
     """After adversarial training Delta(X, y), the attack that breaks standard training, is withstood."""
@@ -113,7 +113,7 @@ def swapped_features_are_withstood(evidence: Evidence) -> dict[str, Measured]:
     at_least(0.95),
     *BOTH,
     conditions=where_judged,
-    beside=BESIDE,
+    informational=BESIDE,
 )
 def the_own_attack_is_withstood(evidence: Evidence) -> dict[str, Measured]:
     """After adversarial training test points are classified rightly under the attack that was trained against."""
@@ -133,7 +133,7 @@ def the_own_attack_is_withstood(evidence: Evidence) -> dict[str, Measured]:
     at_least(0.95, fails_below=0.6),
     *BOTH,
     conditions=where_judged,
-    beside=BESIDE,
+    informational=BESIDE,
 )
 def every_attack_is_withstood(evidence: Evidence) -> dict[str, Measured]:
     """After adversarial training test points are classified rightly whatever moves by at most eps, where alpha > 2 eps.
@@ -192,7 +192,7 @@ def non_robust_features_are_held(evidence: Evidence) -> dict[str, Measured]:
     {"printed": between(-1.3, -0.7), "derived": between(-0.45, -0.25)},
     ATTACK_RATES,
     conditions=theorem_44,
-    beside=("derived",),
+    informational=("derived",),
 )
 def the_plateau_falls_with_the_attack_rate(evidence: Evidence) -> dict[str, Measured]:
     """max_r B after adversarial training is of order 1 / eta~ (printed: d^-c0); Lemma 5.2 itself gives eta~^(-1/q)."""

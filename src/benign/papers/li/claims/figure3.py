@@ -74,7 +74,7 @@ def the_transition_is_near_150(evidence: Evidence) -> Measured:
 
 
 @CLAIMS.add(
-    "fig3.adv.phase1-robust-zero", "Figure 3, fourth panel", _by_attack(at_most(0.05)), FIG3, beside=BESIDE
+    "fig3.adv.phase1-robust-zero", "Figure 3, fourth panel", _by_attack(at_most(0.05)), FIG3, informational=BESIDE
 )  # fmt: skip
 def robust_accuracy_is_zero_at_first(evidence: Evidence) -> dict[str, Measured]:
     """In Phase I of adversarial training clean accuracy is perfect and robust accuracy zero."""
@@ -92,7 +92,7 @@ def robust_accuracy_is_zero_at_first(evidence: Evidence) -> dict[str, Measured]:
 
 
 @CLAIMS.add(
-    "fig3.adv.phase2-robust-up", "Figure 3, fourth panel", _by_attack(at_least(0.3)), FIG3, beside=BESIDE
+    "fig3.adv.phase2-robust-up", "Figure 3, fourth panel", _by_attack(at_least(0.3)), FIG3, informational=BESIDE
 )  # fmt: skip
 def robust_accuracy_rises_then(evidence: Evidence) -> dict[str, Measured]:
     """In Phase II of adversarial training robust accuracy increases."""
@@ -109,7 +109,7 @@ def robust_accuracy_rises_then(evidence: Evidence) -> dict[str, Measured]:
 
 
 @CLAIMS.add(
-    "fig3.adv.phase2-immediate", "Figure 3, fourth panel", _by_attack(at_most(100)), FIG3, beside=BESIDE
+    "fig3.adv.phase2-immediate", "Figure 3, fourth panel", _by_attack(at_most(100)), FIG3, informational=BESIDE
 )  # fmt: skip
 def robust_accuracy_rises_at_once(evidence: Evidence) -> dict[str, Measured]:
     """Robust accuracy begins to increase within 100 epochs of the transition."""

@@ -126,7 +126,7 @@ def robust_rate(evidence: Evidence) -> dict[str, Measured]:
     {"small": between(-0.01, 0.01), "up_to_signal": between(-0.01, 0.01)},
     BY_RADIUS,
     conditions=assumption,
-    beside=("up_to_signal",),
+    informational=("up_to_signal",),
 )
 def clean_as_without_attack(evidence: Evidence) -> dict[str, Measured]:
     """The clean error of adversarial training is that of clean training."""

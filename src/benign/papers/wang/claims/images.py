@@ -43,7 +43,7 @@ def _slope(edge: Boundary, of: str) -> Measured:
         "robust, as it is": at_most(-0.01),
     },
     UNDERTRAINING,
-    beside=("robust, as it is",),
+    informational=("robust, as it is",),
 )
 def is_undertraining(evidence: Evidence) -> dict[str, Measured]:
     """The transition of Figure 4 is undertraining: the smallest r, with step size and start rescaled, has the accuracy

@@ -113,7 +113,7 @@ def monotone_margin(evidence: Evidence) -> Measured:
     {"bound": at_most(1.0), "order_one": at_most(20.0)},
     INSIDE,
     conditions=smooth_only,
-    beside=("order_one",),
+    informational=("order_one",),
 )
 def loss_ratio(evidence: Evidence) -> dict[str, Measured]:
     """The slopes of the loss at any two training points differ by a constant factor at most, at all times."""

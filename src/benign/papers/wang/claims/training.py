@@ -156,7 +156,7 @@ def rate_relu(evidence: Evidence) -> Measured:
     {"trend": at_least(0.0), "small": at_most(0.5), "whole": at_most(0.5)},
     BY_RADIUS,
     conditions=assumption,
-    beside=("whole",),
+    informational=("whole",),
 )
 def trajectory_close(evidence: Evidence) -> dict[str, Measured]:
     """Adversarial training stays close to clean training: |W - W_clean| / |W_clean| shrinks with alpha / |mu|."""
@@ -193,7 +193,7 @@ def _distances(evidence: Evidence) -> dict[float, np.ndarray]:
     "Footnote 1",
     {"attacked": at_least(0.1), "clean": at_least(1.0)},
     BY_RADIUS,
-    beside=("clean",),
+    informational=("clean",),
     robust=True,
 )
 def perturb_at_zero(evidence: Evidence) -> dict[str, Measured]:

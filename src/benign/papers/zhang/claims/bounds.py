@@ -27,7 +27,7 @@ def _ratios(x: Tensor, left: float, right: float, factor: float) -> Tensor:
     return x.norm(left, 1) / (factor * x.norm(right, 1))
 
 
-@CLAIMS.add("appE.ineq2", "Appendix E, (2)", WITHIN, beside=("corrected",))
+@CLAIMS.add("appE.ineq2", "Appendix E, (2)", WITHIN, informational=("corrected",))
 def norms_falling(evidence: Evidence) -> dict[str, Measured]:
     """|x|_q <= d^(1/q - 1/p) |x|_p for every vector x and p <= q."""
     x = _vectors(evidence)
@@ -58,7 +58,7 @@ def norms_of_a_vector(evidence: Evidence) -> Measured:
     "main.norm_equiv",
     "discussion of multi-norm attacks",
     WITHIN,
-    beside=("corrected_lower", "corrected_upper"),
+    informational=("corrected_lower", "corrected_upper"),
 )
 def norm_equivalence(evidence: Evidence) -> dict[str, Measured]:
     """|x|_2 <= |x|_p <= d^(1/2 - 1/p) |x|_2 for every vector x and p >= 2."""
@@ -105,7 +105,7 @@ def _smallest_product(r: float, angles: int) -> float:
     return float((first - r * torch.hypot(first, second)).min())
 
 
-@CLAIMS.add("lem13.uniform_in_ball", "Lemma 13", at_most(FAILURE), beside=("independent",))
+@CLAIMS.add("lem13.uniform_in_ball", "Lemma 13", at_most(FAILURE), informational=("independent",))
 def cross_products(evidence: Evidence) -> dict[str, Measured]:
     """With probability 0.95 every |<mu~, xi~>| over the balls around signal and noise tokens stays below
     |mu| tau + sigma_p tau sqrt(2 log(4 N M / delta)) + tau^2 (tau = |mu| / log d_h)."""

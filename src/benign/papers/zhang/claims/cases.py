@@ -97,7 +97,7 @@ def case_2_converges(evidence: Evidence) -> dict[str, Measured]:
     at_most(0.05, fails_above=0.184),
     CASES,
     conditions=case_2,
-    beside=("attacked tokens",),
+    informational=("attacked tokens",),
 )
 def attention_stays_uniform(evidence: Evidence) -> dict[str, Measured]:
     """Against radii between |mu| / log d_h and |mu|, attention stays at 1/M + o(1) for the whole training."""
@@ -129,7 +129,7 @@ def _radii_of_case_2(evidence: Evidence) -> xr.Dataset:
     {"printed": at_most(0.0), "derived": between(1.0, 3.0)},
     CASES,
     conditions=case_1,
-    beside=("derived",),
+    informational=("derived",),
     robust=True,
 )
 def time_falls_with_the_radius(evidence: Evidence) -> dict[str, Measured]:
@@ -173,7 +173,7 @@ def robust_error_vanishes_at_mu(evidence: Evidence) -> Measured:
     "Theorem 2, Case 2",
     {"printed": between(0.75, 1.25), "derived": between(1.75, 2.25)},
     SLOWDOWN,
-    beside=("derived",),
+    informational=("derived",),
 )
 def uniform_attention_is_slower(evidence: Evidence) -> dict[str, Measured]:
     """The linear model that uniform attention is takes M times as long as attention focused on the signal. (Derived
@@ -243,7 +243,7 @@ def threshold_falls_with_the_width(evidence: Evidence) -> Measured:
     },
     ERROR_LAW,
     conditions=case_1,
-    beside=("d, of y f", "SNR, of y f"),
+    informational=("d, of y f", "SNR, of y f"),
 )
 def clean_error_law(evidence: Evidence) -> dict[str, Measured]:
     """The clean test error is at most exp(-C d SNR^2): z^2, with z deviations from the value of fresh noise to a

@@ -51,7 +51,7 @@ NORMS = ("signal_query_norm", "signal_key_norm", "noise_query_norm", "noise_key_
     START,
     START_ATTACKED,
     conditions=clean_loud,
-    beside=("attacked", "attacked, T1 as printed"),
+    informational=("attacked", "attacked, T1 as printed"),
 )
 def stage_1(evidence: Evidence) -> dict[str, Measured]:
     """By T1 (corrected) every signal has a value of at least 3M times that of any noise token of its points."""
@@ -87,7 +87,7 @@ def _on_time(experiment: Experiment, result: xr.Dataset, formula) -> list[bool]:
     START,
     START_ATTACKED,
     conditions=clean_loud,
-    beside=("attacked",),
+    informational=("attacked",),
 )
 def queries_and_keys_hold(evidence: Evidence) -> dict[str, Measured]:
     """During Stage I the squared norms of queries and keys of signal and noise tokens stay of the order of their start:
@@ -203,7 +203,7 @@ def _stage_2(evidence: Evidence) -> Iterator[State]:
     STAGES,
     STAGES_ATTACKED,
     conditions=clean_case_1,
-    beside=("attacked",),
+    informational=("attacked",),
 )
 def exp_of_value_is_linear(evidence: Evidence) -> dict[str, Measured]:
     """In Stage III exp(V_+), with V_+ the value of the positive signal, grows linearly in time."""
@@ -219,7 +219,7 @@ def exp_of_value_is_linear(evidence: Evidence) -> dict[str, Measured]:
     STAGES,
     STAGES_ATTACKED,
     conditions=clean_case_1,
-    beside=("attacked",),
+    informational=("attacked",),
 )
 def loss_falls_as_one_over_t(evidence: Evidence) -> dict[str, Measured]:
     """In Stage III the training loss falls as 1/t."""
@@ -283,7 +283,7 @@ def attention_goes_to_the_signal(evidence: Evidence) -> Measured:
     STAGES,
     STAGES_ATTACKED,
     conditions=clean_case_1,
-    beside=("attacked",),
+    informational=("attacked",),
 )
 def noise_values_stay_small(evidence: Evidence) -> dict[str, Measured]:
     """At the end of Stage III every noise token has a value of at most 1/(3M) that of a signal."""
@@ -304,7 +304,7 @@ def noise_values_stay_small(evidence: Evidence) -> dict[str, Measured]:
     STAGES,
     STAGES_ATTACKED,
     conditions=clean_case_1,
-    beside=("attacked",),
+    informational=("attacked",),
 )
 def value_vector_aligns(evidence: Evidence) -> dict[str, Measured]:
     """With N SNR^2 of at least 60 M^2 the value vector u = W_V w_O ends along mu_+ - mu_-: a cosine of at least 0.9."""

@@ -21,7 +21,7 @@ def _real_share(copies: int) -> float:
         "gain": at_least(1.0),
     },
     "zhang/augment",
-    beside=("gain",),
+    informational=("gain",),
 )
 def augmentation(evidence: Evidence) -> dict[str, Measured]:
     """Noise-injected copies are new data points: K copies of N points, at the SNR that the noise leaves, are worth as

@@ -171,7 +171,7 @@ def _key_step(move: Move, x: Tensor) -> Tensor:
     return torch.einsum("rcnl,rnld,rdh->rch", beta, move.attacked, move.before.query)
 
 
-@CLAIMS.add("def6.fixed_keys", "Definition 6", ALMOST, beside=("clean",))
+@CLAIMS.add("def6.fixed_keys", "Definition 6", ALMOST, informational=("clean",))
 def fixed_keys(evidence: Evidence) -> dict[str, Measured]:
     """The step of q_+ is a combination of the keys of fixed reference tokens of its own class."""
     # There are coefficients whenever keys span R^d_h: d_h must exceed their number, 1 + |S_+| (M - 1) = 7.

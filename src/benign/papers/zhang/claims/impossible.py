@@ -192,7 +192,7 @@ def _nearest_token_error(world: World, part: float) -> Measured:
     "thm3.tight_radius",
     "remark after Theorem 3",
     at_least(0.95, fails_below=0.9),
-    beside=("network (1)",),
+    informational=("network (1)",),
 )
 def tight_radius(evidence: Evidence) -> dict[str, Measured]:
     """The radius |mu| of Theorem 3 is almost tight: robust classifiers exist nearly up to it."""

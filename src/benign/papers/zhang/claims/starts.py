@@ -64,7 +64,7 @@ def class_balance(evidence: Evidence) -> Measured:
     return _failing((positive < samples / 4) | (positive > 3 * samples / 4))
 
 
-@CLAIMS.add("lem11.v_init", "Lemma 11", RARE, beside=("r=1",))
+@CLAIMS.add("lem11.v_init", "Lemma 11", RARE, informational=("r=1",))
 def values_at_start(evidence: Evidence) -> dict[str, Measured]:
     """With probability 1 - delta all values |V_+|, |V_-|, |V_{n,i}| of perturbed tokens start below d_h^(-1/4)."""
     n = sizes(evidence)
@@ -81,7 +81,7 @@ def values_at_start(evidence: Evidence) -> dict[str, Measured]:
     return {"r=1/log d_h": beyond(n.radius), "r=1": beyond(1.0)}
 
 
-@CLAIMS.add("lem12.qk_init", "Lemma 12", RARE, beside=("printed", "attacked"))
+@CLAIMS.add("lem12.qk_init", "Lemma 12", RARE, informational=("printed", "attacked"))
 def queries_and_keys_at_start(evidence: Evidence) -> dict[str, Measured]:
     """With probability 1 - delta queries and keys start with the norms and the small products of Lemma 12 (its units
     corrected: sigma_h^2 in norms of signals, sqrt d beside noise)."""

@@ -51,7 +51,7 @@ def _benign(evidence: Evidence) -> np.ndarray:
     {"ratio": at_most(1.0), "power of eps": between(-0.3, 0.3)},
     CONVERGENCE,
     conditions=case_1,
-    beside=("power of eps",),
+    informational=("power of eps",),
 )
 def shorter_than_wang(evidence: Evidence) -> dict[str, Measured]:
     """The shortest training, of the order of N max(SNR^2, SNR^-4) steps, is shorter than the d^2 / (|mu|^2 eps^2) of
@@ -102,7 +102,7 @@ def any_output_norm(evidence: Evidence) -> dict[str, Measured]:
     {"benign": at_least(0.8), "power of M": at_most(0.5)},
     MANY_TOKENS,
     conditions=case_1,
-    beside=("power of M",),
+    informational=("power of M",),
 )
 def any_number_of_tokens(evidence: Evidence) -> dict[str, Measured]:
     """M need not be of order 1: with many tokens training reaches eps with a test error below it as well."""

@@ -190,7 +190,7 @@ def _found(evidence: Evidence) -> list[Ending]:
     {**{f"c={c:g}": at_most(0.0) for c in SHARES}, "largest": at_most(LARGEST_ATTENTION_RATIO)},
     WEAK,
     conditions=_case_1,
-    beside=("largest",),
+    informational=("largest",),
 )
 def attention_ratio(evidence: Evidence) -> dict[str, Measured]:
     """An attack of radius c |mu| / log d_h changes an entry of trained attention by a factor of at most e/2, whatever
