@@ -82,7 +82,7 @@ OUTSIDE = {
 
 DYNAMIC = {
     "_lazy.py",
-    "spec/base.py",
+    "spec/registry.py",
     "spec/plugins.py",
     "papers/recipes.py",
     "papers/claims.py",

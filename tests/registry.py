@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benign.spec import plugins as outside
-from benign.spec.base import Component
+from benign.spec.registry import Component
 from benign.training.metrics import SNAPSHOTS, TALLIES
 
 

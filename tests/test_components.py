@@ -43,7 +43,8 @@ from benign.networks.resnet import ResNet, WideResNet
 from benign.networks.two_layer import TwoLayer
 from benign.networks.vision_transformer import VisionTransformer
 from benign.spec.axes import PerRun, default, replace, walk
-from benign.spec.base import Component, Positive, SpecError
+from benign.spec.base import Positive, SpecError
+from benign.spec.registry import Component
 from benign.streams import RunId, Streams
 from benign.testing.components import moved, try_attack, try_data, try_network
 from benign.training.optimisers import SGD, AdamW, GradientDescent

@@ -18,7 +18,8 @@ import benign.data
 import benign.networks
 from benign import __version__
 from benign.spec.axes import cells, check_rows, dimensions
-from benign.spec.base import Count, SpecError, load_components
+from benign.spec.base import Count, SpecError
+from benign.spec.registry import load_components
 from benign.spec.yaml import source_of, yaml_text
 from benign.sweep.dataset import assemble, not_measured
 from benign.sweep.executors.base import ExecutionConfig

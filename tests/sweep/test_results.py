@@ -16,7 +16,8 @@ import benign as bo
 from benign.networks.network import Network
 from benign.papers.recipes import recipes
 from benign.spec.axes import Axis, replace
-from benign.spec.base import Component, SpecError
+from benign.spec.base import SpecError
+from benign.spec.registry import Component
 from benign.sweep.dataset import assemble, not_measured
 from benign.sweep.own_code import own_code
 from benign.sweep.plan import NUMERICS, runs_of

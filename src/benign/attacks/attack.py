@@ -11,7 +11,7 @@ from benign.attacks.balls import Ball, Units
 from benign.attacks.several import Balls
 from benign.data.model import DataModel, Sample
 from benign.networks.network import Network, Params, Pass
-from benign.spec.base import Component
+from benign.spec.registry import Component
 from benign.streams import Streams
 
 Points = Float[Tensor, "runs samples tokens dim"]

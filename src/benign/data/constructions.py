@@ -9,7 +9,8 @@ from torch import Tensor
 
 from benign.data.model import column
 from benign.spec.axes import PerRun, default
-from benign.spec.base import Component, Count, NonNegative, Positive
+from benign.spec.base import Count, NonNegative, Positive
+from benign.spec.registry import Component
 from benign.streams import Streams
 
 Pictures = Float[Tensor, "runs samples channels height width"]

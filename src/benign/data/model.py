@@ -10,7 +10,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from benign.spec.axes import Shape, replace
-from benign.spec.base import Component, Count
+from benign.spec.base import Count
+from benign.spec.registry import Component
 from benign.streams import Streams
 
 BLOCK = 250

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from benign.data.model import column
 from benign.spec.axes import PerRun, default
-from benign.spec.base import Component, NonNegative, Positive
+from benign.spec.base import NonNegative, Positive
+from benign.spec.registry import Component
 from benign.streams import Stream, Streams
 
 

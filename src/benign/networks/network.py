@@ -14,7 +14,7 @@ from torch import Tensor
 
 from benign.data.model import DataModel
 from benign.losses import own_slope
-from benign.spec.base import Component
+from benign.spec.registry import Component
 from benign.streams import Streams
 
 Params: TypeAlias = dict[str, Tensor]

@@ -1,19 +1,11 @@
-"""The base of every specification: validated once, immutable, the same in Python and in YAML.
-
-A *component* (a data model, a network, an attack) registers itself by being defined: its `kind` in
-a file is its class name in snake case. Components come from Python code only, never from a file.
-"""
+"""The base of every specification: validated once, immutable, the same in Python and in YAML."""
 
 import difflib
 import hashlib
-import importlib
-import inspect
 import json
-import pkgutil
 import re
 from collections.abc import Mapping
-from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -105,7 +97,10 @@ class Spec(BaseModel):
             if kind := getattr(cls, "kind", ""):  # a component: several of them may be an axis
                 can += f"; or list the whole: [{{kind: {kind}, ...}}, {{kind: {kind}, ...}}]"
             raise SpecError(
-                [(name, f"cannot be an axis, got {_short(value[name])}; {can}") for name in lists]
+                [
+                    (name, f"cannot be an axis, got {shortened(value[name])}; {can}")
+                    for name in lists
+                ]
             )
         return value
 
@@ -173,7 +168,7 @@ def _no_words(fields: Any, path: str = "") -> list[tuple[str, str]]:
     problems = []
     for name, value in fields.items() if isinstance(fields, Mapping) else ():
         if not isinstance(name, str):
-            problems.append((path, f"the name of a field must be a word, got {_short(name)}"))
+            problems.append((path, f"the name of a field must be a word, got {shortened(name)}"))
         problems += _no_words(value, f"{path}.{name}" if path else str(name))
     return problems
 
@@ -184,7 +179,7 @@ def _check_plain(spec: Spec) -> None:
     values = {name: getattr(spec, name) for name in fields}
     strange = [(name, value) for name, value in values.items() if not _is_plain(value)]
     if strange:
-        raise SpecError([(name, f"{PLAIN}, got {_short(value)}") for name, value in strange])
+        raise SpecError([(name, f"{PLAIN}, got {shortened(value)}") for name, value in strange])
 
 
 def _is_plain(value: Any) -> bool:
@@ -240,99 +235,9 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-class Component(Spec):
-    """A registered part. A direct subclass is a family (data models, networks ...); its subclasses are the choices."""
-
-    families: ClassVar[dict[type, dict[str, type]]] = {}
-    unfinished: ClassVar[dict[str, type]] = {}
-    """classes of a user's own that lack methods, by what their kind would be"""
-    kind: ClassVar[str] = ""
-    default_kind: ClassVar[str | None] = None
-    """of a family: what is meant, and not told, where a file names no kind"""
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        if Component in cls.__bases__:
-            Component.families[cls] = {}
-            return
-        if inspect.isabstract(cls):
-            if not cls.__module__.startswith("benign."):  # the package's are bases for others
-                Component.unfinished[snake_case(cls.__name__)] = cls
-            return
-        cls.kind = vars(cls).get("kind") or snake_case(cls.__name__)
-        if known := cls.choices().get(cls.kind):
-            refuse_taken(cls.kind, cls, known)
-        cls.choices()[cls.kind] = cls
-
-    @classmethod
-    def family(cls) -> type:
-        return next(base for base in cls.__mro__ if base in Component.families)
-
-    @classmethod
-    def choices(cls) -> dict[str, type]:
-        return Component.families[cls.family()]
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _choose(cls, value: Any, build: Any) -> Any:
-        if isinstance(value, str):
-            told = {"form": f"{{kind: {value}, ...}}", "got": repr(value)}
-            raise PydanticCustomError(
-                "kind", "must be written {form} with its fields, got {got}", told
-            )
-        if not isinstance(value, Mapping):
-            return build(value)
-        fields = dict(value)
-        kind = fields.pop("kind", cls.kind or cls.default_kind)
-        chosen = cls.choices().get(kind) if isinstance(kind, str) else None
-        if chosen is None or not issubclass(chosen, cls):
-            raise cls._unknown(kind)
-        return build(fields) if chosen is cls else chosen.model_validate(fields)
-
-    @classmethod
-    def _unknown(cls, kind: Any) -> PydanticCustomError:
-        """What to say of a kind that cannot be chosen."""
-        unfinished = Component.unfinished.get(kind) if isinstance(kind, str) else None
-        if unfinished and issubclass(unfinished, cls):
-            lacking = ", ".join(f"`{name}`" for name in sorted(unfinished.__abstractmethods__))
-            told = {
-                "place": f"{unfinished.__module__}.{unfinished.__qualname__}",
-                "lacking": lacking,
-            }
-            return PydanticCustomError("kind", "`{place}` lacks {lacking}: define it", told)
-        return PydanticCustomError(
-            "kind",
-            "`kind` must be one of {known}, got {kind}; a class of your own: load its file first, "
-            "benign.load(path) or benign --plugin PATH",
-            {"known": ", ".join(sorted(cls.choices())), "kind": _short(kind)},
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        return self._kind() | super().as_dict()
-
-    def identity(self) -> dict[str, Any]:
-        return self._kind() | super().identity()
-
-    def _kind(self) -> dict[str, Any]:
-        return {} if self.kind == self.default_kind else {"kind": self.kind}
-
-
-def refuse_taken(name: str, new: Any, known: Any) -> None:
-    """Refuse a second definition of a registered name; the same one again (a notebook cell) may replace the first."""
-    places = [f"{each.__module__}.{each.__qualname__}" for each in (new, known)]
-    if places[0] != places[1]:
-        raise ValueError(f"`{name}` is the name of {places[1]}: call {places[0]} otherwise")
-
-
 def snake_case(name: str) -> str:
     """`SignalNoise` -> `signal_noise`, `PatchCNN` -> `patch_cnn`, `PGD` -> `pgd`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-
-
-def load_components(package: ModuleType) -> None:
-    """Import every module of a package, so that what it defines is registered: a new file needs no other edit."""
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
 
 
 def _problems(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, str]]:
@@ -355,7 +260,7 @@ def _problems(error: ValidationError, model: type[BaseModel]) -> list[tuple[str,
         elif item["type"] in ("is_instance_of", "callable_type"):
             problems.append((path, f"{PLAIN}; its type is not plain"))
         else:
-            problems.append((path, f"{_reword(item['msg'])}, got {_short(item['input'])}"))
+            problems.append((path, f"{_reword(item['msg'])}, got {shortened(item['input'])}"))
     return problems
 
 
@@ -364,7 +269,7 @@ def _reword(message: str) -> str:
     return message.replace("Input should be", "must be")
 
 
-def _short(value: Any) -> str:
+def shortened(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

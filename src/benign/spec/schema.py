@@ -10,7 +10,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from benign.experiment import SPECIFICATION, Experiment
-from benign.spec.base import Component
+from benign.spec.registry import Component
 
 
 class _Generator(GenerateJsonSchema):

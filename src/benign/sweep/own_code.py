@@ -19,7 +19,8 @@ from pydantic import BaseModel
 from benign.data.images import Images
 from benign.data.sources import fingerprint
 from benign.spec.axes import Axis
-from benign.spec.base import Component, digest, snake_case
+from benign.spec.base import digest, snake_case
+from benign.spec.registry import Component
 from benign.training.metrics import SNAPSHOTS, TALLIES, snapshots_for, tallies_for
 from benign.training.metrics.metric import Snapshot, Tally
 from benign.training.setup import Setup

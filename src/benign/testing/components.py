@@ -19,7 +19,8 @@ from benign.data.model import DataModel, Sample
 from benign.networks.network import Network, Params
 from benign.spec import axes
 from benign.spec import plugins as outside
-from benign.spec.base import Component, SpecError
+from benign.spec.base import SpecError
+from benign.spec.registry import Component
 from benign.streams import RunId, Stream, Streams
 from benign.sweep.plan import Run
 from benign.training.setup import Setup

@@ -9,7 +9,8 @@ import torch
 from benign.data.model import column
 from benign.networks.network import Params
 from benign.spec.axes import PerRun, default
-from benign.spec.base import Component, Count, NonNegative, Positive, Whole
+from benign.spec.base import Count, NonNegative, Positive, Whole
+from benign.spec.registry import Component
 
 Schedule: TypeAlias = Literal["constant", "cosine", "drops"]
 

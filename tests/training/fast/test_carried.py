@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benign.networks.attention import Attention, AttentionPass
 from benign.networks.network import Network
 from benign.spec import axes
-from benign.spec.base import Component
+from benign.spec.registry import Component
 from benign.training.descent import Batch, Step, descend
 from benign.training.engine import train_runs
 from benign.training.fast import carried

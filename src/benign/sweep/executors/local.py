@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benign.spec import plugins as outside
-from benign.spec.base import Component
+from benign.spec.registry import Component
 from benign.sweep.compute import Computed, compute
 from benign.sweep.executors.base import ExecutionConfig, Executor, ProcessEnded
 from benign.sweep.plan import Unit

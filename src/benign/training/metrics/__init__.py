@@ -7,7 +7,7 @@ is found without any other edit.
 
 import sys
 
-from benign.spec.base import load_components
+from benign.spec.registry import load_components
 from benign.training.metrics.metric import SNAPSHOTS as SNAPSHOTS
 from benign.training.metrics.metric import TALLIES as TALLIES
 from benign.training.metrics.metric import Snapshot as Snapshot

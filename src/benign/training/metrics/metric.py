@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from benign.spec.base import refuse_taken
+from benign.spec.registry import check_unique
 from benign.training.descent import Step
 from benign.training.metrics import audit, evaluation
 from benign.training.metrics import image_features as features
@@ -117,7 +117,7 @@ def _claimed(function: Callable) -> str:
         raise ValueError(f"`{name}` is a name that results use: give the probe another name")
     for table in (SNAPSHOTS, TALLIES):
         if name in table:
-            refuse_taken(name, function, table[name].function)
+            check_unique(name, function, table[name].function)
             del table[name]
     return name
 
