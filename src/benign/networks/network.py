@@ -101,7 +101,7 @@ class Network(Component):
         return tuple(params)
 
     def step_scale(self, params: Params) -> Params:
-        """Return the factor between `params_gradient` and the gradient, as a tensor that broadcasts against each trained
+        """Return the factor between `params_gradient` and the gradient, which broadcasts against each trained
         parameter: 1, unless the parameter stands for others that really move.
 
         Checks of components (`benign.testing`) compare `params_gradient` with autograd by it.
