@@ -17,6 +17,7 @@ ORDER = [
     "_lazy",
     "spec",
     "streams",
+    "bartlett",
     "losses",
     "data",
     "networks",
@@ -60,7 +61,7 @@ EVERYWHERE = {"numpy", "torch", "jaxtyping", "pydantic", "pydantic_core"}
 OUTSIDE = {
     "matplotlib": {"plot"},
     "pandas": {"sweep"},
-    "scipy": {"reduction", "stats", "claims", "papers"},
+    "scipy": {"bartlett", "stats", "claims", "papers"},
     "xarray": {"experiment", "sweep", "stats", "plot", "claims", "papers", "report", "cli"},
     "jinja2": {"report"},
     "markupsafe": {"report"},

@@ -14,8 +14,8 @@ from benign.networks.initial import TorchDefault
 from benign.networks.linear import Linear
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
-from benign.reduction import start as starting
-from benign.reduction.span import View, view_of_span
+from benign.reduction import modes
+from benign.reduction.test_points import View, view_of_span
 from benign.spec import axes
 from benign.training.descent import Batch, Step, descend, look
 from benign.training.metrics import snapshots_for, tallies_for
@@ -106,7 +106,7 @@ ATTACKED = {
 
 def both(setup: Setup, attack: Any) -> tuple[Batch, Batch]:
     """The same runs in R^d and in the span."""
-    # A clean network that nobody attacks would be seen by its tokens alone: tests/reduction/test_narrow.py.
+    # A clean network that nobody attacks would be seen by its tokens alone: tests/reduction/test_reduced_width.py.
     judge = attack or PGD_10
     setup = axes.replace(setup, {("attack",): attack, ("evaluation", "attack"): judge})
     cells = [[axes.replace(setup, {("coordinates",): mode})] * RUNS for mode in MODES]
@@ -233,7 +233,7 @@ def test_leaving_out_a_part_of_the_span_shows(part, monkeypatch):
         latent = {"signal": sample.latent["signal"] * signals}
         return view_of_span(data, replace(sample, x=sample.x * tokens, latent=latent), rows)
 
-    monkeypatch.setattr(starting, "view_of_span", partial)
+    monkeypatch.setattr(modes, "view_of_span", partial)
     setup = attention(score_std=0.6, data={"directions": "random"})
     ambient, projected = both(shorter(setup), small_pgd(0.6))
     *_, (one, other) = steps_of(ambient, projected)
@@ -244,7 +244,7 @@ def test_leaving_out_the_weights_of_two_layers_shows(monkeypatch):
     def partial(data: Any, sample: Any, rows: Tensor) -> View:
         return view_of_span(data, sample, rows * 0)
 
-    monkeypatch.setattr(starting, "view_of_span", partial)
+    monkeypatch.setattr(modes, "view_of_span", partial)
     ambient, projected = both(shorter(two_layer(init_std=0.5)), small_pgd())
     *_, (one, other) = steps_of(ambient, projected)
     assert ((one.loss - other.loss).abs() / one.loss).max() > 1e-3

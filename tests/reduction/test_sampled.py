@@ -14,9 +14,9 @@ from benign.data.mixture import Mixture
 from benign.networks.linear import Linear
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
-from benign.reduction import start as starting
+from benign.reduction import modes
 from benign.reduction.sampled import GivenNormals, standard_rows
-from benign.reduction.span import vector_names
+from benign.reduction.test_points import vector_names
 from benign.spec import axes
 from benign.streams import Streams
 from benign.training.descent import Batch, descend
@@ -32,6 +32,7 @@ from tests.reference import (
     small_setup,
     start,
 )
+from tests.says import says
 
 RUNS = 600
 LEVEL = 1e-4
@@ -163,7 +164,7 @@ CONTROLS: dict[Callable, Sequence[str]] = {
 @pytest.mark.parametrize("control", CONTROLS)
 def test_a_wrong_law_is_detected(control, monkeypatch):
     """The power of the test above: the same comparison with something left out."""
-    monkeypatch.setattr(starting, "standard_rows", control)
+    monkeypatch.setattr(modes, "standard_rows", control)
     chances = compared(SETUPS["attention"])
     assert max(chances[name] for name in CONTROLS[control]) < LEVEL, chances
 
@@ -246,6 +247,16 @@ def test_given_normals_take_the_place_of_one_stream():
     assert given[0, 0, 1] == 1, "what was given is not changed"
     assert torch.equal(told("test/noise").normal(4), streams("test/noise").normal(4))
     assert torch.equal(told("train/noise").uniform(4), streams("train/noise").uniform(4))
+
+
+@pytest.mark.parametrize(
+    "draw", [lambda streams: streams.within("train"), lambda streams: streams[:1]]
+)
+def test_parts_of_streams_with_given_normals_are_refused(draw):
+    """They would draw ordinary normals."""
+    given = GivenNormals(Streams(run_ids(2)), "train/noise", torch.zeros(2, 3))
+    with pytest.raises(ValueError, match=says("'train/noise'", "`coordinates: projected`")):
+        draw(given)
 
 
 def test_standard_rows_have_the_dimension_of_the_whole_space():

@@ -10,6 +10,7 @@ import numpy as np
 from benign.claims.study import SCALES
 from benign.experiment import Experiment
 from benign.papers.recipes import Recipe, papers, recipes
+from benign.reduction.modes import Approximate
 from benign.spec.axes import dimensions
 from benign.sweep.estimate import Estimate, estimate
 from benign.sweep.growth import OtherExperiment
@@ -92,7 +93,7 @@ def _coordinates(units: Sequence[Unit]) -> list[tuple[str, list[str]]]:
 
 def _trust(unit: Unit) -> str:
     """How far approximate coordinates can be trusted: the run that the attack moves most tells."""
-    spaces = [run.cell.space for run in unit.runs]
+    spaces = [space for run in unit.runs if isinstance(space := run.cell.space, Approximate)]
     shifts = [space.shift for space in spaces]
     worst = max(range(len(shifts)), key=lambda place: shifts[place])
     size = f"d = {unit.runs[0].cell.data.dim:,}, {len(spaces)} runs"

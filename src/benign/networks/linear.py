@@ -59,7 +59,7 @@ class Linear(Network):
         return x.mean(2)
 
     def row_count(self, data: DataModel) -> int:
-        """For small coordinates (benign.reduction.rows): u is the one row."""
+        """For small coordinates (benign.reduction.protocols): u is the one row."""
         return 1
 
     def initial_rows(self, params: Params, data: DataModel) -> Float[Tensor, "runs 1 dim"]:

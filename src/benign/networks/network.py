@@ -101,8 +101,11 @@ class Network(Component):
         return tuple(params)
 
     def step_scale(self, params: Params) -> Params:
-        """What `params_gradient` multiplies each trained parameter's gradient by, as a tensor that broadcasts
-        against it: 1, unless the parameter stands for others that really move."""
+        """Return the factor between `params_gradient` and the gradient, which broadcasts against each trained
+        parameter: 1, unless the parameter stands for others that really move.
+
+        Checks of components (`benign.testing`) compare `params_gradient` with autograd by it.
+        """
         return {name: torch.ones_like(params[name]) for name in self.trained(params)}
 
     def check_against(self, data: DataModel) -> None:

@@ -169,7 +169,7 @@ class PatchCNN(Network):
         return self.classes if self.outputs == "classes" else None
 
     def row_count(self, data: DataModel) -> int:
-        """For small coordinates (benign.reduction.rows): the rows are the filters."""
+        """For small coordinates (benign.reduction.protocols): the rows are the filters."""
         return self.classes * self.width
 
     def initial_rows(self, params: Params, data: DataModel) -> Float[Tensor, "runs rows dim"]:

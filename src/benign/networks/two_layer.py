@@ -219,7 +219,7 @@ class TwoLayer(Network):
         return TwoLayerPass(self, params, points, products)
 
     def row_count(self, data: DataModel) -> int:
-        """For small coordinates (benign.reduction.rows): the rows are the parts of the w_s that meet a token each.
+        """For small coordinates (benign.reduction.protocols): the rows are the parts of the w_s that meet a token each.
 
         Those of the second half start as those of the first, but for `torch_default`. Vanishing ones are seen by
         the training tokens alone.

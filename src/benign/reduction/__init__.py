@@ -1,9 +1,11 @@
 """Exact small coordinates: the same experiment in a space whose dimension does not grow with d.
 
-    space      which coordinates a run uses, and why
-    start      training points and initial weights in those coordinates
-    test_points    test points in those coordinates
+    modes           one class a mode of `coordinates`: why it would not be exact, start, reduced setup, cost
+    protocols       what a network declares so that it can be reduced
+    sampled         Gaussian vectors in a basis of their own span
+    test_points     test points in the coordinates of a run
+    random_starts   random starts of attacks, seen from the span
 
-Imports spec, streams, data, networks, attacks.
+Imports spec, streams, bartlett, data, networks, attacks.
 Public: the field `coordinates` of an experiment (docs/coordinates.md).
 """

@@ -1,15 +1,17 @@
-"""Sampled coordinates: Gaussian points and weights in a basis of their own span, which is never written down.
+"""Gaussian points and weights in a basis of their own span, which is never written down.
 
 Signals are the first axes. All noise tokens and weight rows together are Gaussian vectors of R^d; in the basis
 that Gram and Schmidt make of them they are the rows of a Bartlett factor, and d is a number of degrees of
 freedom (papers/jiang.md 7.2, papers/wang.md 6.2).
 """
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from benign.reduction.bartlett import bartlett
+from benign.bartlett import bartlett
 from benign.streams import Stream, Streams
 
 
@@ -23,7 +25,10 @@ def standard_rows(
 
 
 class GivenNormals(Streams):
-    """Streams of which one purpose gets these numbers where it asks for standard normal ones."""
+    """Random streams in which the standard normals of one purpose are replaced by given numbers.
+
+    A part (`within`) or a selection of these streams would draw ordinary normals, so both are errors.
+    """
 
     def __init__(self, streams: Streams, purpose: str, normals: Float[Tensor, "runs *shape"]):
         super().__init__(streams.runs, streams.device)
@@ -32,6 +37,18 @@ class GivenNormals(Streams):
     def __call__(self, purpose: str) -> Stream:
         stream = self._streams(purpose)
         return _Given(stream, self._normals) if purpose == self._purpose else stream
+
+    def within(self, part: str) -> Streams:
+        raise ValueError(
+            f"`streams.within({part!r})` is not possible with sampled coordinates, where the normals of "
+            f"{self._purpose!r} are given: draw from `streams(purpose)`, or use `coordinates: projected`"
+        )
+
+    def __getitem__(self, keep: slice | Sequence[int]) -> Streams:
+        raise ValueError(
+            f"`streams[...]` is not possible with sampled coordinates, where the normals of {self._purpose!r} "
+            "are given for all runs: draw for all of them, or use `coordinates: projected`"
+        )
 
 
 class _Given(Stream):

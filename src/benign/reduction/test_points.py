@@ -1,23 +1,28 @@
-"""Where points come from that the runs were not trained on, and how the runs see them."""
+"""Test points in the coordinates of a run: points that it was not trained on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from benign.bartlett import bartlett
 from benign.data.model import DataModel, Sample
 from benign.networks.network import Network, Params, Pass
+from benign.reduction.protocols import ReducibleWidth
+from benign.reduction.sampled import GivenNormals
+from benign.spec import axes
 from benign.streams import Streams
 
 
 class TestPoints:
     """Points drawn in the runs' own coordinates.
 
-    Of R^d, or of a span that holds every weight: what a point has beyond it is never seen (papers/jiang.md 7.2).
+    These are R^d, or a span that holds every weight: no weight meets a point beyond it (papers/jiang.md 7.2).
     """
 
     def model(self, data: DataModel) -> DataModel:
-        """What to draw from, given the data model of the runs."""
+        """Return the model to draw from, given the data model of the runs."""
         return data
 
     def draw(
@@ -26,11 +31,11 @@ class TestPoints:
         return model.sample(streams, split, count, dtype)
 
     def run(self, network: Network, params: Params, sample: Sample) -> Pass:
-        """What the network makes of such points."""
+        """Run the network on such points."""
         return network.run(params, sample.x)
 
     def select(self, places: Tensor) -> "TestPoints":
-        """The same for some of the runs."""
+        """Return the same for some of the runs."""
         return self
 
 
@@ -46,7 +51,8 @@ class JointTestPoints(TestPoints):
         held = self.sample.y.shape[1]
         if count > held:
             raise ValueError(
-                f"`evaluation.samples` is {held}, and no other test points are in the span, asked for {count}"
+                f"`evaluation.samples` is {held}, and the span holds no other test points, but {count} were requested: "
+                f"request at most {held}"
             )
         x, y, clean = (
             part[:, :count] for part in (self.sample.x, self.sample.y, self.sample.clean_y)
@@ -55,3 +61,118 @@ class JointTestPoints(TestPoints):
 
     def select(self, places: Tensor) -> "JointTestPoints":
         return JointTestPoints(self.sample.select(places))
+
+
+@dataclass(frozen=True)
+class View(TestPoints):
+    """Points of R^d in an orthonormal basis of the span (papers/jiang.md 7.2)."""
+
+    data: DataModel
+    """the data model in R^d"""
+    basis: Float[Tensor, "runs dim small"]
+
+    def of(self, vectors: Float[Tensor, "runs *rows dim"]) -> Float[Tensor, "runs *rows small"]:
+        return (vectors.flatten(1, -2) @ self.basis).unflatten(1, vectors.shape[1:-1])
+
+    def of_sample(self, sample: Sample) -> Sample:
+        """Return the sample with its tokens, and those of its latent parts that are vectors, in the basis."""
+        vectors = {name: self.of(sample.latent[name]) for name in vector_names(self.data, sample)}
+        return replace(sample, x=self.of(sample.x), latent=sample.latent | vectors)
+
+    def model(self, data: DataModel) -> DataModel:
+        return self.data
+
+    def draw(
+        self, model: DataModel, streams: Streams, split: str, count: int, dtype: torch.dtype
+    ) -> Sample:
+        return self.of_sample(model.sample(streams, split, count, dtype))
+
+    def select(self, places: Tensor) -> "View":
+        return View(axes.select(self.data, places), self.basis[places])
+
+
+def vector_names(data: DataModel, sample: Sample) -> list[str]:
+    return [name for name in data.latent_vectors if name in sample.latent]
+
+
+def view_of_span(data: DataModel, sample: Sample, rows: Float[Tensor, "runs rows dim"]) -> View:
+    """Return the view of the span of signals, training tokens and weights.
+
+    Signals come first: orthogonal ones are the first axes.
+    """
+    signals = [sample.latent[name] for name in vector_names(data, sample)]
+    spanning = torch.cat([*signals, data.noise_tokens(sample), rows], dim=1)
+    basis, triangle = torch.linalg.qr(spanning.double().transpose(1, 2))
+    signs = torch.where(triangle.diagonal(dim1=1, dim2=2) < 0, -1.0, 1.0).to(basis)
+    return View(data, (basis * signs[:, None]).to(sample.x.dtype))
+
+
+@dataclass(frozen=True)
+class LiftedTestPoints(TestPoints):
+    """Points of R^d, which meet the whole weights: the initial ones with what training moved on the span."""
+
+    view: View
+    """the span of the training tokens"""
+    network: ReducibleWidth
+    """of full width"""
+    whole: Params
+    """its weights at the start"""
+    frame: Params
+    """what lifts weights of the reduced network"""
+
+    def model(self, data: DataModel) -> DataModel:
+        return self.view.data
+
+    def run(self, network: Network, params: Params, sample: Sample) -> Pass:
+        lifted = self.network.width_reduction().lifted(
+            params, self.whole, self.frame, self.view.basis
+        )
+        return self.network.run(lifted, sample.x)
+
+    def select(self, places: Tensor) -> "LiftedTestPoints":
+        whole, frame = (
+            {name: part[places] for name, part in parts.items()}
+            for parts in (self.whole, self.frame)
+        )
+        network = axes.select(self.network, places)
+        return LiftedTestPoints(self.view.select(places), network, whole, frame)
+
+
+@dataclass(frozen=True)
+class PerPointTestPoints(TestPoints):
+    """Test points that each bring the part of the frozen weights that they alone meet.
+
+    Every point has the law it has with the trained network, given the training run; over points that
+    part is drawn anew, so that a mean over them is that of all networks with this training run.
+    """
+
+    dim: int
+    """d"""
+    network: ReducibleWidth
+    """of full width"""
+    params: Params
+    """of the reduced network at the start"""
+
+    def draw(
+        self, model: DataModel, streams: Streams, split: str, count: int, dtype: torch.dtype
+    ) -> Sample:
+        """Draw points in the coordinates of the span and, beyond it, in the basis of each point's own noise tokens."""
+        noise, own = model.noise_count() // model.samples, streams.within(f"{split}/outside")
+        along = own("along").normal(count, noise, model.dim)
+        beyond = bartlett(own.within("tokens"), noise, self.dim - model.dim, count)
+        normals = torch.cat([along, beyond], dim=3)
+        given = GivenNormals(streams, f"{split}/noise", normals)
+        sample = model.reduced(model.dim + beyond.shape[3]).sample(given, split, count, dtype)
+        weights = self.network.width_reduction().point_weights(
+            self.params, model, own, count, beyond.shape[3]
+        )
+        sample.latent["outside"] = weights.to(dtype)
+        return sample
+
+    def run(self, network: Network, params: Params, sample: Sample) -> Pass:
+        width = self.network.width_reduction()
+        return width.point_pass(params, sample.x, sample.latent["outside"])
+
+    def select(self, places: Tensor) -> "PerPointTestPoints":
+        params = {name: part[places] for name, part in self.params.items()}
+        return PerPointTestPoints(self.dim, axes.select(self.network, places), params)

@@ -15,10 +15,8 @@ from benign.data.model import BLOCK, Sample, column
 from benign.losses import loss, loss_slope, margin
 from benign.networks.network import Params, Pass
 from benign.networks.products import CarriedPass
-from benign.reduction.offspan_starts import draws_starts, widened
-from benign.reduction.span import View
-from benign.reduction.start import start
-from benign.reduction.test_points import TestPoints
+from benign.reduction.random_starts import draws_starts, widened
+from benign.reduction.test_points import TestPoints, View
 from benign.spec import axes
 from benign.streams import Streams
 from benign.training.fast.carried import GramState
@@ -69,7 +67,7 @@ class Batch:
     @staticmethod
     def start(setup: Setup, streams: Streams) -> "Batch":
         """Draw the training points and the initial weights; `setup` is in the coordinates of its space from here on."""
-        drawn = start(setup.space, setup.data, setup.network, streams, setup.dtype)
+        drawn = setup.space.start(setup.data, setup.network, streams, setup.dtype)
         index = torch.arange(len(streams), device=drawn.sample.x.device)
         dim = None if setup.space.mode == "ambient" else setup.data.dim
         setup = setup.within(drawn.data, drawn.network)

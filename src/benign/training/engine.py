@@ -104,7 +104,7 @@ def run_bytes(setup: Setup) -> int:
 
     In small coordinates also what leads to them: the rows and the basis, and with a projection a block in R^d.
     """
-    small, drawn = setup.reduced(), setup.space.drawn_dim
+    small = setup.reduced()
     cost = small.network.cost(small.data)
     tested = min(BLOCK, setup.evaluation.samples)
     batches_per_epoch = small.training.batches_per_epoch(small.data.samples)
@@ -120,15 +120,7 @@ def run_bytes(setup: Setup) -> int:
         _attack_numbers(small, setup.attack, trained),
         _attack_numbers(small, setup.final_attack, tested),
     )
-    narrow = setup.space.hidden is not None
-    if narrow and setup.space.mode == "projected":
-        numbers += setup.network.cost(setup.data).weights  # which test points meet
-    elif narrow and not setup.space.held:
-        # Every test point has weights of its own.
-        numbers += points * 4 * small.data.tokens * cost.weights // small.data.dim
-    if small is not setup:
-        numbers += 4 * drawn * small.data.dim  # two matrices in float64
-        numbers += points * small.data.tokens * drawn
+    numbers += setup.space.cost(setup.data, setup.network, points, cost.weights)
     return numbers * setup.dtype.itemsize
 
 

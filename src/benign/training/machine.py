@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from benign.data.model import DataModel
-from benign.reduction.exact import why_not_sampled
+from benign.reduction.modes import Sampled
 from benign.spec.axes import replace
 from benign.spec.base import canonical
 from benign.training.engine import run_bytes
@@ -100,5 +100,5 @@ def _smaller(cell: Setup, there: int) -> str:
     if auto.space.mode != "projected":
         return ""
     # What is projected is drawn in R^dim first.
-    against = why_not_sampled(cell.data, cell.network, cell.attack, cell.final_attack)
+    against = Sampled.why_not(cell.data, cell.network, cell.attack, cell.final_attack)
     return f", or use `coordinates: sampled`, which is not exact yet: {against}"

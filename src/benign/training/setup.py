@@ -9,7 +9,7 @@ from benign.attacks.attack import Attack
 from benign.attacks.strong import judging
 from benign.data.model import DataModel
 from benign.networks.network import Network
-from benign.reduction.space import Space, Tests, Wanted, choose
+from benign.reduction.modes import Space, Tests, Wanted, choose
 from benign.spec import axes
 from benign.spec.axes import OneOf, default
 from benign.spec.base import Count, Spec, Whole, canonical
@@ -162,12 +162,8 @@ class Setup(Spec):
 
     def reduced(self) -> "Setup":
         """The run in the coordinates of its space, for what it costs."""
-        space, network = self.space, self.network
-        if space.mode == "ambient":
-            return self
-        if space.hidden is not None:
-            network = axes.replace(network, {("hidden",): space.hidden, ("value_dim",): 1})
-        return self.within(self.data.reduced(space.dim), network)
+        data, network = self.space.reduced(self.data, self.network)
+        return self if data is self.data else self.within(data, network)
 
     def snapshot_steps(self) -> list[int]:
         """Step 0, then steps evenly spaced in the logarithm, up to the step cap."""

@@ -1,7 +1,7 @@
 """What Zhang et al. say about draws: classes, initial values, queries and keys, noise (Lemmas 10 to 13).
 
 Judged inside Condition 1, where d is 1e10 and no machine holds a token: products of Gaussian vectors have a law that
-knows d and d_h as degrees of freedom only (`reduction/bartlett.py`).
+knows d and d_h as degrees of freedom only (`bartlett.py`).
 """
 
 import math
@@ -9,13 +9,13 @@ import math
 import torch
 from torch import Tensor
 
+from benign.bartlett import bartlett, chi_square
 from benign.claims import Claims, Evidence, Measured, at_most, share
 from benign.claims.identity import own_streams
 from benign.data.signal_noise import SignalNoise
 from benign.papers.inside import inside_theorem
 from benign.papers.jiang.theory import Numbers
 from benign.papers.zhang import bounds
-from benign.reduction.bartlett import bartlett, chi_square
 from benign.streams import Streams
 
 CLAIMS = Claims("zhang")

@@ -11,18 +11,16 @@ from scipy.stats import ks_2samp
 from torch import Tensor
 
 import benign as bo
+from benign.bartlett import bartlett
 from benign.cli.describe import plan_text
+from benign.networks import attention
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit, TorchDefault
 from benign.networks.linear import Linear
 from benign.networks.network import Params
-from benign.reduction import lifted as starting_narrow
-from benign.reduction import reduced_attention as narrow
-from benign.reduction.bartlett import bartlett
-from benign.reduction.lifted import Expanded
-from benign.reduction.reduced_attention import narrowed, outside_pass
-from benign.reduction.space import score_shift
-from benign.reduction.span import view_of_span
+from benign.reduction import modes, test_points
+from benign.reduction.modes import ReducedWidth, score_shift
+from benign.reduction.test_points import LiftedTestPoints, view_of_span
 from benign.spec import axes
 from benign.training.descent import Batch, Step, descend, look
 from benign.training.metrics import snapshots_for
@@ -95,11 +93,11 @@ def both(setup: Setup, runs: int) -> tuple[Batch, Batch]:
 
 def seen_one_by_one(batch: Batch, x: Tensor) -> Tensor:
     """Outputs on points [1 run] of R^d, each in a basis of its own tokens beyond the span, R^d_h completed alike."""
-    source, network, outputs = batch.source, batch.setup.network, []
-    assert isinstance(source, Expanded)
-    assert isinstance(network, Attention)
-    eye = torch.eye(source.network.hidden).double().expand(1, network.heads, -1, -1)
-    known = list((eye if source.directions is None else source.directions).unbind(1))
+    source, outputs = batch.source, []
+    assert isinstance(source, LiftedTestPoints)
+    assert isinstance(source.network, Attention)
+    eye = torch.eye(source.network.hidden).double().expand(1, source.network.heads, -1, -1)
+    known = list(source.frame.get("directions", eye).unbind(1))
     full = [torch.linalg.qr(basis, mode="complete").Q for basis in known]
     full = [torch.cat([a, b[:, :, a.shape[2] :]], dim=2) for a, b in zip(known, full, strict=True)]
     for point in range(x.shape[1]):
@@ -110,7 +108,8 @@ def seen_one_by_one(batch: Batch, x: Tensor) -> Tensor:
         weights = own.transpose(1, 2) @ source.whole["weights"]
         outside = in_bases(source.network, weights, full)[:, None]
         points = torch.cat([inside, beyond @ own], dim=2)[:, None]
-        outputs.append(outside_pass(network, batch.params, points, outside).outputs)
+        width = source.network.width_reduction()
+        outputs.append(width.point_pass(batch.params, points, outside).outputs)
     return torch.cat(outputs, dim=1)
 
 
@@ -156,7 +155,7 @@ def test_leaving_out_a_direction_of_the_span_shows(monkeypatch):
         return view_of_span(data, replace(sample, x=sample.x * unseen[:, None]), rows)
 
     unseen = torch.tensor([1.0, 0.0, 1.0]).double()
-    monkeypatch.setattr(starting_narrow, "view_of_span", partial)
+    monkeypatch.setattr(modes, "view_of_span", partial)
     ambient, projected = both(clean(30, max_steps=5), 1)
     *_, ((there, _), (here, _)) = zip(descend(ambient), descend(projected), strict=True)
     assert (there.loss - here.loss).abs().max() > 1e-3
@@ -249,7 +248,8 @@ CONTROLS = {
 def test_a_wrong_law_of_test_points_is_detected(control: Callable, monkeypatch):
     setup = clean(**LAWS["one head"])
     batch = batch_of(setup, "sampled")
-    monkeypatch.setattr(narrow, "bartlett", control)
+    for module in (attention, test_points):
+        monkeypatch.setattr(module, "bartlett", control)
     found = chances(numbers(batch_of(setup, "ambient")), numbers(batch))
     assert max(found[name] for name in CONTROLS[control]) < LEVEL, found
 
@@ -291,7 +291,7 @@ def without_columns(ambient: Batch, tokens: Tensor) -> Batch:
     assert isinstance(network, Attention)
     basis = torch.linalg.qr(tokens.transpose(1, 2)).Q
     bases = head_bases(network, {"weights": basis.transpose(1, 2) @ ambient.params["weights"]})
-    small = narrowed(network, bases[0].shape[2])
+    small = network.width_reduction().reduced(bases[0].shape[2])
     rows = in_bases(network, ambient.params["weights"], bases).transpose(1, 2)
     output = torch.linalg.vector_norm(ambient.params["output"], dim=1, keepdim=True)
     params = small.with_rows({"output": output}, rows)
@@ -368,10 +368,11 @@ def test_wide_clean_runs_leave_columns_out_and_say_so():
     assert space(setup, "auto") == space(setup)
     assert holds(space(setup, together=True).text, "test points", "together")
     assert space(setup, together=True).dim == 8 + 3 * 2
-    assert space(clean(hidden=16, dim=10**9)).hidden is None, "no column too many"
+    exact = space(clean(hidden=16, dim=10**9))
+    assert not isinstance(exact, ReducedWidth), "no column too many"
     assert space(clean(hidden=1000, dim=8)).mode == "ambient"
     judged = space(setup, attack=ATTACK)
-    assert (judged.hidden, judged.dim) == (None, 8 + 2001)
+    assert (type(judged), judged.dim) == (modes.Sampled, 8 + 2001)
 
 
 def test_approximate_says_how_far_to_trust_it():

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from benign.reduction import bartlett as module
-from benign.reduction.bartlett import bartlett, chi_square
+from benign import bartlett as module
+from benign.bartlett import bartlett, chi_square
 from benign.streams import RunId, Streams
 from tests.says import says
 

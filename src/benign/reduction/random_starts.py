@@ -14,10 +14,10 @@ from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball, Units
 from benign.attacks.pgd import PGD
-from benign.reduction.bartlett import chi_square
-from benign.reduction.exact import starts_at_random
-from benign.reduction.rows import TokenRows
-from benign.reduction.span import View, vector_names
+from benign.bartlett import chi_square
+from benign.reduction.modes import starts_at_random
+from benign.reduction.protocols import TokenRows
+from benign.reduction.test_points import View, vector_names
 from benign.streams import Streams
 
 

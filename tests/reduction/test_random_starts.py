@@ -19,7 +19,7 @@ from benign.data.model import Sample
 from benign.networks.linear import Linear
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
-from benign.reduction.offspan_starts import WideTarget
+from benign.reduction.random_starts import WideTarget
 from benign.spec import axes
 from benign.streams import Streams
 from benign.training.descent import Batch, descend

@@ -1,0 +1,495 @@
+"""The modes of `coordinates`: R^d itself, or the span in which all points and weights of a run stay.
+
+Each mode is a class that says why it would not be exact (`why_not`), what a batch starts with (`start`), the data
+model and network in its coordinates (`reduced`) and the memory for getting there (`cost`). `choose` picks one.
+
+A run stays in the span of training tokens, signals and initial weights if everything in it acts alike in every
+orthonormal basis (papers/jiang.md 7.2, papers/wang.md 6.1 and 6.4).
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+import torch
+from torch.nn.functional import pad
+
+from benign.attacks.apgd import APGD
+from benign.attacks.attack import Attack
+from benign.attacks.balls import Ball
+from benign.attacks.pgd import PGD
+from benign.attacks.strong import EnsembleAttack
+from benign.data.model import BLOCK, DataModel, Sample
+from benign.networks.network import Network, Params
+from benign.reduction.protocols import ReducibleWidth, TokenRows
+from benign.reduction.sampled import GivenNormals, standard_rows
+from benign.reduction.test_points import (
+    JointTestPoints,
+    LiftedTestPoints,
+    PerPointTestPoints,
+    TestPoints,
+    view_of_span,
+)
+from benign.streams import Streams
+
+Mode: TypeAlias = Literal["ambient", "projected", "sampled", "approximate"]
+Wanted: TypeAlias = Literal["ambient", "projected", "sampled", "approximate", "auto"]
+
+ROTATING = (PGD, APGD, EnsembleAttack)
+"""attacks that take steps along gradients and project on their ball; by class, a subclass may do something else"""
+
+
+@dataclass(frozen=True)
+class Tests:
+    """How a run is tested."""
+
+    count: int
+    attack: Attack | None
+    together: bool
+    """one network for all test points, exactly; if that needs their tokens in the span, they are put there"""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a batch of runs starts with, in its coordinates."""
+
+    data: DataModel
+    sample: Sample
+    """the training points"""
+    params: Params
+    """the initial weights"""
+    network: Network
+    fresh: TestPoints
+    """the source of test points"""
+
+
+@dataclass(frozen=True)
+class Space:
+    """Where a run is computed; a mode is a subclass."""
+
+    mode: ClassVar[Mode]
+
+    dim: int
+    """length of a token there"""
+    drawn_dim: int
+    """length of the vectors that tokens and weights are drawn as"""
+    why: str
+
+    @staticmethod
+    def why_not(
+        data: DataModel, network: Network, attack: Attack | None, test_attack: Attack | None
+    ) -> str | None:
+        """Return why the mode would not be exact, with field, value and remedy, or None if it is exact."""
+        raise NotImplementedError
+
+    def start(
+        self, data: DataModel, network: Network, streams: Streams, dtype: torch.dtype
+    ) -> Start:
+        """Draw the training points and the initial weights of every run."""
+        raise NotImplementedError
+
+    def reduced(self, data: DataModel, network: Network) -> tuple[DataModel, Network]:
+        """Return the data model and the network in the coordinates of the run."""
+        return data.reduced(self.dim), network
+
+    def cost(self, data: DataModel, network: Network, points: int, weights: int) -> int:
+        """Return how many numbers a run holds to get to its coordinates: rows, basis, and points as drawn.
+
+        data, network: those of R^d.
+        points: points in a pass.
+        weights: weights of the reduced network.
+        """
+        # Rows and basis are two matrices in float64.
+        return 4 * self.drawn_dim * self.dim + points * data.tokens * self.drawn_dim
+
+    @property
+    def size(self) -> str:
+        return f"{self.dim:,} coordinates"
+
+    @property
+    def text(self) -> str:
+        return f"{self.mode}, {self.size}: {self.why}"
+
+
+class Ambient(Space):
+    """R^d."""
+
+    mode: ClassVar[Mode] = "ambient"
+
+    @staticmethod
+    def of(data: DataModel, why: str) -> "Ambient":
+        return Ambient(data.dim, data.dim, why)
+
+    @staticmethod
+    def why_not(
+        data: DataModel, network: Network, attack: Attack | None, test_attack: Attack | None
+    ) -> None:
+        return None
+
+    def start(
+        self, data: DataModel, network: Network, streams: Streams, dtype: torch.dtype
+    ) -> Start:
+        sample = data.sample(streams, "train", data.samples, dtype)
+        params = network.initial_params(data, streams, dtype)
+        return Start(data, sample, params, network, TestPoints())
+
+    def reduced(self, data: DataModel, network: Network) -> tuple[DataModel, Network]:
+        return data, network
+
+    def cost(self, data: DataModel, network: Network, points: int, weights: int) -> int:
+        return 0
+
+
+class Projected(Space):
+    """Everything is drawn in R^d and seen in an orthonormal basis of the span: the same run."""
+
+    mode: ClassVar[Mode] = "projected"
+
+    @staticmethod
+    def why_not(
+        data: DataModel, network: Network, attack: Attack | None, test_attack: Attack | None
+    ) -> str | None:
+        if not isinstance(network, TokenRows):
+            return (
+                f"`network` ({network.kind}) does not declare its weights as vectors of token space"
+            )
+        trouble = _attack_trouble("attack", attack, training=True)
+        return trouble or _attack_trouble("evaluation.attack", test_attack, training=False)
+
+    @staticmethod
+    def of(
+        data: DataModel, network: Network, attack: Attack | None, tests: Tests, besides: str = ""
+    ) -> Space:
+        """Return the smallest span, or R^d if that is no larger."""
+        if attack is None and tests.attack is None and isinstance(network, ReducibleWidth):
+            return ProjectedTokens.of_tokens(data, network, besides)
+        size = _span(data, network)
+        why = f"the same runs as in {data.dim:,}, by {_WHOLE_SPAN}{besides}"
+        return _if_smaller(Projected(size, data.dim, why), data)
+
+    def start(
+        self, data: DataModel, network: Network, streams: Streams, dtype: torch.dtype
+    ) -> Start:
+        ambient = Ambient.of(data, "").start(data, network, streams, dtype)
+        assert isinstance(network, TokenRows)
+        rows = network.initial_rows(ambient.params, data)
+        view = view_of_span(data, ambient.sample, rows[:, : network.row_count(data)])
+        params = network.with_rows(ambient.params, view.of(rows))
+        small = data.reduced(view.basis.shape[2])
+        return Start(small, view.of_sample(ambient.sample), params, network, view)
+
+
+class Sampled(Space):
+    """The coordinates in a basis of the span are drawn, nothing of length d exists: the same law."""
+
+    mode: ClassVar[Mode] = "sampled"
+
+    @staticmethod
+    def why_not(
+        data: DataModel, network: Network, attack: Attack | None, test_attack: Attack | None
+    ) -> str | None:
+        trouble = Projected.why_not(data, network, attack, test_attack)
+        if trouble:
+            return trouble
+        assert isinstance(network, TokenRows)
+        return data.why_not_gaussian() or network.why_not_gaussian()
+
+    @staticmethod
+    def of(data: DataModel, network: Network, attack: Attack | None, tests: Tests) -> Space:
+        """Return the smallest span, or R^d if that is no larger."""
+        tokens = data.axis_count() + data.noise_count()
+        clean = attack is None and tests.attack is None
+        # The span of tokens alone pays if the network has more columns than the tokens can use.
+        if (
+            clean
+            and isinstance(network, ReducibleWidth)
+            and network.width_reduction().width > 2 * tokens
+        ):
+            return SampledTokens.of_tokens(data, network, tests)
+        size = _span(data, network)
+        return _if_smaller(
+            Sampled(size, size, f"the same law as in {data.dim:,}, by {_WHOLE_SPAN}"), data
+        )
+
+    def start(
+        self, data: DataModel, network: Network, streams: Streams, dtype: torch.dtype
+    ) -> Start:
+        """The reduced model draws everything but the noise; the network everything but its rows."""
+        assert isinstance(network, TokenRows)
+        small, axes, tokens = data.reduced(self.dim), data.axis_count(), data.noise_count()
+        rows = standard_rows(streams, self.dim - axes, axes, data.dim)
+        given = GivenNormals(streams, "train/noise", rows[:, :tokens])
+        sample = small.sample(given, "train", data.samples, dtype)
+        params = network.initial_params(small, streams, dtype)
+        if network.row_count(data):
+            weights = rows[:, tokens:] * network.row_std(params, data)[:, :, None]
+            params = network.with_rows(params, weights.to(dtype))
+        return Start(small, sample, params, network, TestPoints())
+
+
+# Networks whose width can be reduced too (papers/jiang.md 7.1): the span of tokens alone.
+
+
+@dataclass(frozen=True)
+class ReducedWidth(Space):
+    """Coordinates in which the width of the network is reduced as well."""
+
+    hidden: int
+    """width of the network there"""
+
+    @property
+    def size(self) -> str:
+        return f"{super().size} and {self.hidden:,} columns"
+
+    def reduced(self, data: DataModel, network: Network) -> tuple[DataModel, Network]:
+        assert isinstance(network, ReducibleWidth)
+        return data.reduced(self.dim), network.width_reduction().reduced(self.hidden)
+
+
+class ProjectedTokens(ReducedWidth):
+    """Projected on the span of the tokens, for clean runs: test points meet the whole weights in R^d."""
+
+    mode: ClassVar[Mode] = "projected"
+    why_not = staticmethod(Projected.why_not)
+
+    @staticmethod
+    def of_tokens(data: DataModel, network: ReducibleWidth, besides: str) -> Space:
+        tokens, width = _token_span(data, 0), network.width_reduction()
+        why = f"the same runs as with {data.dim:,} and {width.width:,}, by the span of tokens{besides}"
+        return _if_smaller(ProjectedTokens(tokens, data.dim, why, width.width_met(tokens)), data)
+
+    def start(
+        self, data: DataModel, network: Network, streams: Streams, dtype: torch.dtype
+    ) -> Start:
+        ambient = Ambient.of(data, "").start(data, network, streams, dtype)
+        assert isinstance(network, ReducibleWidth)
+        sample, whole = ambient.sample, ambient.params
+        view = view_of_span(data, sample, sample.x.new_zeros(len(sample.x), 0, data.dim))
+        narrow, params, frame = network.width_reduction().restricted(whole, view.basis)
+        source = LiftedTestPoints(view, network, whole, frame)
+        return Start(data.reduced(self.dim), view.of_sample(sample), params, narrow, source)
+
+    def cost(self, data: DataModel, network: Network, points: int, weights: int) -> int:
+        """With the whole weights, which test points meet."""
+        return super().cost(data, network, points, weights) + network.cost(data).weights
+
+
+@dataclass(frozen=True)
+class SampledTokens(ReducedWidth):
+    """Sampled on the span of the tokens, for clean runs: no tensor knows d or the width of the network."""
+
+    mode: ClassVar[Mode] = "sampled"
+    why_not = staticmethod(Sampled.why_not)
+
+    tokens: int
+    """dimensions that the tokens span"""
+    held: int
+    """test points whose tokens are in that span; if 0, each test point brings its own part of the weights"""
+
+    @staticmethod
+    def of_tokens(data: DataModel, network: ReducibleWidth, tests: Tests) -> Space:
+        held = tests.count if tests.together else 0
+        tokens, width = _token_span(data, held), network.width_reduction()
+        together = "together" if held else "one by one"
+        why = (
+            f"the same law as with {data.dim:,} and {width.width:,}, by the span of tokens; "
+            f"test points {together}"
+        )
+        space = SampledTokens(tokens, tokens, why, width.width_met(tokens), tokens, held)
+        return _if_smaller(space, data)
+
+    def start(
+        self, data: DataModel, network: Network, streams: Streams, dtype: torch.dtype
+    ) -> Start:
+        assert isinstance(network, ReducibleWidth)
+        (small, narrow), axes = self.reduced(data, network), data.axis_count()
+        rows = standard_rows(streams, self.tokens - axes, axes, data.dim)
+        rows = pad(rows, (0, self.dim - self.tokens))
+        train, test = rows.split(
+            [data.noise_count(), self.tokens - axes - data.noise_count()], dim=1
+        )
+        given = GivenNormals(streams, "train/noise", train)
+        sample = small.sample(given, "train", data.samples, dtype)
+        params = self._params(data, network, streams, dtype)
+        if self.held:
+            given = GivenNormals(streams, "test/0/noise", test)
+            held = small.sample(given, "test/0", self.held, dtype)
+            return Start(small, sample, params, narrow, JointTestPoints(held))
+        fresh = PerPointTestPoints(data.dim, network, params)
+        return Start(small, sample, params, narrow, fresh)
+
+    def _params(
+        self, data: DataModel, network: ReducibleWidth, streams: Streams, dtype: torch.dtype
+    ) -> Params:
+        return network.width_reduction().initial_params(self.tokens, data, streams, dtype)
+
+    def cost(self, data: DataModel, network: Network, points: int, weights: int) -> int:
+        """With the weights of each test point's own."""
+        own = 0 if self.held else points * 4 * data.tokens * weights // self.dim
+        return super().cost(data, network, points, weights) + own
+
+
+@dataclass(frozen=True)
+class Approximate(SampledTokens):
+    """Sampled without the whole width also under attack, on request only: not exact if columns are left out."""
+
+    mode: ClassVar[Mode] = "approximate"
+
+    shift: float
+    """how far the attack moves a score at the start"""
+
+    @staticmethod
+    def why_not(
+        data: DataModel, network: Network, attack: Attack | None, test_attack: Attack | None
+    ) -> str | None:
+        """Return why it is not possible, or None."""
+        if not isinstance(network, ReducibleWidth):
+            return f"`network` is {network.kind}, which needs no approximation"
+        return Sampled.why_not(data, network, attack, test_attack)
+
+    @staticmethod
+    def of(data: DataModel, network: Network, attack: Attack | None, tests: Tests) -> Space:
+        assert isinstance(network, ReducibleWidth)
+        tokens, whole = _token_span(data, tests.count), network.width_reduction()
+        width = whole.width_met(tokens)
+        narrow = whole.reduced(width)
+        assert isinstance(narrow, TokenRows)
+        size, attacked = tokens + narrow.row_count(data), attack or tests.attack
+        shift = score_shift(data, network, attacked) if attacked else 0.0
+        if attacked is None:
+            why = "exact, as nothing is attacked"
+        elif width == whole.width:
+            why = "exact, as all columns are kept"
+        else:
+            why = _doubt(whole.width, data.dim, shift)
+        return _if_smaller(Approximate(size, size, why, width, tokens, tests.count, shift), data)
+
+    def _params(
+        self, data: DataModel, network: ReducibleWidth, streams: Streams, dtype: torch.dtype
+    ) -> Params:
+        params = super()._params(data, network, streams, dtype)
+        return network.width_reduction().closed_params(params, data, streams)
+
+
+def choose(
+    wanted: Wanted, data: DataModel, network: Network, attack: Attack | None, tests: Tests
+) -> Space:
+    """Return the space of a run. Raise ValueError, with the reason, if the wanted mode would not be exact.
+
+    `auto` takes the first exact of sampled, projected and ambient.
+    """
+    if wanted == "ambient":
+        return Ambient.of(data, "as requested")
+    parts = data, network, attack, tests.attack
+    if wanted == "approximate":
+        if trouble := Approximate.why_not(*parts):
+            raise ValueError(
+                f"`coordinates` is approximate, which is not possible: {trouble}; use `coordinates: auto`"
+            )
+        return Approximate.of(data, network, attack, tests)
+    not_sampled, not_projected = Sampled.why_not(*parts), Projected.why_not(*parts)
+    if wanted == "auto":
+        if not not_sampled:
+            return Sampled.of(data, network, attack, tests)
+        if not not_projected:
+            return Projected.of(data, network, attack, tests, f"; not sampled: {not_sampled}")
+        return Ambient.of(data, not_projected)
+    if trouble := not_sampled if wanted == "sampled" else not_projected:
+        exact = "ambient" if not_projected else "projected"
+        raise ValueError(
+            f"`coordinates` is {wanted}, which would not be exact: {trouble}; "
+            f"`coordinates: {exact}` is exact"
+        )
+    mode = Sampled if wanted == "sampled" else Projected
+    return mode.of(data, network, attack, tests)
+
+
+_WHOLE_SPAN = "the span of training tokens, signals and initial weights"
+
+
+def _span(data: DataModel, network: Network) -> int:
+    """Dimensions of the span of training tokens, signals and initial weights."""
+    assert isinstance(network, TokenRows)
+    return data.axis_count() + data.noise_count() + network.row_count(data)
+
+
+def _token_span(data: DataModel, held: int) -> int:
+    """Dimensions of the span of training tokens, signals and the tokens of `held` test points."""
+    if held > BLOCK:
+        raise ValueError(
+            f"`evaluation.samples` is {held}, and all their tokens would be in the span: "
+            f"use {BLOCK} or fewer, and more seeds"
+        )
+    by_point = data.noise_count() // data.samples
+    return data.axis_count() + data.noise_count() + held * by_point
+
+
+def _if_smaller(space: Space, data: DataModel) -> Space:
+    if space.dim < data.dim:
+        return space
+    size = f"the span has {space.dim:,} dimensions and `dim` is {data.dim:,}"
+    return Ambient.of(data, f"{size}, so {space.mode} coordinates would save nothing")
+
+
+def _doubt(hidden: int, dim: int, shift: float) -> str:
+    """Errors are of order d_h / d while the attack moves scores by less than about 1."""
+    error = f"an error of order d_h / d = {hidden / dim:.1e}"
+    if shift <= 1:
+        return f"{error}: the attack moves scores by {shift:.2g}"
+    return f"not {error} but an unknown one: the attack moves scores by {shift:.2g}, more than 1"
+
+
+def score_shift(data: DataModel, network: ReducibleWidth, attack: Attack) -> float:
+    """Return how far an attack on one token moves a score at the start, the largest of several runs.
+
+    It is tau |mu| sigma_h^2 sqrt(d d_h) (papers/jiang.md 7.3).
+    """
+    threat = attack.threat()
+    radii = [ball.size(data) for ball in threat.each()] if threat else []
+    spread = network.width_reduction().score_spread(data.dim)
+    shifts = [torch.as_tensor(radius * data.signal_norm()) * spread for radius in radii]
+    return max((float(shift.max()) for shift in shifts), default=0.0)
+
+
+# Attacks that leave the span, or act differently in different bases.
+
+
+def starts_at_random(attack: Attack) -> bool:
+    """Return whether an ascent of the attack starts at a random point of its ball."""
+    return getattr(attack, "start", "zero") != "zero" or getattr(attack, "restarts", 1) > 1
+
+
+def _attack_trouble(field: str, attack: Attack | None, *, training: bool) -> str | None:
+    if attack is None:
+        return None
+    if type(attack) not in ROTATING:
+        kinds = ", ".join(known.kind for known in ROTATING)
+        return (
+            f"`{field}` is {attack.kind}, which is not known to act alike in every basis: "
+            f"use one of {kinds} in an l2 ball"
+        )
+    if training and starts_at_random(attack):
+        return (
+            f"`{field}` ({attack.kind}) starts at random, which leaves the span in every training step: "
+            "use `start: zero` and `restarts: 1`"
+        )
+    threat = attack.threat()
+    troubles = [_ball_trouble(field, ball) for ball in (threat.each() if threat else [])]
+    troubles.append(
+        _attack_trouble(f"{field}.also", getattr(attack, "also", None), training=training)
+    )
+    return next(filter(None, troubles), None)
+
+
+def _ball_trouble(field: str, ball: Ball) -> str | None:
+    if ball.p != 2:
+        return (
+            f"`{field}.ball.p` is {ball.p}, and only l2 balls are alike in every basis: use `p: 2`"
+        )
+    if ball.box is not None:
+        return f"`{field}.ball.box` is {[*ball.box]}, which belongs to one basis: leave it out"
+    if ball.relative_to == "point":
+        return (
+            f"`{field}.ball.relative_to` is 'point', and fresh points are longer than their part in the span: "
+            "measure the radius by the signal or in the data's units"
+        )
+    return None
