@@ -11,9 +11,9 @@ import numpy as np
 import xarray as xr
 
 from benign.papers.recipes import Recipe
-from benign.plot.chosen import plain as said
-from benign.plot.chosen import possible, reached
 from benign.plot.maps import Panel
+from benign.plot.variables import plain as said
+from benign.plot.variables import possible, reached
 from benign.report import explained, figures
 from benign.report.axes import ascending, axes_of, chosen, home, named_by, numbered, ranks
 from benign.report.cells import Limits, endings, rounded

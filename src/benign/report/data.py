@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benign.plot.chosen import possible
+from benign.plot.variables import possible
 from benign.report.atlas import CHIEF, REST, Atlas, CurveGroup, Quantity, said
 from benign.report.cells import Limits, means
 from benign.report.figures import names_of

@@ -14,10 +14,10 @@ import numpy as np
 import xarray as xr
 
 from benign.plot.axis import axis_name, cell_edges, log_spaced
-from benign.plot.chosen import possible
 from benign.plot.lines import COLOURS, LINES
 from benign.plot.maps import Panel
 from benign.plot.style import VERMILLION
+from benign.plot.variables import possible
 from benign.report.cells import ENDED, Limits, Means, means, plain, rounded
 from benign.report.over import Figure, over
 from benign.sweep.results import RETRIED

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from benign.plot.maps import Panel
-from benign.plot.overlays import (
+from benign.plot.laws import (
     crossings_name,
     curve_points,
     fit_name,
     fitted_rows,
     printed_law,
 )
+from benign.plot.maps import Panel
 from benign.plot.style import BLACK, BLUE, DARK_GREY, VERMILLION
 from benign.report.cells import Limits, plain, rounded
 from benign.stats.law import Law

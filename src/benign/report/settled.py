@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from benign.plot.chosen import held
+from benign.plot.variables import held
 
 
 def settled(result: xr.Dataset, name: str, points: list[int] | None = None) -> xr.DataArray:
