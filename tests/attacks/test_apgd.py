@@ -196,7 +196,7 @@ def test_every_place_is_that_of_a_slow_reference(monkeypatch):
 
         return noted
 
-    for name in ("offer", "__call__"):
+    for name in ("update", "__call__"):
         monkeypatch.setattr(_Look, name, noting(getattr(_Look, name)))
     attack = APGD(ball=Ball(radius=1.5, per="sample"), steps=20)
     attacked(attack, network, batch.params, data, x, y)

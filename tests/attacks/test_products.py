@@ -117,7 +117,7 @@ def test_apgd_looks_at_the_same_places(always, name, per, loss, monkeypatch):
 
         return noted
 
-    for name in ("offer", "__call__"):
+    for name in ("update", "__call__"):
         monkeypatch.setattr(apgd._Look, name, noting(getattr(apgd._Look, name)))
     attack = APGD(ball=Ball(radius=0.8, per=per), loss=loss, steps=9, restarts=2)
     points, plain = both(attack, target)

@@ -99,7 +99,7 @@ def test_whatever_one_sweep_raises_is_shown_and_the_others_are_followed(root, wh
             raise AssertionError("nobody expected this")
         return plain(store)
 
-    monkeypatch.setattr(watching, "taken_in", raising)
+    monkeypatch.setattr(watching, "leases_in", raising)
     monkeypatch.setattr(watching, "EVERY", 0.05)
     monkeypatch.setattr(watching, "SHARE", 1)
     watch = Watch(root)

@@ -11,6 +11,7 @@ from benign.cli import main as cli
 from benign.papers.advice import advise
 from benign.papers.jiang import theory as jiang
 from benign.papers.zhang import theory as zhang
+from benign.spec.axes import cells
 from tests.says import holds
 
 
@@ -71,7 +72,7 @@ def test_two_layers_and_patches():
     assert limits(two)["no classifier is robust", "printed"] == 1.0
     assert "n r^4 / d = 81.9" in two.regime[0]
     chosen = bo.recipe("li/fig3")
-    *_, (_, attacked) = bo.axes.cells(chosen.experiment("smoke"))
+    *_, (_, attacked) = cells(chosen.experiment("smoke"))
     patches = advise(attacked)
     assert (patches.unit, patches.theorems[0].title[:14]) == ("alpha", "Li Theorem 4.4")
 

@@ -67,7 +67,7 @@ def _table_1(dataset: str) -> None:
 
         statistic.__doc__ = f"{statement} ({dataset})."
         rules = {whose: at_least(0.0) for whose in WHOSE}
-        told = {"beside": (THEMSELVES,)}
+        told = {"informational": (THEMSELVES,)}
         return CLAIMS.add(f"tab1.{dataset}.{name}", "Table 1", rules, recipe, **told)(statistic)
 
     order(
