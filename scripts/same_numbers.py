@@ -78,7 +78,8 @@ def main() -> int:
 def numbers(tree: Path, only: str, device: str, out: Path) -> dict:
     """The arrays of every run by recipe, computed by the code of a tree."""
     python = [sys.executable, "-c"]
-    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join(filter(None, [str(tree / "src"), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     listing = "from benign.papers.recipes import recipes; print(*recipes())"
     listed = subprocess.run(
         [*python, listing], env=environment, cwd=tree, check=True, capture_output=True, text=True
