@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from benign.papers.inside import inside_theorem as inside_theorem
     from benign.papers.recipes import recipe as recipe
     from benign.papers.verify import judge as judge
-    from benign.report.page import report as report
+    from benign.report.page import write_report as write_report
     from benign.spec.axes import linspace as linspace
     from benign.spec.axes import logspace as logspace
     from benign.spec.axes import zipped as zipped
@@ -129,11 +129,11 @@ _HOME = {
     "pack": "sweep.folders",
     "plot": "plot",
     "recipe": "papers.recipes",
-    "report": "report.page",
     "snapshot": "training.metrics",
     "tally": "training.metrics",
     "to_dataframe": "sweep.export",
     "weights": "sweep.weights",
+    "write_report": "report.page",
     "zipped": "spec.axes",
 }
 

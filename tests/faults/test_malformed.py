@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from benign.report.live import watch as watching
-from benign.report.live.watch import Watch
-from benign.report.live.words import progress_text, trouble_text
+from benign.report.live.watch import Watch, progress_text, trouble_text
 from tests.faults.sweeps import contents
 from tests.tiny import tiny
 

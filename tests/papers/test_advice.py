@@ -87,7 +87,7 @@ def test_training_to_a_loss_of_0_has_no_number_of_steps(tmp_path):
     )
     assert advise(experiment).steps == ()
     experiment.run(tmp_path / "run")
-    assert bo.report(tmp_path / "run").is_file()
+    assert bo.write_report(tmp_path / "run").is_file()
 
 
 def test_the_command_gives_an_experiment_that_runs(capsys, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import xarray as xr
 
 from benign.papers.recipes import recipe
 from benign.plot import lines
-from benign.plot.chosen import held
+from benign.plot.variables import held
 from benign.training.descent import Status
 from tests.papers.test_partial import empty
 

@@ -18,7 +18,7 @@ from benign.papers.recipes import recipe
 from benign.papers.zhang import fig2, fig3, heads, linear_mode, norms, radii
 from benign.papers.zhang.figures import linear_theory
 from benign.papers.zhang.setting import LEVEL, RADIUS
-from benign.plot.chosen import held
+from benign.plot.variables import held
 from benign.spec.axes import cells
 from benign.spec.base import canonical
 from benign.stats.boundary import boundary

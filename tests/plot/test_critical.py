@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from benign.papers.wang.exponents import boundaries, predicted
-from benign.plot.critical import Critical, exponents_figure, exponents_panels
+from benign.plot.laws import Critical, exponents_figure, exponents_panels
 from benign.stats.boundary import boundary
 from tests.says import holds, says
 

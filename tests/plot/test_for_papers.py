@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import benign as bo
-from benign.plot.critical import Critical, exponents_figure, exponents_panels
-from benign.plot.pictures import Row, pictures_figure
+from benign.plot.bars import Row, pictures_figure
+from benign.plot.laws import Critical, exponents_figure, exponents_panels
 from benign.plot.sheet import INCHES, drawn_for
 from tests.plot.crossing import crossing
 from tests.says import says

@@ -8,7 +8,7 @@ import xarray as xr
 
 import benign as bo
 from benign.plot.caption import endings
-from benign.plot.picture import pictures
+from benign.plot.maps import pictures
 from benign.training.descent import Status
 from tests.says import holds, says
 from tests.tiny import tiny

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benign.plot.pictures import Row, pictures_figure, scaled
+from benign.plot.bars import Row, pictures_figure, scaled
 from tests.says import says
 
 

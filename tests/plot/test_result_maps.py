@@ -12,8 +12,8 @@ from matplotlib.colors import to_rgba
 import benign as bo
 from benign.papers.requests import RunOptions, plans
 from benign.plot.axis import cell_edges
-from benign.plot.chosen import caption_of
-from benign.plot.result_maps import REGIME_COLOURS
+from benign.plot.maps import REGIME_COLOURS
+from benign.plot.variables import caption_of
 from benign.stats.regimes import Regime
 from benign.training.descent import Status
 from tests.plot.crossing import crossing

@@ -8,10 +8,8 @@ import pytest
 
 from benign.experiment import Experiment
 from benign.papers.recipes import recipe, recipes
-from benign.report.atlas import CHIEF, PAPER, Atlas
-from benign.report.axes import told_apart
-from benign.report.packed import as_bytes, packed_curves, thinned
-from benign.report.settled import settled
+from benign.report.atlas import CHIEF, PAPER, Atlas, told_apart
+from benign.report.cells import as_bytes, packed_curves, settled, thinned
 from benign.spec.axes import cells
 from benign.sweep.folders import open_experiment, open_result
 from tests.report.made_up import fill

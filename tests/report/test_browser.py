@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from benign.experiment import Experiment
 from benign.papers.recipes import recipe
-from benign.report.page import report
+from benign.report.page import write_report
 from benign.sweep.folders import open_result
 from tests.browser import Visit
 from tests.report.made_up import fill
@@ -30,7 +30,7 @@ def opened(browser: Browser, file: Path, **more) -> Visit:
 @pytest.fixture(scope="module")
 def own(browser: Browser, three: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visit]:
     """An experiment with three axes, on a desk."""
-    file = report(three, output=tmp_path_factory.mktemp("page") / "three.html")
+    file = write_report(three, output=tmp_path_factory.mktemp("page") / "three.html")
     visit = opened(browser, file)
     yield visit
     visit.close()
@@ -39,7 +39,7 @@ def own(browser: Browser, three: Path, tmp_path_factory: pytest.TempPathFactory)
 @pytest.fixture(scope="module")
 def paper(browser: Browser, jiang: Path) -> Iterator[Visit]:
     """A recipe under two readings, on a phone with a dark screen."""
-    file = report(jiang / "jiang/fig1/smoke")
+    file = write_report(jiang / "jiang/fig1/smoke")
     look = {"color_scheme": "dark", "has_touch": True}
     visit = opened(browser, file, width=390, height=844, **look)
     yield visit
@@ -251,7 +251,7 @@ def test_markup_in_names_is_shown_and_not_run(browser: Browser, tmp_path: Path):
         "noise_std": {"zipped": BAD, "values": [0.2, 0.1]},
     }
     folder = fill(tmp_path / "<b>bold", Experiment.from_dict(fields), {"benign": BAD})
-    visit = opened(browser, report(folder, output=tmp_path / "page.html"))
+    visit = opened(browser, write_report(folder, output=tmp_path / "page.html"))
     visit.page.mouse.click(*point_at(visit.page, 0.5, 0.5))
     visit.page.locator(".numbers summary").click()
     expect(visit.page.locator(".numbers td").first).to_contain_text(BAD)
@@ -268,7 +268,7 @@ def test_markup_in_names_is_shown_and_not_run(browser: Browser, tmp_path: Path):
 def test_one_axis_and_one_cell_have_their_pages(browser: Browser, tmp_path: Path):
     line = fill(tmp_path / "line", tiny("data.samples=4", "data.snr={logspace: [0.1, 10, 8]}"))
     cell = fill(tmp_path / "cell", tiny("data.samples=4", "data.snr=2.0"))
-    visit = opened(browser, report(line, cell, output=tmp_path / "page.html"))
+    visit = opened(browser, write_report(line, cell, output=tmp_path / "page.html"))
     page = visit.page
     expect(page.locator("[data-shown]")).to_have_count(2)
     first, second = page.locator(".group").nth(0), page.locator(".group").nth(1)
@@ -287,7 +287,7 @@ def test_one_axis_and_one_cell_have_their_pages(browser: Browser, tmp_path: Path
 
 def test_a_cell_that_diverged_is_marked_and_has_no_empty_charts(browser: Browser, tmp_path: Path):
     tiny("training.rate=[0.5, 1e30]", "data.samples=4").run(tmp_path / "runs")
-    visit = opened(browser, report(tmp_path / "runs"))
+    visit = opened(browser, write_report(tmp_path / "runs"))
     page = visit.page
     expect(page.locator(".map .legend")).to_contain_text("no value")
     row = open_result(tmp_path / "runs").sizes["snr"]
@@ -307,7 +307,7 @@ def test_what_has_no_order_has_a_menu_in_place_of_a_slider(browser: Browser, tmp
     init = "init: {kind: torch_default}"
     networks = f"[{{kind: attention, hidden: 4, {init}}}, {{kind: attention, hidden: 8, {init}}}]"
     folder = fill(tmp_path, tiny(f"network={networks}"))
-    visit = opened(browser, report(folder))
+    visit = opened(browser, write_report(folder))
     menu = visit.page.locator(".place")
     names = ["attention(hidden=4)", "attention(hidden=8)"]
     assert menu.locator("option").all_inner_texts() == names
@@ -322,7 +322,7 @@ def test_a_thousand_runs_are_a_small_file_that_answers_at_once(browser: Browser,
     big = recipe("zhang/fig1").experiment("paper").as_dict()
     big["data"] |= {"samples": list(range(2, 42, 2)), "snr": {"logspace": [0.1, 20, 50]}}
     fill(tmp_path, Experiment.from_dict({**big, "seeds": 1}), {"target": "zhang/fig1"})
-    file = report(tmp_path)
+    file = write_report(tmp_path)
     assert file.stat().st_size < 8_000_000
     visit = Visit(browser)
     session = visit.context.new_cdp_session(visit.page)

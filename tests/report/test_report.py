@@ -24,9 +24,9 @@ from benign.papers.claims import claims as all_claims
 from benign.papers.recipes import recipe
 from benign.papers.requests import RunOptions, plans
 from benign.report import claims
+from benign.report.claims import factor, theorems
 from benign.report.folder import Folder, folders
-from benign.report.page import library, page, report
-from benign.report.theorem import factor, theorems
+from benign.report.page import library, page, write_report
 from benign.spec.yaml import read_yaml
 from benign.sweep.folders import open_experiment, open_result
 from benign.sweep.store import About, Store
@@ -62,7 +62,7 @@ class Tags(HTMLParser):
 
 @pytest.fixture(scope="module")
 def written(jiang: Path) -> str:
-    return report(jiang / "jiang/fig1/smoke").read_text(encoding="utf-8")
+    return write_report(jiang / "jiang/fig1/smoke").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +239,7 @@ def test_runs_that_are_missing_or_failed_are_told(tmp_path: Path):
 
 def test_a_sweep_without_runs_is_reported_as_it_is(tmp_path: Path):
     tiny().prepare(tmp_path)
-    text = report(tmp_path).read_text(encoding="utf-8")
+    text = write_report(tmp_path).read_text(encoding="utf-8")
     assert "8 of 8 runs" in text[text.index('<aside class="notice"') :].partition("</aside>")[0]
 
 
@@ -292,12 +292,12 @@ def test_without_the_package_for_figures_a_line_says_what_to_install(three: Path
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     library.cache_clear()
     with pytest.raises(ValueError, match=r"pip install 'benign\[report\]'"):
-        bo.report(three)
+        bo.write_report(three)
 
 
 def test_no_folder_at_all_is_refused():
     with pytest.raises(ValueError, match=says("`runs`", "folder")):
-        bo.report()
+        bo.write_report()
 
 
 def test_what_lies_in_a_folder_of_results_belongs_to_it(three: Path, tmp_path: Path):
@@ -350,7 +350,7 @@ def test_what_cannot_be_a_page_is_refused_first(
     three: Path, tmp_path: Path, output: str, parts: list[str]
 ):
     with pytest.raises(ValueError, match=says(*parts)):
-        report(three, output=tmp_path / output)
+        write_report(three, output=tmp_path / output)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -359,13 +359,13 @@ def test_what_is_no_folder_of_results_is_told_with_what_was_meant(
 ):
     (tmp_path / "my.yaml").write_text("seeds: 2")
     with pytest.raises(ValueError, match=says("my.yaml", "folder", "`benign run`")):
-        report(tmp_path / "my.yaml")
+        write_report(tmp_path / "my.yaml")
     with pytest.raises(ValueError, match=says(str(three / "records"), f"{three}:")):
-        report(three / "records")
+        write_report(three / "records")
     (tmp_path / "runs").symlink_to(jiang)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=says("runs/jiang/fig1")):
-        report("jiang/fig1")
+        write_report("jiang/fig1")
 
 
 def test_a_recipe_without_maps_shows_the_pictures_it_drew(tmp_path: Path):

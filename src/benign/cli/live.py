@@ -37,9 +37,6 @@ def serve(
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:
     """Show sweeps on a page of this machine that fills while they run. Ctrl-c ends it."""
-    from benign.report.live.address import check
-
-    check(folder, host, port, allow_remote)  # before what follows is imported, which takes seconds
     from benign.report.live.serve import serve
 
     serve(folder, host, port, allow_remote, open_browser)

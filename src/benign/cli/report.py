@@ -44,9 +44,9 @@ def report(
     It needs no network, so that it can be sent by mail. Runs of one recipe under several readings stand side by
     side; what is not finished is shown as far as it is.
     """
-    from benign.report.page import report
+    from benign.report.page import write_report
 
-    echo(f"report: {shown(report(*runs, output=output, verdicts=verdicts))}")
+    echo(f"report: {shown(write_report(*runs, output=output, verdicts=verdicts))}")
 
 
 def add_to(app: typer.Typer) -> None:

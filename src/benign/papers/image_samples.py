@@ -7,7 +7,7 @@ import xarray as xr
 
 from benign.data.images import Images
 from benign.experiment import Experiment, specification
-from benign.plot.pictures import Row, pictures_figure
+from benign.plot.bars import Row, pictures_figure
 from benign.plot.style import save
 from benign.spec import axes
 from benign.streams import RunId, Streams

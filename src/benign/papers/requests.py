@@ -12,7 +12,7 @@ from benign.claims.study import Reading
 from benign.experiment import Experiment
 from benign.papers.recipes import Recipe, recipes
 from benign.plot.caption import endings, origin
-from benign.plot.picture import pictures
+from benign.plot.maps import pictures
 from benign.spec.base import SpecError
 from benign.spec.yaml import read_source, with_overrides
 from benign.sweep.folders import open_experiment

@@ -23,27 +23,27 @@ from typing import TYPE_CHECKING
 from benign._lazy import lazily
 
 if TYPE_CHECKING:
+    from benign.plot.laws import exponents as exponents
     from benign.plot.lines import Curves as Curves
+    from benign.plot.lines import attention as attention
+    from benign.plot.lines import curves as curves
     from benign.plot.lines import curves_figure as curves_figure
     from benign.plot.maps import Panel as Panel
+    from benign.plot.maps import phase as phase
     from benign.plot.maps import phase_figure as phase_figure
-    from benign.plot.result_laws import exponents as exponents
-    from benign.plot.result_lines import attention as attention
-    from benign.plot.result_lines import curves as curves
-    from benign.plot.result_maps import phase as phase
-    from benign.plot.result_maps import regimes as regimes
+    from benign.plot.maps import regimes as regimes
     from benign.plot.style import save as save
 
 _HOME = {
     "Curves": "plot.lines",
     "Panel": "plot.maps",
-    "attention": "plot.result_lines",
-    "curves": "plot.result_lines",
+    "attention": "plot.lines",
+    "curves": "plot.lines",
     "curves_figure": "plot.lines",
-    "exponents": "plot.result_laws",
-    "phase": "plot.result_maps",
+    "exponents": "plot.laws",
+    "phase": "plot.maps",
     "phase_figure": "plot.maps",
-    "regimes": "plot.result_maps",
+    "regimes": "plot.maps",
     "save": "plot.style",
 }
 

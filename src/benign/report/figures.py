@@ -7,19 +7,27 @@ They have no ground of their own and no colour of text, so that a page gives the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from benign.plot.axis import axis_name, cell_edges, log_spaced
-from benign.plot.chosen import possible
+from benign.plot.laws import (
+    crossings_name,
+    curve_points,
+    fit_name,
+    fitted_rows,
+    printed_law,
+)
 from benign.plot.lines import COLOURS, LINES
 from benign.plot.maps import Panel
-from benign.plot.style import VERMILLION
+from benign.plot.style import BLACK, BLUE, DARK_GREY, VERMILLION
+from benign.plot.variables import possible
 from benign.report.cells import ENDED, Limits, Means, means, plain, rounded
-from benign.report.over import Figure, over
+from benign.stats.boundary import Boundary
+from benign.stats.law import Law
 from benign.sweep.results import RETRIED
 from benign.training.descent import Status
 
@@ -129,7 +137,7 @@ def lines(
                 "arrayminus": rounded(found.mean - low),
             }
         else:
-            data = [*_band(x, rounded(low), rounded(high), colour), points]
+            data = [*_shaded(x, rounded(low), rounded(high), colour), points]
     y: Figure = {"title": {"text": plain(label)}, "automargin": True}
     if np.isfinite(bounds).all():
         y["range"] = [bounds[0], bounds[1] + 0.02 * (bounds[1] - bounds[0])]
@@ -160,7 +168,7 @@ def training(
     for number, (variable, name) in enumerate(names):
         colour, dash = COLOURS[number % len(COLOURS)], DASHES[LINES[number % len(LINES)]]
         if band:
-            data += _band(x, numbers(variable, "low"), numbers(variable, "high"), colour)
+            data += _shaded(x, numbers(variable, "low"), numbers(variable, "high"), colour)
         data.append(
             {
                 "type": "scatter",
@@ -339,7 +347,7 @@ def _short(name: str) -> str:
     return name if len(name) <= 24 else f"{name[:23]}…"
 
 
-def _band(x: list, low: Any, high: Any, colour: str) -> list[Figure]:
+def _shaded(x: list, low: Any, high: Any, colour: str) -> list[Figure]:
     """The ground between two lines."""
     red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
     edge = {
@@ -354,3 +362,194 @@ def _band(x: list, low: Any, high: Any, colour: str) -> list[Figure]:
         edge | {"y": low},
         edge | {"y": high, "fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},0.2)"},
     ]
+
+
+Figure = dict[str, Any]
+"""what plotly takes for a figure, or for a part of one; made of what JSON knows"""
+
+
+def over(panel: Panel, limits: tuple[Limits, Limits]) -> list[Figure]:
+    """The traces over a map whose axes x and y have these limits."""
+    return [*_laws(panel, limits), *_crossings(panel), *_crosses(panel)]
+
+
+def _laws(panel: Panel, limits: tuple[Limits, Limits]) -> list[Figure]:
+    """The law that a paper prints, the one that was fitted with its band, and a prediction."""
+    drawn = []
+    if panel.printed is not None:
+        law, name = printed_law(panel.printed, panel.values, panel.printed_by)
+        drawn += _curve(panel.x, law, limits, law.curve, name, VERMILLION, "solid")
+    edge = panel.boundary
+    if edge is None:
+        return drawn
+    if edge.fit is not None and edge.fit.bounded:
+        fit, between, confidence = edge.fit, fitted_rows(edge), edge.confidence
+        ends = [
+            curve_points(edge.law, panel.x, limits, each, between, 60)
+            for each in (
+                lambda rows: fit.band(rows, confidence)[0],
+                lambda rows: fit.band(rows, confidence)[1],
+            )
+        ]
+        drawn += _fit_band(ends, f"{100 * confidence:g} % band of the fit")
+        drawn += _curve(
+            panel.x, edge.law, limits, fit.curve, fit_name(edge, fit), BLACK, "dash", between
+        )
+    if panel.predicted is not None:
+        drawn += _curve(panel.x, edge.law, limits, panel.predicted, panel.predicted_by, BLUE, "dot")
+    return drawn
+
+
+def _curve(
+    x: str,
+    law: Law,
+    limits: tuple[Limits, Limits],
+    column_of: Callable[[np.ndarray], np.ndarray],
+    name: str,
+    colour: str,
+    dash: str,
+    between: Limits = (0.0, math.inf),
+) -> list[Figure]:
+    """A line with a light rim, readable on dark and on bright cells."""
+    points = np.asarray(curve_points(law, x, limits, column_of, between, 200))
+    if not np.isfinite(points).all(0).any():
+        name = f"{name} (outside the map)"
+    at = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": rounded(points[0]),
+        "y": rounded(points[1]),
+        "hoverinfo": "skip",
+    }
+    rim = {"line": {"color": "white", "width": 4.5}, "opacity": 0.7, "showlegend": False}
+    return [
+        at | rim,
+        at | {"name": plain(name), "line": {"color": colour, "width": 2.2, "dash": dash}},
+    ]
+
+
+def _fit_band(ends: list[tuple[np.ndarray, np.ndarray]], name: str) -> list[Figure]:
+    """The ground between two curves of one fit."""
+    (x, y), (x_back, y_back) = ends
+    around = np.concatenate([x, x_back[::-1]]), np.concatenate([y, y_back[::-1]])
+    known = np.isfinite(around).all(0)
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": rounded(around[0][known]),
+            "y": rounded(around[1][known]),
+            "fill": "toself",
+            "fillcolor": "rgba(255,255,255,0.35)",
+            "line": {"width": 0},
+            "name": name,
+            "hoverinfo": "skip",
+        }
+    ]
+
+
+def _crossings(panel: Panel) -> list[Figure]:
+    """Where the map crosses the level in each row, with the range over seeds."""
+    edge = panel.boundary
+    if edge is None or not edge.critical.notnull().any():
+        return []
+    known = edge.critical.dropna(edge.law.row)
+    per_seed = edge.critical_per_seed.sel({edge.law.row: known[edge.law.row]})
+    rows, order = known[edge.law.row].values.astype(float), 1 if edge.law.column == panel.x else -1
+    # As lines and not as error bars: the mean may cross outside the range of its seeds.
+    ends = np.stack([per_seed.min("seed"), per_seed.max("seed"), np.full(rows.size, np.nan)], -1)
+    range_x, range_y = (ends.ravel(), np.repeat(rows, 3))[::order]
+    x, y = (known.values, rows)[::order]
+    at = {"type": "scatter", "hoverinfo": "skip"}
+    bars = at | {"mode": "lines", "x": rounded(range_x), "y": rounded(range_y), "showlegend": False}
+    dots = at | {"mode": "markers", "x": rounded(x), "y": rounded(y)}
+    rim = {"color": BLACK, "width": 1.2}
+    return [
+        bars | {"line": {"color": BLACK, "width": 2}},
+        dots
+        | {
+            "marker": {"size": 8, "color": "white", "line": rim},
+            "name": plain(crossings_name(edge)),
+        },
+    ]
+
+
+def _crosses(panel: Panel) -> list[Figure]:
+    """Cells that a smaller step size changes."""
+    if panel.moved is None:
+        return []
+    tried = panel.moved.transpose(panel.y, panel.x)
+    rows, columns = np.nonzero(tried.values == 1)
+    known = int(tried.notnull().sum())
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "x": rounded(tried[panel.x].values[columns]),
+            "y": rounded(tried[panel.y].values[rows]),
+            "marker": {"symbol": "x-thin", "size": 7, "line": {"color": DARK_GREY, "width": 1.5}},
+            "name": f"a quarter of the step size moves it ({rows.size} of {known} cells tried)",
+            "hoverinfo": "skip",
+        }
+    ]
+
+
+PARTLY = "with the paper's exponent, and a constant fitted here"
+
+
+def explain_map(panel: Panel, title: str, meaning: str) -> str:
+    """A map and what lies over it."""
+    return " ".join(_map_sentences(panel, title, meaning))
+
+
+def explain_lines(title: str, meaning: str, seeds: int) -> str:
+    """Points along one axis."""
+    told = [f"Each point is one setting of the experiment: {_colour_text(title, meaning, seeds)}."]
+    if seeds > 1:
+        told.append("The band, and brackets: the 95 % interval of that mean (Student's t).")
+    return " ".join([*told, "Choose one to see how it trained."])
+
+
+def _map_sentences(panel: Panel, title: str, meaning: str) -> Iterator[str]:
+    seeds = panel.values.sizes.get("seed", 1)
+    if not np.isfinite(panel.values).any():
+        yield f"There is no {title} here: it was not measured at this setting, or nothing has been computed yet."
+        return
+    sides = "dark is low, bright is high"
+    if panel.cut is not None:
+        sides = f"dark is below {panel.cut:g}, bright is above"
+    yield f"Each cell is one setting of the experiment. Its colour is {_colour_text(title, meaning, seeds)}: {sides}."
+    shown = panel.values.mean("seed") if "seed" in panel.values.dims else panel.values
+    if not np.isfinite(shown).all():
+        yield "Grey cells have no value."
+    if seeds > 1:
+        yield "Brackets: the 95 % interval of that mean (Student's t), as far as such numbers can lie."
+    if panel.printed is not None:
+        yield f"The orange line is the law {'that the paper prints' if panel.printed_by == 'paper' else PARTLY}."
+    if panel.boundary is not None:
+        yield from _boundary_sentences(panel.boundary)
+        if panel.predicted is not None:
+            yield "The dotted blue line is what theory predicts without training anything."
+    if panel.moved is not None:
+        yield "Crosses mark cells that change when the step size is divided by four."
+    yield "Choose a cell to see how it trained."
+
+
+def _colour_text(title: str, meaning: str, seeds: int) -> str:
+    of = f"mean over {seeds} seeds" if seeds > 1 else "one run"
+    same = meaning.lower() in ("", title.lower())
+    return f"{title} ({of})" if same else f"{title} ({meaning}; {of})"
+
+
+def _boundary_sentences(edge: Boundary) -> Iterator[str]:
+    if not edge.critical.notnull().any():
+        yield f"The map crosses {edge.level:g} nowhere."
+        return
+    yield f"White dots mark where the map crosses {edge.level:g}."
+    if edge.fit is None:
+        yield f"No law is fitted to them: {edge.reason}."
+    elif not edge.fit.bounded:
+        yield "No law is drawn through them: its slope may be 0."
+    else:
+        percent = f"{100 * edge.confidence:g} %"
+        yield f"The dashed line is the power law fitted to them, the pale band its {percent} interval."

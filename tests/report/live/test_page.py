@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benign.report.live.address import free_port
+from benign.report.live.serve import free_port
 from benign.sweep.folders import open_experiment
 from benign.sweep.lease import take
 from benign.sweep.notes import write_note

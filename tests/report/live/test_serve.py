@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from benign.report.live.address import announced, free_port
-from benign.report.live.guard import Guard, check_host, is_loopback
+from benign.report.live.serve import Guard, announced, check_host, free_port, is_loopback
 from tests.says import holds, says
 
 
@@ -71,11 +70,11 @@ def test_the_next_free_port_is_taken_and_an_asked_one_must_be_free(monkeypatch):
         port = busy.getsockname()[1]
         with pytest.raises(ValueError, match=says("`--port`", "127.0.0.1", str(port))):
             free_port("127.0.0.1", port)
-        monkeypatch.setattr("benign.report.live.address.FIRST_PORT", port)
-        monkeypatch.setattr("benign.report.live.address.LAST_PORT", port)
+        monkeypatch.setattr("benign.report.live.serve.FIRST_PORT", port)
+        monkeypatch.setattr("benign.report.live.serve.LAST_PORT", port)
         with pytest.raises(ValueError, match=says(str(port), "--port")):
             free_port("127.0.0.1", None)
-        monkeypatch.setattr("benign.report.live.address.LAST_PORT", port + 20)
+        monkeypatch.setattr("benign.report.live.serve.LAST_PORT", port + 20)
         assert port < free_port("127.0.0.1", None) <= port + 20
     assert free_port("127.0.0.1", port) == port
     with pytest.raises(ValueError, match=says("`--port`", "65535", "99999")):

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from benign.report.live.drawn import drawn
-from benign.report.live.reader import Reader
-from benign.report.live.watch import Sweep, UnderWay, Watch
-from benign.report.live.words import (
+from benign.report.live.sketch import drawn
+from benign.report.live.watch import (
+    Reader,
+    Sweep,
+    UnderWay,
+    Watch,
     clock,
     empty_text,
     ended_text,

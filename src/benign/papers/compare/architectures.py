@@ -28,7 +28,7 @@ from benign.networks.two_layer import TwoLayer
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.linear_mode import population_error, separator
 from benign.papers.zhang.setting import LEVEL, RADIUS, pgd
-from benign.plot.critical import Critical, exponents_panels
+from benign.plot.laws import Critical, exponents_panels
 from benign.plot.style import save
 from benign.spec.axes import logspace, zipped
 from benign.stats.boundary import Boundary, boundary

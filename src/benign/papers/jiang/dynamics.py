@@ -16,9 +16,9 @@ from benign.papers.attention_questions import OUTPUT
 from benign.papers.jiang.theory import Numbers, Theorem, conditions
 from benign.papers.jiang.times import steps_derived, test_loss_limit
 from benign.papers.recipes import Recipe
-from benign.plot.chosen import held
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.plot.variables import held
 from benign.stats.intervals import mean_interval, number
 from benign.sweep.dataset import ended
 from benign.training.descent import Status

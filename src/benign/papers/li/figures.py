@@ -20,9 +20,9 @@ from benign.papers.li.setting import (
 )
 from benign.papers.li.tables import TABLES
 from benign.papers.recipes import Recipe
-from benign.plot.chosen import held
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.plot.variables import held
 
 LONGER = 5
 """T = 5000 in place of 1000"""

@@ -19,11 +19,10 @@ from benign.papers.li.images import (
 )
 from benign.papers.li.printed import PAIRS, TABLE_1, TABLE_2, TRAININGS
 from benign.papers.recipes import Recipe
-from benign.plot.bars import Bars, bars_figure
-from benign.plot.chosen import held
-from benign.plot.inversions import inversions_figure
+from benign.plot.bars import Bars, bars_figure, inversions_figure
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.plot.variables import held
 
 COLUMNS = {
     "test_accuracy": "accuracy",

@@ -19,7 +19,7 @@ from benign.papers.recipes import Recipe
 from benign.papers.wang.predictor import critical_dim
 from benign.papers.wang.setting import FLIP, RHO
 from benign.papers.wang.theory import conditions
-from benign.plot.critical import Critical, exponents_figure
+from benign.plot.laws import Critical, exponents_figure
 from benign.plot.style import save
 from benign.spec.axes import zipped
 from benign.stats.boundary import Boundary, boundary

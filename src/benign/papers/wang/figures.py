@@ -25,9 +25,9 @@ from benign.papers.wang.setting import (
 )
 from benign.papers.wang.theory import conditions
 from benign.papers.wang.windows import FIG1, FIG3
-from benign.plot.chosen import held
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.plot.variables import held
 from benign.spec.axes import zipped
 from benign.stats.intervals import mean_interval
 from benign.sweep.dataset import ended

@@ -13,9 +13,9 @@ from benign.papers.recipes import Recipe
 from benign.papers.wang.image_maps import RHO
 from benign.papers.wang.images import IMAGES, default_std, figure
 from benign.papers.wang.setting import NETWORK, RADIUS, training_attack
-from benign.plot.chosen import held
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.plot.variables import held
 from benign.spec.axes import Axis, zipped
 from benign.stats.intervals import mean_interval
 from benign.training.optimisers import GradientDescent

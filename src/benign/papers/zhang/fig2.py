@@ -10,9 +10,9 @@ from benign.experiment import Experiment
 from benign.papers.attention_questions import OUTPUT, network
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.setting import RADIUS, noisy_signals, pgd
-from benign.plot.chosen import held
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.plot.variables import held
 from benign.spec.axes import zipped
 from benign.sweep.dataset import ended
 from benign.training.descent import Status

@@ -11,9 +11,9 @@ from benign.experiment import Experiment, specification
 from benign.papers.attention_questions import OUTPUT, network
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.setting import pgd
-from benign.plot.chosen import held
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
+from benign.plot.variables import held
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
 from benign.training.optimisers import GradientDescent

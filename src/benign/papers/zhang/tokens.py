@@ -19,7 +19,7 @@ from benign.papers.attention_questions import network
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.linear_mode import critical_snr
 from benign.papers.zhang.setting import LEVEL, NOISE_LENGTH, RADIUS, changed, pgd
-from benign.plot.critical import Critical, exponents_figure
+from benign.plot.laws import Critical, exponents_figure
 from benign.plot.style import save
 from benign.spec.axes import logspace, zipped
 from benign.stats.boundary import Boundary, boundary

@@ -1,12 +1,78 @@
-"""The figures of a sweep for what is chosen, and what is said beside them."""
+"""What a person has chosen to see of a sweep, and the address that shows it again."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import urlencode
 
+import numpy as np
+
+from benign.experiment import Experiment, history_of
+from benign.papers.recipes import recipes
 from benign.report.atlas import Atlas, CurveGroup
-from benign.report.figures import inked
-from benign.report.live.choice import Choice
-from benign.report.over import Figure
+from benign.report.cells import ending_text
+from benign.report.figures import Figure, inked, names_of
+from benign.report.live.watch import Reader
+from benign.sweep.audits import flagged
+from benign.sweep.dataset import assemble
+from benign.sweep.plan import keys_of
+from benign.sweep.results import runs_in
+from benign.sweep.status_text import error_lines
+from benign.sweep.store import Store, StoreError
+from benign.sweep.validation import valid_records
 from benign.training.descent import Status
+
+Labels = Mapping[str, list[str]]
+"""axes by name, with a label for each place"""
+QUANTITY, CURVE, PLACE = "show", "curve", "at."
+"""names in the query of an address; places are told by labels, since an axis may grow"""
+
+
+@dataclass
+class Choice:
+    """A quantity, places of sliders, a cell, a curve."""
+
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """the query of the address that was opened"""
+    quantity: str = ""
+    places: dict[str, int] = field(default_factory=dict)
+    """where the sliders stand"""
+    cell: dict[str, int] = field(default_factory=dict)
+    """places along the axes of the map"""
+    coordinate: str = ""
+    """the curve that is shown of those that have a figure each"""
+
+    def fit(
+        self, quantities: Sequence[str], sliders: Labels, axes: Labels, curves: Sequence[str]
+    ) -> None:
+        """Keep what there is: an experiment may be another under the same name. Else take what the address asked for,
+        or the first."""
+        self.quantity = _one_of(quantities, self.quantity, self.asked.get(QUANTITY))
+        self.coordinate = _one_of(curves, self.coordinate, self.asked.get(CURVE))
+        zero = dict.fromkeys(sliders, 0)
+        self.places = zero | self._asked(sliders) | _still(self.places, sliders)
+        self.cell = self._asked(axes) | _still(self.cell, axes)
+        if quantities:
+            self.asked = {}
+
+    def query(self, sliders: Labels, axes: Labels) -> str:
+        """What stands behind the address of the page."""
+        told = {QUANTITY: self.quantity, CURVE: self.coordinate}
+        for chosen, labels in ((self.places, sliders), (self.cell, axes)):
+            told |= {f"{PLACE}{dim}": labels[dim][place] for dim, place in chosen.items()}
+        return "?" + urlencode({name: value for name, value in told.items() if value})
+
+    def _asked(self, axes: Labels) -> dict[str, int]:
+        wanted = {dim: self.asked.get(f"{PLACE}{dim}") for dim in axes}
+        return {dim: axes[dim].index(label) for dim, label in wanted.items() if label in axes[dim]}
+
+
+def _one_of(there: Sequence[str], *wanted: str | None) -> str:
+    return next((each for each in wanted if each and each in there), there[0] if there else "")
+
+
+def _still(places: dict[str, int], axes: Labels) -> dict[str, int]:
+    return {dim: place for dim, place in places.items() if place < len(axes.get(dim, ()))}
+
 
 OUTLINE = {"color": "#ff2d95", "width": 3}
 """of the chosen cell, as in a report"""
@@ -39,7 +105,7 @@ def sketched(atlas: Atlas, choice: Choice, empty: str, colours: tuple[str, str])
     if not whole:
         return Sketch(map_figure, about)
     curves = _curves(atlas, choice, colours)
-    return Sketch(map_figure, about, curves, _told(atlas, choice, bool(curves)))
+    return Sketch(map_figure, about, curves, _cell_text(atlas, choice, bool(curves)))
 
 
 def _outline(atlas: Atlas, figure: Figure, cell: dict[str, int]) -> Figure:
@@ -72,7 +138,7 @@ def _has_line(numbers: list[float | None]) -> bool:
     return sum(number is not None for number in numbers) > 1
 
 
-def _told(atlas: Atlas, choice: Choice, drawn: bool) -> str:
+def _cell_text(atlas: Atlas, choice: Choice, drawn: bool) -> str:
     places = {dim: (choice.places | choice.cell).get(dim, 0) for dim in atlas.dims}
     ends = atlas.endings.isel(places).item()
     if not drawn:
@@ -82,3 +148,54 @@ def _told(atlas: Atlas, choice: Choice, drawn: bool) -> str:
     if seeds == 1:
         return f"{ends}. Lines show this one seed; {last}."
     return f"{ends}. Lines: means over {seeds} seeds; {last}. Bands: from the lowest to the highest of them."
+
+
+BAD = (Status.DIVERGED, Status.FAILED, Status.OUT_OF_MEMORY)
+MOST_CELLS = 20
+"""cells with bad ends that are listed"""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A sweep as it can be drawn now."""
+
+    experiment: Experiment
+    atlas: Atlas
+    doubts: str
+    """how many runs have a doubtful robust accuracy, and why; empty where none has"""
+    troubles: list[str]
+    """what went wrong, in lines: why runs failed, which are doubtful, cells with bad ends"""
+
+
+def drawn(reader: Reader) -> Drawn:
+    """Look at a store and draw what is there; StoreError or OSError where that cannot be read."""
+    Store.open(reader.folder, writing=False)  # which refuses links and other things
+    reader.look()
+    history = history_of(reader)
+    if not history:
+        raise StoreError(f"{reader.folder} holds no experiment yet")
+    result = assemble(history[-1], valid_records(reader))
+    made = reader.about.made
+    atlas = Atlas(result, recipes().get(made.get("target", "")), made.get("changes") or ())
+    wanted = set(keys_of(history[-1]))
+    held = runs_in(valid_records(reader))
+    doubts = flagged(result)
+    troubles = [
+        *error_lines(at for key, at in held.items() if key in wanted),
+        *([f"Doubtful robust accuracy: {doubts}"] if doubts else []),
+        *bad_ends(atlas),
+    ]
+    return Drawn(history[-1], atlas, doubts, troubles)
+
+
+def bad_ends(atlas: Atlas) -> list[str]:
+    """The cells where runs diverged or failed, with how their runs ended."""
+    status = atlas.result["status"].transpose(*atlas.dims, "seed").values.astype(int)
+    labels = {dim: names_of(atlas.result[dim]) for dim in atlas.dims}
+    told = []
+    for place in np.argwhere(np.isin(status, BAD).any(-1)).tolist():
+        where = [f"{dim} {labels[dim][at]}" for dim, at in zip(atlas.dims, place, strict=True)]
+        ends = ending_text(status[tuple(place)].tolist())
+        told.append(f"{', '.join(where) or 'the only cell'}: {ends}")
+    rest = len(told) - MOST_CELLS
+    return told[:MOST_CELLS] + ([f"and {rest} more cells"] if rest > 0 else [])

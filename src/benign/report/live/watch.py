@@ -1,28 +1,100 @@
-"""Watches the sweeps below a folder: how far each is, what is wrong with it, when it may end.
-
-The disk is looked at about once a second, in a thread. A look lists the files; only records that are new are
-read, and of these only which runs they hold (`Reader`).
-"""
+"""A store that is looked at again and again while others write it: what has not changed is not read again."""
 
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benign.experiment import history_of
-from benign.report.live.reader import Reader, stamp_of
+from benign.report.cells import ENDED
 from benign.sweep.lease import Lease, leases_in
 from benign.sweep.notes import Note, note_of
 from benign.sweep.pace import Pace
 from benign.sweep.progress import UnitPosition
 from benign.sweep.records import Record
 from benign.sweep.status import SweepStatus, standing_of, stores_in
-from benign.sweep.store import Store
+from benign.sweep.store import Store, is_key
+from benign.sweep.terminal import duration
 from benign.sweep.validation import glances
 from benign.training.descent import Status
+
+Look = Callable[[Path], Record]
+
+
+class Stamp(NamedTuple):
+    """What changes when a file is written again."""
+
+    changed: int
+    """in nanoseconds, by the clock of the file system"""
+    size: int
+    number: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> "Stamp":
+        return cls(found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+class Reader(Store):
+    """The store in a folder, which nothing is written to. It holds the records that were there at the last `look`."""
+
+    def __init__(self, folder: Path):
+        super().__init__(folder)
+        self._stamps: dict[str, Stamp] = {}
+        self._held: dict[tuple[str, Look], tuple[Stamp, Record | None, str]] = {}
+
+    def look(self) -> dict[str, Stamp]:
+        """See which records there are now, and when each was written."""
+        self.damaged.clear()
+        self._stamps = stamps(self.folder / "records")
+        self._held = {
+            (key, how): held
+            for (key, how), held in self._held.items()
+            if self._stamps.get(key) == held[0]
+        }
+        return self._stamps
+
+    def keys(self) -> set[str]:
+        return self._stamps.keys() - self.damaged.keys()
+
+    def read_once(self, key: str, look: Look) -> Record | None:
+        """As that of a store; damage is remembered, too, until the file changes."""
+        if held := self._held.get((key, look)):
+            _, record, damage = held
+            if damage:
+                self.damaged[key] = damage
+            return record
+        record = super().read_once(key, look)
+        damage = self.damaged.get(key, "")
+        if key in self._stamps and (record or damage):
+            self._held[key, look] = self._stamps[key], record, damage
+        return record
+
+
+def stamps(folder: Path) -> dict[str, Stamp]:
+    """The records in a folder; one that vanishes meanwhile is not among them, nor is any of a folder that does."""
+    found = {}
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                key = entry.name.removesuffix(".npz")
+                if is_key(key) and (stamp := stamp_of(folder / entry.name)):
+                    found[key] = stamp
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    return found
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """The stamp of a file; None where there is none."""
+    try:
+        return Stamp.of(os.lstat(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
 
 ABOUT = "experiment.json"
 EVERY = 1.0
@@ -217,3 +289,111 @@ def _rank(sweep: Sweep) -> tuple[bool, float, str]:
 def shown(text: str) -> str:
     """A text that can be sent: names of files may hold bytes that are no letters."""
     return text.encode("utf-8", "replace").decode()
+
+
+MOST_UNITS = 3
+"""under way, of which each is told"""
+
+
+def made_text(sweep: Sweep) -> str:
+    """What was asked for: recipe, scale, reading, changes."""
+    made = sweep.made
+    reading = (f"{question}={answer}" for question, answer in (made.get("reading") or {}).items())
+    words = [made.get("target"), made.get("scale"), *reading, *made.get("changes", ())]
+    return shown(" ".join(str(word) for word in words if word))
+
+
+def share_done(sweep: Sweep) -> float:
+    """Runs that are done, between 0 and 1."""
+    counts = sweep.standing.counts if sweep.standing else None
+    return counts.done / counts.runs if counts and counts.runs else 0.0
+
+
+def trouble_text(sweep: Sweep) -> str:
+    """What is wrong with it, in a line; empty where nothing is."""
+    if sweep.standing is None:
+        return sweep.problem
+    counts, damaged = sweep.standing.counts, len(sweep.standing.damaged)
+    told = {
+        "failed": counts.failed,
+        "out of memory": counts.out_of_memory,
+        f"damaged record{'s' * (damaged != 1)}": damaged,
+    }
+    return ", ".join(f"{number} {what}" for what, number in told.items() if number)
+
+
+def progress_text(sweep: Sweep) -> str:
+    """How far it is, in a line."""
+    if sweep.standing is None:
+        return ""
+    counts = sweep.standing.counts
+    running = f", {counts.running} running" if counts.running else ""
+    return f"{counts.done} of {counts.runs} runs done{running}"
+
+
+def ended_text(sweep: Sweep) -> str:
+    """How its runs ended, in a line; empty where none has."""
+    if sweep.standing is None:
+        return ""
+    counts = sweep.standing.counts
+    told = {
+        Status.CONVERGED: counts.converged,
+        Status.STEP_CAP: counts.step_cap,
+        Status.DIVERGED: counts.diverged,
+    }
+    return ", ".join(f"{number} {ENDED[end]}" for end, number in told.items() if number)
+
+
+def steps_text(sweep: Sweep) -> str:
+    """How far the units under way are; empty where nobody works, or none has told yet."""
+    places = [unit.note.at for unit in sweep.under_way if unit.note and sweep.at_work]
+    if len(places) <= MOST_UNITS:
+        return "; ".join(_at_text(at) for at in places)
+    steps = [at.step for at in places if not at.testing]
+    training = sum(at.training for at in places if not at.testing)
+    told = [f"{len(places)} units under way"]
+    if steps:
+        told += [f"at steps {min(steps):,} to {max(steps):,}", f"{training:,} runs still training"]
+    return ", ".join(told)
+
+
+def _at_text(at: UnitPosition) -> str:
+    if at.testing and at.training:
+        return f"evaluating {at.training:,} runs"
+    if at.step and not at.training:
+        return f"reference networks, step {at.step:,}"
+    return f"step {at.step:,} of at most {at.most:,}, {at.training:,} still training"
+
+
+def left_text(sweep: Sweep, now: float) -> str:
+    """How long it will take, or why nobody can tell."""
+    if sweep.standing is None:
+        return ""
+    counts = sweep.standing.counts
+    if counts.done == counts.runs:
+        return "finished"
+    if not sweep.at_work:
+        return "nobody is working on it"
+    left = sweep.left(now)
+    if left is None:
+        return "at work; the time left is not known yet"
+    if left < 1:
+        return "nearly done; how long the last runs take is not known"
+    if sweep.pace.runs:
+        return f"about {duration(left)} left"
+    return (
+        f"about {duration(left)} of training left, less if runs stop early; then they are evaluated"
+    )
+
+
+def empty_text(sweep: Sweep, folder: str) -> str:
+    """What is said of cells that have not run."""
+    if sweep.at_work:
+        return "Empty cells have not run yet; they fill by themselves."
+    return f"Empty cells have not run, and nobody is working on them: `benign resume {folder}` goes on."
+
+
+def clock(seconds: float, now: float) -> str:
+    """A time of day, with the date where that is another than today's."""
+    then, today = datetime.fromtimestamp(seconds), datetime.fromtimestamp(now).date()
+    return then.strftime("%H:%M:%S" if then.date() == today else "%Y-%m-%d %H:%M")
