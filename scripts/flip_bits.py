@@ -192,7 +192,7 @@ def _read(folder: Path, used: Used, with_page: bool) -> None:
     table.unlink(missing_ok=True)
     if printed := used.command("status", str(folder), "--json"):
         used.status = json.loads(printed)
-    used.command("check", str(folder))
+    used.command("store", "check", str(folder))
     if used.command("export", str(folder), str(table), "--force"):
         used.rows = list(csv.DictReader(io.StringIO(table.read_text(encoding="utf-8"))))
     for key, who in leases_in(store).items():

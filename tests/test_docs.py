@@ -172,9 +172,10 @@ def test_a_command_shown_is_a_command(line: str):
     assert Path(program).name == "benign"
     if "--plugin" in words[:1]:
         words = words[2:]
-    group = typer.main.get_command(app)
-    name, *rest = words
-    command = group.commands[name]  # pyright: ignore[reportAttributeAccessIssue]
+    command, rest = typer.main.get_command(app), words
+    while hasattr(command, "commands"):
+        name, *rest = rest
+        command = command.commands[name]  # pyright: ignore[reportAttributeAccessIssue]
     told = command.make_context(name, rest).params  # refuses what the command does not know
     recipe = str(told.get("target") or told.get("name") or "")
     if re.fullmatch(r"(jiang|li|wang|zhang)/\w+", recipe):

@@ -31,7 +31,7 @@ READ = {
     "resume": ["resume", "PATH"],
     "status": ["status", "PATH"],
     "status --json": ["status", "PATH", "--json"],
-    "check": ["check", "PATH"],
+    "store check": ["store", "check", "PATH"],
     "export": ["export", "PATH", "x.csv"],
     "pack": ["pack", "PATH", "x.pack"],
     "merge": ["merge", "PATH", "into"],
@@ -63,7 +63,7 @@ FILES = {
 """files that need not be there"""
 IMPOSSIBLE = ("no user", "empty", "very long", "very deep", "zero byte", "under a file")
 FOUND = {("verify", "star"), ("verify --only", "star")}
-FOUND |= {(command, "above") for command in ("status", "status --json", "check", "report")}
+FOUND |= {(command, "above") for command in ("status", "status --json", "store check", "report")}
 """what may be meant: every claim, and the results that lie below"""
 CASES = [
     *((command, path) for command in READ for path in PATHS if (command, path) not in FOUND),

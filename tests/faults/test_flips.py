@@ -58,7 +58,7 @@ def test_a_worker_reports_a_damaged_checkpoint_in_a_line(flipper, tmp_path):
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    checked = typed("check", folder)
+    checked = typed("store", "check", folder)
     assert checked.returncode == 1
     assert str(path) in checked.stdout
     ended = typed("resume", folder, "--unit-timeout", "100")  # in a process of its own

@@ -148,7 +148,7 @@ def test_a_damaged_record_is_told_and_its_runs_are_missing(folder, run):
     found = standing(folder)
     assert list(found.damaged) == [first_record(folder).stem]
     assert found.counts.missing == 4
-    assert f"benign check {folder}" in " ".join(run("status", folder)[1].split())
+    assert f"benign store check {folder}" in " ".join(run("status", folder)[1].split())
 
 
 def test_status_as_json_tells_the_same(folder, run):
@@ -217,7 +217,7 @@ def test_every_run_of_a_unit_has_its_shape():
 
 
 def test_an_intact_folder_passes(finished, run):
-    code, out, err = run("check", finished)
+    code, out, err = run("store", "check", finished)
     assert (code, err) == (0, "")
     assert holds(out, "2 records", "8 runs", "intact")
 
@@ -227,30 +227,30 @@ def test_a_flipped_byte_is_found_and_computed_again(folder, run, finished):
     data = bytearray(path.read_bytes())
     data[300] ^= 1
     path.write_bytes(data)
-    code, out, _ = run("check", folder)
+    code, out, _ = run("store", "check", folder)
     assert code == 1
     assert str(path) in out
     assert holds(out, "1 damaged", f"`benign resume {folder}`")
     assert run("resume", folder)[0] == 0
-    assert run("check", folder)[0] == 0
+    assert run("store", "check", folder)[0] == 0
     assert bo.open_result(folder).identical(bo.open_result(finished))
 
 
 def test_check_removes_what_is_damaged_if_asked(folder, run):
     path = first_record(folder)
     path.write_bytes(b"")
-    assert run("check", folder, "--remove")[0] == 1
+    assert run("store", "check", folder, "--remove")[0] == 1
     assert not path.exists()
-    assert run("check", folder)[0] == 0
+    assert run("store", "check", folder)[0] == 0
 
 
 def test_other_files_and_a_damaged_specification_are_told(folder, run, tmp_path):
     (folder / "records" / "notes.txt").write_text("mine", encoding="utf-8")
-    code, out, _ = run("check", folder, "--remove")
+    code, out, _ = run("store", "check", folder, "--remove")
     assert (code, holds(out, "notes.txt", "record")) == (1, True)
     assert (folder / "records" / "notes.txt").exists()
     (folder / "experiment.json").write_text("[]", encoding="utf-8")
-    code, out, _ = run("check", folder)
+    code, out, _ = run("store", "check", folder)
     assert (code, holds(out, "experiment.json", "damaged")) == (1, True)
     assert "2 records" in out
 
@@ -276,7 +276,7 @@ def test_a_record_with_the_right_checksum_and_a_wrong_form_is_computed_again(
     assert record is not None
     assert fault_of(key, record) == ""
     store.write(key, strange(dict(record.arrays), change), dict(record.meta))
-    code, out, _ = run("check", folder)
+    code, out, _ = run("store", "check", folder)
     assert (code, change in out) == (1, True)
     assert ("4 missing" in run("status", folder)[1]) is (
         "steps" not in change

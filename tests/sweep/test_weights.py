@@ -54,7 +54,7 @@ def unsigned(data: bytes) -> bytes:
 @pytest.mark.parametrize("damage", [cut, flipped, unsigned])
 def test_damaged_weights_are_reported_and_never_read_as_other_numbers(damage, tmp_path, run):
     sweep().run(tmp_path, keep_weights=True)
-    assert run("check", tmp_path)[0] == 0
+    assert run("store", "check", tmp_path)[0] == 0
     sound, *others = sorted((tmp_path / "weights").iterdir())
     for path in others:
         path.write_bytes(damage(path.read_bytes()))
@@ -65,12 +65,12 @@ def test_damaged_weights_are_reported_and_never_read_as_other_numbers(damage, tm
         except ValueError:
             refused += 1
     assert refused == len(others) == 3
-    code, out, _ = run("check", tmp_path)
+    code, out, _ = run("store", "check", tmp_path)
     assert code == 1
     assert [str(path) in out for path in (sound, *others)] == [False, True, True, True]
-    assert run("check", tmp_path, "--remove")[0] == 1
+    assert run("store", "check", tmp_path, "--remove")[0] == 1
     assert [*(tmp_path / "weights").iterdir()] == [sound]
-    assert run("check", tmp_path)[0] == 0
+    assert run("store", "check", tmp_path)[0] == 0
 
 
 def test_a_link_among_the_weights_is_not_followed(tmp_path, run):
@@ -78,7 +78,7 @@ def test_a_link_among_the_weights_is_not_followed(tmp_path, run):
     sweep().run(folder, keep_weights=True)
     path.write_bytes(b"of somebody else")
     (folder / "weights" / path.name).symlink_to(path)
-    assert run("check", folder, "--remove")[0] == 0
+    assert run("store", "check", folder, "--remove")[0] == 0
     assert path.exists()
 
 

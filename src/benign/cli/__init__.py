@@ -1,11 +1,15 @@
-"""The command line: `benign`. main starts it; one module a group of commands.
+"""The command line: `benign`.
 
-    main       run, resume, show, audit, papers, pack, merge, schema
-    claims     verify, advise
-    store      status, check, export
-    data, report, live    the commands of these names
-    options    options that several commands share
-    run, describe    what commands do and print
+    main          the program: global options, exit codes, errors
+    experiments   papers, show, run, resume, audit, schema
+    claims        verify, advise
+    pages         report, serve
+    store         status, export, pack, merge, store check
+    data          data
+    options       options that several commands share, and the names that shells complete
+    run           how `benign run` carries out what was asked for
+    describe      papers and experiments as text
 
-Imports everything; nothing imports it.
+Each module of commands has a `typer` app of its own; main joins them. What imports torch is imported inside
+functions, so that `--help` and Tab answer at once. Imports everything; nothing imports it.
 """

@@ -4,29 +4,44 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from benign.cli import completion
-from benign.cli.options import Data, examples
+from benign.cli.options import Data, examples, words
 from benign.sweep.console import echo
 
 if TYPE_CHECKING:
     from benign.data.npz import ImageSet
 
 
+IMAGE_SETS = ("digits", "mnist", "fashion_mnist", "cifar10", "svhn", "tiny_imagenet")
+"""names for shells to complete: importing `benign.data.sources` takes seconds (a test compares them)"""
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "benign data                          list the image sets",
+        "benign data mnist                    describe one set and check its files",
+        "benign data cifar10 --download       download a set into the folder of image sets",
+        "benign data --data /shared/images    use another folder of image sets",
+    )
+)
 def data(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="An image set, for its details.  [default: all of them]",
-            autocompletion=completion.image_sets,
+            help="An image set, for its details.  [default: all image sets]",
+            autocompletion=words(*IMAGE_SETS),
         ),
     ] = None,
     get: Annotated[
         bool,
-        typer.Option("--download", help="Download it into the folder of data, checked by md5."),
+        typer.Option(
+            "--download", help="Download the set into the folder of image sets; checks its md5."
+        ),
     ] = False,
     folder: Data = None,
 ) -> None:
-    """List the image sets and where they are, tell of one, or download it."""
+    """List the image sets, describe one, or download it."""
     from benign.data.sources import download
 
     if name is None:
@@ -40,7 +55,7 @@ def data(
 
 
 def _table() -> str:
-    """Every known set, and every file of the folder of data: images, size, classes, where it is."""
+    """Return a table of the known sets and of the files in the folder of image sets."""
     from benign.data.folder import data_folder
     from benign.data.sources import KNOWN, where_is
 
@@ -56,7 +71,7 @@ def _table() -> str:
 
 
 def _sizes(name: str) -> tuple[str, str, str, str]:
-    """Training and test images, size and classes: what a file holds, or what is known of the set."""
+    """Return the numbers of training and test images, their size and the number of classes, as text."""
     from benign.data.npz import npz_sizes
     from benign.data.sources import KNOWN, where_is
 
@@ -94,7 +109,7 @@ def _details(name: str) -> str:
 
 
 def _counts(found: "ImageSet") -> list[tuple[str, int, int]]:
-    """Every class with its numbers of training and test images."""
+    """Return every class with its numbers of training and test images."""
     numbers = range(len(found.class_names))
     train, test = (
         part.labels.bincount(minlength=len(numbers)).tolist() for part in (found.train, found.test)
@@ -103,7 +118,7 @@ def _counts(found: "ImageSet") -> list[tuple[str, int, int]]:
 
 
 def _assurance(name: str) -> str:
-    """How far it is known to be what it is called."""
+    """Return how the files of a set were verified."""
     from benign.data.formats import FORMATS
     from benign.data.sources import where_is
 
@@ -113,15 +128,3 @@ def _assurance(name: str) -> str:
     if place is None or place.suffix == ".npz":
         return "a file of arrays, for which there is no md5"
     return FORMATS[name].assurance(place.parent)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make it a command of the program."""
-    app.command(
-        epilog=examples(
-            "benign data                          what there is, and where",
-            "benign data mnist                    one set, its files checked",
-            "benign data cifar10 --download       into the folder of data",
-            "benign data --data /shared/images    another folder of data",
-        )
-    )(data)

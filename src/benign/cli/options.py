@@ -1,12 +1,11 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the names that shells complete."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from benign.cli import completion
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 """exit codes"""
@@ -19,12 +18,38 @@ def whole(text: str) -> int:
         raise typer.BadParameter(f"must be a whole number, got {text!r}") from None
 
 
+RECIPES = {
+    "compare": "architectures",
+    "jiang": "fig1 fig2 fig3 fig4 inside",
+    "li": "alpha fig3 table1_cifar table1_mnist table1_svhn table2",
+    "wang": "exponents fig1 fig2 fig3 fig4 fig5 fig6 undertraining",
+    "zhang": "augment fig1 fig1cd fig2 fig3 fig4 fig5 fig6 fig7 fig8 heads inside norms output radius tokens",
+}
+"""names for shells to complete: importing the recipes themselves takes seconds (a test compares them)"""
+
+
+SCALES = ("smoke", "quick", "paper")
+
+
+def words(*known: str) -> Callable[[str], list[str]]:
+    """Return a function that completes one of a few words."""
+    return lambda incomplete: [word for word in known if word.startswith(incomplete)]
+
+
+recipes = words(*(f"{paper}/{name}" for paper in RECIPES for name in RECIPES[paper].split()))
+papers = words(*RECIPES)
+
+
+def papers_and_recipes(incomplete: str) -> list[str]:
+    return papers(incomplete) + recipes(incomplete)
+
+
 LONGEST_NAME, MOST_LEVELS = 255, 200
-"""bytes that file systems allow, and levels that are surely a mistake"""
+"""bytes that file systems allow; levels above which a path is surely a mistake"""
 
 
 def path(text: str | Path) -> Path:
-    """A path as a person writes it, with `~`; refused where there can be no such file or folder."""
+    """Return the path that a user wrote, with `~` expanded; raise if no file or folder can have it."""
     written = os.path.expanduser(str(text))
     names = written.split(os.sep)
     if not written:
@@ -45,11 +70,11 @@ def path(text: str | Path) -> Path:
 
 
 def folder(text: str | Path) -> Path:
-    """A path that is not a file."""
-    found = path(text)
-    if os.path.exists(found) and not os.path.isdir(found):
-        raise typer.BadParameter(f"{found} is a file, name a folder")
-    return found
+    """Return the path that a user wrote; raise if it is a file."""
+    place = path(text)
+    if os.path.exists(place) and not os.path.isdir(place):
+        raise typer.BadParameter(f"{place} is a file, name a folder")
+    return place
 
 
 def _bytes(name: str) -> int:
@@ -57,7 +82,7 @@ def _bytes(name: str) -> int:
 
 
 def shortened(name: object) -> str:
-    """A name for a message: of a long one its begin."""
+    """Return a name for a message, cut if it is long."""
     text = str(name)
     return text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}..."
 
@@ -67,22 +92,21 @@ Target = Annotated[
     str,
     typer.Argument(
         help="A recipe such as jiang/fig1 (see `benign papers`), a YAML file, or a folder of results.",
-        autocompletion=completion.targets,
+        autocompletion=recipes,
     ),
 ]
-Folder = Annotated[
-    Path,
-    typer.Argument(parser=folder, help="A folder of results.", autocompletion=completion.folders),
-]
+Folder = Annotated[Path, typer.Argument(parser=folder, help="A folder of results.")]
 Seeds = Annotated[
     int | None,
-    typer.Option(parser=whole, metavar="N", help="Repetitions of every cell, instead of its own."),
+    typer.Option(
+        parser=whole, metavar="N", help="Number of seeds, instead of that of the experiment."
+    ),
 ]
 Scale = Annotated[
     str | None,
     typer.Option(
         help="Size of a recipe: smoke, quick or paper.  [default: quick]",
-        autocompletion=completion.scales,
+        autocompletion=words(*SCALES),
     ),
 ]
 Answers = Annotated[
@@ -90,70 +114,71 @@ Answers = Annotated[
     typer.Option(
         "--reading",
         metavar="QUESTION=ANSWER",
-        help="Answer an open question. Repeatable.",
-        autocompletion=completion.readings,
+        help="Answer an open question of the paper, such as w_O=divided. Repeatable.",
     ),
 ]
 Readings = Annotated[
     str | None,
     typer.Option(
-        help="default, all (each other answer alone as well) or product (every mix).",
-        autocompletion=completion.words("default", "all", "product"),
+        help="Which readings: default, all (change one answer at a time) or product (all combinations).",
+        autocompletion=words("default", "all", "product"),
     ),
 ]
 Device = Annotated[
     str,
-    typer.Option(help="cpu, cuda, cuda:0, ...", autocompletion=completion.words("cpu", "cuda")),
+    typer.Option(help="Device: cpu, cuda, cuda:0, ...", autocompletion=words("cpu", "cuda")),
 ]
 Workers = Annotated[
     int | None,
     typer.Option(
         parser=whole,
         metavar="N",
-        help="Processes on the CPU.  [default: one a core, if the work is long]",
+        help="Number of processes.  [default: one per core for long work, else 1]",
     ),
 ]
 Executor = Annotated[
     str | None,
     typer.Option(
         metavar="WHERE",
-        help="A cluster instead of this machine: dask, slurm or slurm:FILE, tcp://HOST:PORT, a scheduler file.",
-        autocompletion=completion.words("dask", "slurm"),
+        help="Compute on a cluster: dask, slurm, slurm:FILE, tcp://HOST:PORT or a scheduler file.",
+        autocompletion=words("dask", "slurm"),
     ),
 ]
 UnitTimeout = Annotated[
     float | None,
-    typer.Option(metavar="SECONDS", help="End a unit of runs that takes longer; they have failed."),
+    typer.Option(
+        metavar="SECONDS", help="Stop a unit of runs after this time; its runs count as failed."
+    ),
 ]
 Steal = Annotated[
     bool,
-    typer.Option("--steal", help="Take units that processes on other hosts have: these are dead."),
+    typer.Option(
+        "--steal", help="Also compute units leased by processes of other hosts, if these are dead."
+    ),
 ]
 Recompute = Annotated[
     bool,
     typer.Option(
         "--recompute",
-        help="Compute runs again that lack a variable, or whose code of yours has changed.",
+        help="Recompute runs that lack a variable, or whose code or images have changed.",
     ),
 ]
 KeepWeights = Annotated[
     bool,
-    typer.Option(
-        "--keep-weights",
-        help="Keep the final weights of every run, one file each in FOLDER/weights.",
-    ),
+    typer.Option("--keep-weights", help="Keep the final weights of every run, in FOLDER/weights."),
 ]
 Compile = Annotated[
     bool,
-    typer.Option("--compile", help="Compile the steps of attacks first: for long sweeps on a GPU."),
+    typer.Option(
+        "--compile", help="Compile the steps of attacks; worth it for long runs on a GPU."
+    ),
 ]
 Track = Annotated[
     list[str] | None,
     typer.Option(
         "--track",
         metavar="WHERE",
-        help="Log every run, once, to tensorboard=FOLDER or mlflow=sqlite:///FILE. Repeatable.",
-        autocompletion=completion.words("tensorboard=", "mlflow=sqlite:///"),
+        help="Log every run to tensorboard=FOLDER or mlflow=sqlite:///FILE. Repeatable.",
     ),
 ]
 Out = Annotated[
@@ -161,7 +186,7 @@ Out = Annotated[
     typer.Option(
         parser=folder,
         metavar="FOLDER",
-        help="Folder of the results; with --readings the folder around them.  "
+        help="Folder for the results; with --readings, the folder that contains one for each reading.  "
         "[default: runs/RECIPE/SCALE/READING or runs/FILE]",
     ),
 ]
@@ -169,7 +194,8 @@ Width = Annotated[
     str | None,
     typer.Option(
         metavar="WIDTH",
-        help="Draw for a paper: column (3.35 inches) or page (6.9).  [default: for a screen]",
+        help="Width of figures: column (3.35 inches) or page (6.9 inches).  [default: for a screen]",
+        autocompletion=words("column", "page"),
     ),
 ]
 Changes = Annotated[
@@ -177,7 +203,8 @@ Changes = Annotated[
     typer.Option(
         "--set",
         metavar="FIELD=VALUE",
-        help="Change a field. Repeatable. More values of an axis join the folder; for another value use --out.",
+        help="Change a field of the specification, such as training.rate=0.05. Repeatable. More values of an axis "
+        "extend the results; for any other change use --out.",
     ),
 ]
 
@@ -197,14 +224,15 @@ Data = Annotated[
         parser=folder,
         metavar="FOLDER",
         callback=_use_data,
-        help="Folder of image sets.  [default: BENIGN_DATA or ~/.cache/benign/data]",
+        help="Folder of image sets.  [default: $BENIGN_DATA or ~/.cache/benign/data]",
     ),
 ]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Also the whole specification, and tracebacks.")
+    bool,
+    typer.Option("--verbose", "-v", help="Also print the specification, and tracebacks of errors."),
 ]
 
 
 def examples(*lines: str) -> str:
-    """Lines under a command's help."""
+    """Return the examples that follow the help of a command."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

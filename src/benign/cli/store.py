@@ -1,4 +1,4 @@
-"""The commands about a folder of results: `benign status`, `check` and `export`."""
+"""The commands about folders of results: `benign status`, `export`, `pack`, `merge` and `store check`."""
 
 import json
 from pathlib import Path
@@ -6,86 +6,77 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benign.cli import completion
-from benign.cli.options import FAILED, OK, Folder, examples
-from benign.cli.options import folder as place
+from benign.cli.options import FAILED, OK, Folder, examples, path
+from benign.cli.options import folder as folder_path
 from benign.sweep.console import echo
 
 if TYPE_CHECKING:
     from benign.sweep.status import SweepStatus
 
 
+app = typer.Typer()
+store = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "benign status runs/jiang/fig1/paper/default",
+        "benign status runs                            every folder of results in runs",
+        "benign status runs/my --json                  for programs",
+    )
+)
 def status(
     folder: Annotated[
         Path,
         typer.Argument(
-            parser=place,
-            help="A folder of results, or one with several below it.",
-            autocompletion=completion.folders,
+            parser=folder_path, help="A folder of results, or a folder that contains several."
         ),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="The same for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
-    """Say how far a sweep is: runs done, running, failed and missing, along every axis.
+    """Show how many runs of a sweep are done, running or missing.
 
-    It looks at what every record tells of its runs; `benign check` verifies every byte.
+    This reads only the statuses in the records; `benign store check` verifies every byte.
     """
     from benign.sweep.status import stores_in
     from benign.sweep.status_text import standing_text, standings_text
 
-    several = list(stores_in(folder))
-    if several == [folder]:
-        standing = _standing(folder)
-        told = json.dumps(_plain(folder, standing), indent=2) if as_json else ""
-        echo(told or standing_text(folder, standing))
+    folders = list(stores_in(folder))
+    if folders == [folder]:
+        standing = _status(folder)
+        text = json.dumps(_plain(folder, standing), indent=2) if as_json else ""
+        echo(text or standing_text(folder, standing))
         return
-    standings = {each: _standing_or_why(each) for each in several}
+    statuses = {each: _status_or_error(each) for each in folders}
     if as_json:
-        echo(json.dumps([_plain(each, found) for each, found in standings.items()], indent=2))
+        echo(json.dumps([_plain(each, found) for each, found in statuses.items()], indent=2))
     else:
-        echo(standings_text(standings))
+        echo(standings_text(statuses))
 
 
-def check(
-    folders: Annotated[
-        list[Path],
-        typer.Argument(
-            parser=place,
-            help="Folders of results, or with several below them.",
-            autocompletion=completion.folders,
-        ),
-    ],
-    remove: Annotated[
-        bool, typer.Option("--remove", help="Delete the damaged files that are found.")
-    ] = False,
-) -> None:
-    """Verify every record, checkpoint and file of weights of a sweep: its checksum, its form and its name.
-
-    Exit code 1: something is damaged.
-    """
-    from benign.sweep.status import stores_in
-
-    for folder in folders:
-        if not any(store.is_dir() for store in stores_in(folder)):
-            raise ValueError(f"{folder} does not exist: name a folder of results")
-    faults = [_faults(store, remove) for folder in folders for store in stores_in(folder)]
-    raise typer.Exit(FAILED if any(faults) else OK)
-
-
+@app.command(
+    epilog=examples(
+        "benign export runs/my my.nc                   NetCDF: xarray, Matlab, R, Julia",
+        "benign export runs/my my.csv                  one row per run",
+        "benign export runs/my my.zarr --force         replace an earlier one",
+        "benign export runs/my tensorboard=logs        then: tensorboard --logdir logs",
+        "benign export runs/my mlflow=sqlite:///mlflow.db",
+    )
+)
 def export(
     folder: Folder,
     file: Annotated[
         str,
         typer.Argument(
-            help="What to write: NAME.zarr, NAME.nc or NAME.csv; or a tracker, tensorboard=FOLDER or "
+            help="The file to write, NAME.zarr, NAME.nc or NAME.csv; or a tracker, tensorboard=FOLDER or "
             "mlflow=sqlite:///FILE."
         ),
     ],
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write the result in a folder as zarr, NetCDF or a table of its runs, or log its runs to a tracker.
+    """Export a result as zarr, NetCDF or CSV, or to a tracker.
 
-    A tracker gets every run once, however often it is asked.
+    A tracker gets every run only once, however often you export.
     """
     from benign.sweep.export import check_export
     from benign.sweep.export import export as written
@@ -102,6 +93,72 @@ def export(
     echo(f"{runs - missing} of {runs} runs of {folder} written to {file}")
 
 
+@app.command(epilog=examples("benign pack runs/jiang/fig1/paper/default fig1.pack"))
+def pack(
+    folder: Folder,
+    file: Annotated[Path, typer.Argument(parser=path, help="The file to write.")],
+) -> None:
+    """Write a folder of results into one file, for `benign merge`."""
+    from benign.sweep.folders import pack
+
+    echo(f"{pack(folder, file)} records of {folder} packed into {file}")
+
+
+@app.command(epilog=examples("benign merge fig1.pack runs/jiang/fig1/paper/default"))
+def merge(
+    source: Annotated[
+        Path, typer.Argument(parser=path, help="A packed file, or another folder of results.")
+    ],
+    folder: Annotated[
+        Path,
+        typer.Argument(parser=folder_path, help="The folder to extend; created if necessary."),
+    ],
+) -> None:
+    """Add the results of a packed file or of another folder."""
+    from benign.sweep.folders import merge
+
+    done = merge(source, folder)
+    echo(
+        f"{done.added} records added to {folder}, {done.present} already present, {done.damaged} damaged"
+    )
+
+
+@store.callback()
+def _store() -> None:
+    """Maintain folders of results: `benign store check`."""
+
+
+@store.command(
+    epilog=examples(
+        "benign store check runs/jiang/fig1/paper/default",
+        "benign store check runs --remove              delete damaged files",
+    )
+)
+def check(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            parser=folder_path, help="Folders of results, or folders that contain several."
+        ),
+    ],
+    remove: Annotated[bool, typer.Option("--remove", help="Delete damaged files.")] = False,
+) -> None:
+    """Verify every record, checkpoint and file of weights.
+
+    Exit code 1: something is damaged.
+    """
+    from benign.sweep.status import stores_in
+
+    for folder in folders:
+        if not any(store.is_dir() for store in stores_in(folder)):
+            raise ValueError(f"{folder} does not exist: name a folder of results")
+    faults = [_faults(store, remove) for folder in folders for store in stores_in(folder)]
+    raise typer.Exit(FAILED if any(faults) else OK)
+
+
+app.add_typer(store, name="store")
+
+
 def _log(folder: Path, where: str) -> None:
     from benign.sweep.dataset import ended
     from benign.sweep.folders import open_experiment, open_result
@@ -110,10 +167,10 @@ def _log(folder: Path, where: str) -> None:
     tracker, result = tracker_of(where, folder), open_result(folder)
     new = log_result(tracker, open_experiment(folder), result)
     there = int(ended(result).sum()) - new
-    echo(f"{new} runs of {folder} logged to {where}, {there} were there already")
+    echo(f"{new} runs of {folder} logged to {where}, {there} already present")
 
 
-def _standing(folder: Path) -> "SweepStatus":
+def _status(folder: Path) -> "SweepStatus":
     from benign.experiment import history_of
     from benign.sweep.status import standing_of
     from benign.sweep.store import Store, StoreError
@@ -124,10 +181,10 @@ def _standing(folder: Path) -> "SweepStatus":
     return standing_of(store, history)
 
 
-def _standing_or_why(folder: Path) -> "SweepStatus | str":
-    """What is wrong with one of several folders is no reason to be silent about the others."""
+def _status_or_error(folder: Path) -> "SweepStatus | str":
+    """Return the status of one of several folders, or the first line of its error."""
     try:
-        return _standing(folder)
+        return _status(folder)
     except ValueError as error:
         return str(error).splitlines()[0]
 
@@ -152,55 +209,29 @@ def _plain(folder: Path, standing: "SweepStatus | str") -> dict[str, Any]:
 
 
 def _faults(folder: Path, remove: bool) -> int:
-    """How many faults a store has; each is told."""
+    """Print the faults of a store and return their number."""
     from benign.experiment import history_of
     from benign.sweep.store import Store, StoreError
     from benign.sweep.validation import check_records
 
-    store, told = Store(folder), []
+    store, faults = Store(folder), []
     try:
         store = Store.open(folder, writing=remove)
         history_of(store)
     except StoreError as error:
-        told.append(str(error))
+        faults.append(str(error))
     checked = check_records(store)
-    told += checked.damaged.values()
-    told += [f"{path} is no record: move it away" for path in checked.strange]
-    told += [f"{path} cannot be used: {fault}" for path, fault in checked.spoiled.items()]
+    faults += checked.damaged.values()
+    faults += [f"{path} is not a record: move it away" for path in checked.strange]
+    faults += [f"{path} cannot be used: {fault}" for path, fault in checked.spoiled.items()]
     if remove:
         for path in (*map(store.path, checked.damaged), *checked.spoiled):
             path.unlink(missing_ok=True)
     echo(f"{folder}: {checked.records} records of {checked.runs} runs are intact")
     if checked.kept:
         echo(f"{checked.kept} files of checkpoints and weights are intact")
-    echo("\n".join(told))
+    echo("\n".join(faults))
     if checked.damaged:
         done = "removed; " if remove else ""
         echo(f"{len(checked.damaged)} damaged: {done}`benign resume {folder}` computes them again")
-    return len(told)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make these commands of the program."""
-    app.command(
-        epilog=examples(
-            "benign status runs/jiang/fig1/paper/default",
-            "benign status runs                            every folder of results below",
-            "benign status runs/my --json                  for programs",
-        )
-    )(status)
-    app.command(
-        epilog=examples(
-            "benign check runs/jiang/fig1/paper/default",
-            "benign check runs --remove                    so that damaged files are gone",
-        )
-    )(check)
-    app.command(
-        epilog=examples(
-            "benign export runs/my my.nc                   NetCDF: xarray, Matlab, R, Julia",
-            "benign export runs/my my.csv                  one row a run",
-            "benign export runs/my my.zarr --force         in place of an earlier one",
-            "benign export runs/my tensorboard=logs        then: tensorboard --logdir logs",
-            "benign export runs/my mlflow=sqlite:///mlflow.db",
-        )
-    )(export)
+    return len(faults)

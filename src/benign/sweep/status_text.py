@@ -99,7 +99,7 @@ def next_steps(folder: Path, standing: SweepStatus, doubtful: bool = False) -> l
         told.append(f"wait: {some} being computed")
     if standing.damaged:
         told.append(
-            f"`benign check {folder}` verifies every record; {resume} replaces damaged ones"
+            f"`benign store check {folder}` verifies every record; {resume} replaces damaged ones"
         )
     if counts.failed or counts.out_of_memory:
         told.append(f"`benign show {folder}` says why runs failed; {resume} tries them again")
