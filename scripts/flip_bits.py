@@ -39,11 +39,11 @@ import benign as bo
 from benign.cli import main as cli
 from benign.report.folder import Folder
 from benign.report.page import page
-from benign.sweep import notes
+from benign.sweep import lease
 from benign.sweep.folders import open_experiment
 from benign.sweep.lease import leases_in
+from benign.sweep.progress import Watcher
 from benign.sweep.store import Store
-from benign.sweep.watcher import Watcher
 
 SAMPLES, SIGNALS = [6, 8], [1.0, 3.0]
 CELLS = list(product(SAMPLES, SIGNALS))
@@ -99,7 +99,7 @@ class _Ending(Watcher):
 
 def _leave_unfinished(folder: Path) -> None:
     os.environ["BENIGN_CHECKPOINT_SECONDS"] = "0"
-    notes.EVERY = 0.0
+    lease.NOTE_EVERY = 0.0
     bo.Experiment.from_dict(FIELDS).run(folder, watcher=_Ending(), keep_weights=True)
 
 
@@ -197,7 +197,7 @@ def _read(folder: Path, used: Used, with_page: bool) -> None:
         used.rows = list(csv.DictReader(io.StringIO(table.read_text(encoding="utf-8"))))
     for key, who in leases_in(store).items():
         used.taken[key] = vars(who)
-        if note := notes.note_of(store, key):
+        if note := lease.note_of(store, key):
             used.notes[key] = vars(note.at)
     if with_page:
         try:

@@ -9,7 +9,7 @@ import xarray as xr
 from benign.papers.recipes import recipe
 from benign.spec.axes import replace
 from benign.sweep.plan import NUMERICS
-from benign.sweep.watcher import Watcher
+from benign.sweep.progress import Watcher
 
 PINNED = json.loads((Path(__file__).parent / "numerics.json").read_text(encoding="utf-8"))
 VARIABLES = ("train_loss", "test_loss", "test_accuracy", "robust_accuracy", "steps")

@@ -14,7 +14,7 @@ import xarray as xr
 
 from benign.experiment import Experiment
 from benign.papers.recipes import recipe
-from benign.sweep.watcher import Watcher
+from benign.sweep.progress import Watcher
 
 STORED = Path(__file__).parent / "stored"
 CELLS: dict[str, dict[str, list[Any]]] = {

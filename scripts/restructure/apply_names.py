@@ -23,9 +23,12 @@ def python(path: str, text: str) -> str:
             new, scope = NAMES[token.string]
             if in_scope(path, scope):
                 edits.append((token.start, token.end, new))
-        elif token.type == tokenize.STRING and token.start[0] == token.end[0]:
-            if (new := in_string(path, token.string)) != token.string:
-                edits.append((token.start, token.end, new))
+        elif (
+            token.type == tokenize.STRING
+            and token.start[0] == token.end[0]
+            and (new := in_string(path, token.string)) != token.string
+        ):
+            edits.append((token.start, token.end, new))
     for (row, begin), (_, end), new in reversed(edits):
         line = lines[row - 1]
         lines[row - 1] = line[:begin] + new + line[end:]

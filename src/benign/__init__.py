@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from benign.sweep.folders import open_experiment as open_experiment
     from benign.sweep.folders import open_result as open_result
     from benign.sweep.folders import pack as pack
-    from benign.sweep.weights import weights as weights
+    from benign.sweep.folders import weights as weights
     from benign.training.feature_tests import FeatureTests as FeatureTests
     from benign.training.metrics import snapshot as snapshot
     from benign.training.metrics import tally as tally
@@ -132,7 +132,7 @@ _HOME = {
     "snapshot": "training.metrics",
     "tally": "training.metrics",
     "to_dataframe": "sweep.export",
-    "weights": "sweep.weights",
+    "weights": "sweep.folders",
     "write_report": "report.page",
     "zipped": "spec.axes",
 }

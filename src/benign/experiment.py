@@ -23,8 +23,8 @@ from benign.spec.registry import load_components
 from benign.spec.yaml import source_of, yaml_text
 from benign.sweep.dataset import assemble, not_measured
 from benign.sweep.executors.base import ExecutionConfig
-from benign.sweep.growth import extend_history
-from benign.sweep.plan import NUMERICS, Run, Unit, keys_of, runs_of, units_of
+from benign.sweep.plan import NUMERICS, Run, Unit, extend_history, keys_of, runs_of, units_of
+from benign.sweep.progress import Together, Watcher
 from benign.sweep.replay import Replay
 from benign.sweep.results import (
     RETRIED,
@@ -42,7 +42,6 @@ from benign.sweep.store import About, Store, StoreError
 from benign.sweep.terminal import on_terminal
 from benign.sweep.track.tracking import Tracking
 from benign.sweep.validation import valid_records
-from benign.sweep.watcher import Together, Watcher
 from benign.testing.components import try_own_parts
 from benign.testing.metrics import try_own_probes
 from benign.training.machine import check_data, check_device, check_machine
@@ -170,7 +169,7 @@ class Experiment(Setup):
         is kept in the folder: what was asked for to make it. On the CPU `workers` units are computed at a time, each
         by a process with one thread; a script that asks for more than one needs the usual
         `if __name__ == "__main__":`, so one is the default here, other than on the command line. Progress is shown
-        where stderr is a terminal, or by a `watcher`; `benign.sweep.watcher.Watcher()` is one that says nothing.
+        where stderr is a terminal, or by a `watcher`; `benign.sweep.progress.Watcher()` is one that says nothing.
 
         `executor` has a cluster compute: `dask`, `slurm`, an address or a scheduler file (docs/clusters.md). A unit
         that has not ended after `unit_timeout` seconds is ended and its runs have failed. Several processes may run

@@ -18,10 +18,10 @@ from benign.sweep.compute import compute
 from benign.sweep.estimate import estimate
 from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.executors.local import SerialExecutor
+from benign.sweep.progress import Watcher
 from benign.sweep.records import read_record
 from benign.sweep.runner import _crew
 from benign.sweep.store import Store
-from benign.sweep.watcher import Watcher
 from tests.says import says
 from tests.tiny import tiny_file
 

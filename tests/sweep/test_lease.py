@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from benign.sweep.lease import Lease, leases_in, release, take
-from benign.sweep.sealed import sealed
-from benign.sweep.store import Store
+from benign.sweep.store import Store, sealed
 from tests.says import holds
 
 KEY = "0" * 32

@@ -3,8 +3,15 @@
 import pytest
 
 from benign.streams import RunId
-from benign.sweep.growth import differences, extend_history, is_superset, merge_history
-from benign.sweep.plan import RUNS_A_UNIT, runs_of, units_of
+from benign.sweep.plan import (
+    RUNS_A_UNIT,
+    differences,
+    extend_history,
+    is_superset,
+    merge_history,
+    runs_of,
+    units_of,
+)
 from tests.says import holds, says
 from tests.tiny import tiny
 

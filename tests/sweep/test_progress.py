@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from benign.sweep import notes
+from benign.sweep import lease
 from benign.sweep import progress as along
-from benign.sweep.lease import leases_in, release, take
-from benign.sweep.notes import Notes, note_of, write_note
-from benign.sweep.pace import Pace
-from benign.sweep.progress import UnitPosition, UnitProgress, UnitsInProgress
-from benign.sweep.sealed import sealed, unsealed
-from benign.sweep.store import Store
+from benign.sweep.lease import Notes, leases_in, note_of, release, take, write_note
+from benign.sweep.progress import Pace, UnitPosition, UnitProgress, UnitsInProgress
+from benign.sweep.store import Store, sealed, unsealed
 from benign.training.engine import TESTING
 from tests.sweep.test_terminal import Clock
 from tests.tiny import tiny
@@ -29,7 +26,7 @@ HALF = UnitPosition(10, 500, 1000, 8, False, 0.5, 0.5, 20.0, 0.0)
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     clock = Clock()
-    for module in (along, notes):
+    for module in (along, lease):
         monkeypatch.setattr(module, "time", clock)
     return clock
 
@@ -165,21 +162,21 @@ def test_notes_are_seldom_and_go_with_the_unit(store, clock):
 
 
 def test_short_units_write_none(tmp_path, monkeypatch):
-    monkeypatch.setattr(notes, "write_note", lambda *_: pytest.fail("a note of milliseconds"))
-    monkeypatch.setattr(notes, "SOON", 60.0)
+    monkeypatch.setattr(lease, "write_note", lambda *_: pytest.fail("a note of milliseconds"))
+    monkeypatch.setattr(lease, "NOTE_SOON", 60.0)
     tiny().run(tmp_path / "run")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_sweep_tells_how_far_it_is_and_leaves_nothing(tmp_path, monkeypatch, workers):
-    monkeypatch.setattr(notes, "EVERY", 0.0)
+    monkeypatch.setattr(lease, "NOTE_EVERY", 0.0)
     seen, write = [], write_note
 
     def written(store: Store, key: str, at: UnitPosition) -> None:
         write(store, key, at)
         seen.append((key, note_of(store, key)))
 
-    monkeypatch.setattr(notes, "write_note", written)
+    monkeypatch.setattr(lease, "write_note", written)
     many = tiny("training.max_steps=1500", "training.stop_loss=0")
     many.run(tmp_path / "run", workers=workers)
     assert {key for key, _ in seen} == {unit.key for unit in many.units()}
@@ -189,7 +186,7 @@ def test_a_sweep_tells_how_far_it_is_and_leaves_nothing(tmp_path, monkeypatch, w
 
 
 def test_a_note_that_cannot_be_written_does_not_matter(tmp_path, monkeypatch):
-    monkeypatch.setattr(notes, "EVERY", 0.0)
+    monkeypatch.setattr(lease, "NOTE_EVERY", 0.0)
     tiny().prepare(tmp_path / "run")
     for unit in tiny().units():
         (tmp_path / "run" / "taken" / f"steps-{unit.key}" / "in the way").mkdir(parents=True)
@@ -231,7 +228,7 @@ def test_a_killed_process_leaves_a_note_that_nobody_believes(tmp_path):
     """`benign.report.live` asks for notes of living processes only; what is left goes when the unit is taken again."""
     many = tiny("training.max_steps=1000000", "training.stop_loss=0", "data.samples=4")
     script = (
-        "from benign.sweep import notes; notes.EVERY = 0.05\n"
+        "from benign.sweep import lease; lease.NOTE_EVERY = 0.05\n"
         "from benign.experiment import Experiment\n"
         f"Experiment.from_dict({many.as_dict()!r}).run({str(tmp_path / 'run')!r})"
     )

@@ -14,8 +14,7 @@ from benign.sweep.compute import Computed, compute
 from benign.sweep.folders import open_experiment, open_result
 from benign.sweep.plan import Unit
 from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
-from benign.sweep.sealed import sealed, unsealed
-from benign.sweep.store import Store
+from benign.sweep.store import Store, sealed, unsealed
 from benign.training.descent import Status
 from tests.registry import forgetting
 from tests.says import holds, says

@@ -18,10 +18,9 @@ from benign.sweep import export
 from benign.sweep.lease import Lease
 from benign.sweep.plan import keys_of, runs_of, units_of
 from benign.sweep.results import RunsFailed
-from benign.sweep.sealed import sealed
 from benign.sweep.status import Counts, SweepStatus, standing_of, stores_in
 from benign.sweep.status_text import next_steps
-from benign.sweep.store import Store
+from benign.sweep.store import Store, sealed
 from benign.sweep.validation import fault_of
 from benign.training import engine
 from benign.training.descent import Status

@@ -10,8 +10,8 @@ import pytest
 
 from benign.sweep import progress as along
 from benign.sweep import terminal as progress
+from benign.sweep.progress import Watcher
 from benign.sweep.terminal import Bar, Lines, duration, statuses, watching
-from benign.sweep.watcher import Watcher
 from benign.training.descent import Status
 from benign.training.engine import TESTING
 from tests.says import holds

@@ -12,9 +12,9 @@ from benign.sweep import runner as drive
 from benign.sweep.folders import open_experiment, open_result
 from benign.sweep.results import ResultWarning
 from benign.sweep.track import tracker
-from benign.sweep.track.log import RunLog, logs_of_result
 from benign.sweep.track.mlflow import CONTENT, KEY
 from benign.sweep.track.tensorboard import TensorBoard
+from benign.sweep.track.tracker import RunLog, logs_of_result
 from benign.sweep.track.tracking import tracker_of
 from tests.says import holds, says
 from tests.tiny import tiny, tiny_file

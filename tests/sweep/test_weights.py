@@ -84,6 +84,6 @@ def test_a_link_among_the_weights_is_not_followed(tmp_path, run):
 
 def test_weights_of_other_numerics_are_not_those_of_today(tmp_path, monkeypatch):
     sweep().run(tmp_path, keep_weights=True)
-    monkeypatch.setattr("benign.sweep.weights.NUMERICS", 77)
+    monkeypatch.setattr("benign.sweep.folders.NUMERICS", 77)
     with pytest.raises(ValueError, match="numerics"):
         bo.weights(tmp_path, samples=12)

@@ -25,7 +25,7 @@ from benign.cli.options import (
     recipes,
     words,
 )
-from benign.sweep.console import echo, print_error
+from benign.sweep.text import echo, print_error
 
 app = typer.Typer()
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benign.cli.options import Data, examples, words
-from benign.sweep.console import echo
+from benign.sweep.text import echo
 
 if TYPE_CHECKING:
     from benign.data.npz import ImageSet

@@ -13,8 +13,7 @@ from benign.papers.recipes import Recipe, papers, recipes
 from benign.reduction.modes import Approximate
 from benign.spec.axes import dimensions
 from benign.sweep.estimate import Estimate, estimate
-from benign.sweep.growth import OtherExperiment
-from benign.sweep.plan import Unit
+from benign.sweep.plan import OtherExperiment, Unit
 from benign.sweep.store import Store
 from benign.sweep.terminal import duration
 from benign.sweep.text import abbreviated, bytes_text, labelled, table, values_text, wrapped

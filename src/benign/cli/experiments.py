@@ -35,7 +35,7 @@ from benign.cli.options import (
     examples,
     papers_and_recipes,
 )
-from benign.sweep.console import echo, print_error
+from benign.sweep.text import echo, print_error
 
 if TYPE_CHECKING:
     from benign.papers.requests import RunRequest

@@ -18,7 +18,7 @@ from benign import __version__
 from benign.cli import claims, data, experiments, pages, store
 from benign.cli.options import BAD_INPUT, FAILED, INTERRUPTED, OK, examples, path, shortened
 from benign.spec import plugins
-from benign.sweep.console import echo, print_error
+from benign.sweep.text import echo, print_error
 
 # typer carries a click of its own, older versions use the package: this finds the class of either.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from benign.cli.options import examples, folder, path, whole
-from benign.sweep.console import echo, shown
+from benign.sweep.text import echo, shown
 
 app = typer.Typer()
 

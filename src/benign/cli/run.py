@@ -12,7 +12,6 @@ from benign.cli.describe import cost_text
 from benign.experiment import Experiment
 from benign.papers.requests import RunRequest
 from benign.sweep.audits import flagged, with_rate_audit
-from benign.sweep.console import echo, print_error, shown
 from benign.sweep.dataset import counts_of
 from benign.sweep.estimate import estimate
 from benign.sweep.executors.base import ExecutionConfig
@@ -20,6 +19,7 @@ from benign.sweep.folders import open_experiment
 from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
 from benign.sweep.status_text import errors
 from benign.sweep.terminal import counted, statuses, watching
+from benign.sweep.text import echo, print_error, shown
 from benign.sweep.track.tracking import check_trackers, logged
 from benign.training.machine import cores
 

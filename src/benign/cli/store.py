@@ -8,7 +8,7 @@ import typer
 
 from benign.cli.options import FAILED, OK, Folder, examples, path
 from benign.cli.options import folder as folder_path
-from benign.sweep.console import echo
+from benign.sweep.text import echo
 
 if TYPE_CHECKING:
     from benign.sweep.status import SweepStatus

@@ -17,11 +17,11 @@ from benign.claims.verdict_text import Judged, claim_text, counts, verdict_text,
 from benign.cli.run import processes
 from benign.experiment import Experiment, Folder
 from benign.papers.claims import matching, study_of
-from benign.sweep.console import echo, shown
 from benign.sweep.folders import open_experiment, open_result
 from benign.sweep.results import RunsFailed
 from benign.sweep.store import Store
 from benign.sweep.terminal import watching
+from benign.sweep.text import echo, shown
 
 Runner = Callable[[Experiment, Path, str], xr.Dataset]
 """runs an experiment in a folder, under a title"""

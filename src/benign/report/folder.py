@@ -21,12 +21,12 @@ from benign.report.atlas import Atlas
 from benign.report.cells import ENDED
 from benign.spec import plugins as outside
 from benign.sweep.audits import flagged, with_rate_audit
-from benign.sweep.console import shown
 from benign.sweep.dataset import counts_of
 from benign.sweep.folders import open_experiment, open_result
 from benign.sweep.results import RETRIED
 from benign.sweep.status import stores_in
 from benign.sweep.store import Store
+from benign.sweep.text import shown
 from benign.training.descent import Status
 
 

@@ -10,8 +10,8 @@ import xarray as xr
 from benign.experiment import Experiment
 from benign.spec.axes import Axis
 from benign.sweep.folders import open_result
+from benign.sweep.progress import Watcher
 from benign.sweep.terminal import counted
-from benign.sweep.watcher import Watcher
 from benign.training.descent import Status
 from benign.training.metrics.audit import FLAGS, GAP
 

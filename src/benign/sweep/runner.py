@@ -15,14 +15,13 @@ from benign.spec.base import digest
 from benign.sweep.compute import Computed, not_computed, record
 from benign.sweep.executors.base import ExecutionConfig, Executor, ProcessEnded
 from benign.sweep.executors.local import ProcessExecutor, SerialExecutor, check_importable
-from benign.sweep.lease import Lease, release, take
-from benign.sweep.notes import Notes
+from benign.sweep.lease import Lease, Notes, release, take
 from benign.sweep.own_code import own_code
 from benign.sweep.plan import NUMERICS, Unit
+from benign.sweep.progress import Together, Watcher
 from benign.sweep.results import runs_in, unfinished
 from benign.sweep.store import Store
 from benign.sweep.validation import fault_of
-from benign.sweep.watcher import Together, Watcher
 from benign.training.checkpoint import CheckpointConfig
 from benign.training.descent import Status
 

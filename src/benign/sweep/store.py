@@ -13,6 +13,8 @@ for a run is decided by `benign.sweep.results`.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -37,8 +39,6 @@ from benign.sweep.records import (
     temporary_name,
     write_record,
 )
-from benign.sweep.sealed import sealed, unsealed
-from benign.sweep.upgrade import FORMAT, upgraded
 
 LARGEST_ABOUT = 2**26
 MOST_EXTENSIONS = 1000
@@ -288,3 +288,48 @@ def try_writing(folder: Path) -> float:
         return probe.stat().st_mtime
     finally:
         probe.unlink(missing_ok=True)
+
+
+def sealed(content: Mapping[str, Any]) -> bytes:
+    """The bytes of a file with this content."""
+    return canonical_json({**content, "sha256": _content_checksum(content)}).encode()
+
+
+def unsealed(data: bytes, required: bool = True) -> dict[str, Any]:
+    """The content of a file; DamagedRecord unless it is as it was written.
+
+    The checksum may be missing where it is not `required`.
+    """
+    try:
+        content = json.loads(data)
+        checksum = content.pop("sha256", None)
+        intact = checksum == _content_checksum(content) or (checksum is None and not required)
+    # Nothing but these bytes went in: RecursionError of brackets, OverflowError of numbers, and many more.
+    except Exception as error:
+        raise DamagedRecord(f"is damaged ({error})") from error
+    if not intact:
+        raise DamagedRecord("is damaged (its checksum does not fit its content)")
+    return content
+
+
+def _content_checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(dict(content)).encode()).hexdigest()
+
+
+FORMAT = 2
+
+
+def _from_1(content: dict[str, Any]) -> dict[str, Any]:
+    """Format 1 held the specifications alone."""
+    return {"format": 2, "numerics": None, "made": {}, "history": content["history"]}
+
+
+STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}
+"""what leads from a format to the next"""
+
+
+def upgraded(content: dict[str, Any]) -> dict[str, Any]:
+    """The content of an `experiment.json` of today or earlier, in today's format."""
+    while content["format"] != FORMAT:
+        content = STEPS[content["format"]](content)
+    return content

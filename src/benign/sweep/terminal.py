@@ -1,6 +1,6 @@
 """What a sweep tells while it runs: a bar on a terminal, plain lines elsewhere.
 
-Both are watchers of a sweep (`benign.sweep.watcher`), called at every step: a call that has nothing to show
+Both are watchers of a sweep (`benign.sweep.progress`), called at every step: a call that has nothing to show
 only reads the clock.
 """
 
@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from benign.sweep.pace import Pace
 from benign.sweep.plan import Unit
-from benign.sweep.progress import UnitPosition, UnitsInProgress
-from benign.sweep.watcher import Watcher
+from benign.sweep.progress import Pace, UnitPosition, UnitsInProgress, Watcher
 from benign.training.descent import Status
 from benign.training.engine import TESTING
 

@@ -16,8 +16,7 @@ import pytest
 
 from benign.report.live.serve import free_port
 from benign.sweep.folders import open_experiment
-from benign.sweep.lease import take
-from benign.sweep.notes import write_note
+from benign.sweep.lease import take, write_note
 from benign.sweep.plan import units_of
 from benign.sweep.progress import UnitPosition
 from benign.sweep.store import Store

@@ -27,11 +27,10 @@ from benign.report.live.watch import (
 )
 from benign.sweep import lease as taken
 from benign.sweep import store as stores
-from benign.sweep.notes import Note, write_note
-from benign.sweep.pace import Pace
-from benign.sweep.progress import UnitPosition
-from benign.sweep.sealed import sealed, unsealed
+from benign.sweep.lease import Note, write_note
+from benign.sweep.progress import Pace, UnitPosition
 from benign.sweep.status import Counts, SweepStatus
+from benign.sweep.store import sealed, unsealed
 from tests.says import holds, says
 from tests.tiny import tiny
 

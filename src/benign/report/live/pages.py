@@ -33,8 +33,8 @@ from benign.report.live.watch import (
     steps_text,
     trouble_text,
 )
-from benign.sweep.console import shown as shown_path
 from benign.sweep.status_text import next_steps
+from benign.sweep.text import shown as shown_path
 
 WAIT = 10.0
 """seconds for a browser to connect; a program that only fetches the page never does"""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from benign.sweep.console import echo, shown
+from benign.sweep.text import echo, shown
 
 
 def serve(

@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 
 from benign.experiment import history_of
 from benign.report.cells import ENDED
-from benign.sweep.lease import Lease, leases_in
-from benign.sweep.notes import Note, note_of
-from benign.sweep.pace import Pace
-from benign.sweep.progress import UnitPosition
+from benign.sweep.lease import Lease, Note, leases_in, note_of
+from benign.sweep.progress import Pace, UnitPosition
 from benign.sweep.records import Record
 from benign.sweep.status import SweepStatus, standing_of, stores_in
 from benign.sweep.store import Store, is_key

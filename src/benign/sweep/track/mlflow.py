@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from benign.sweep.track.log import RunLog
-from benign.sweep.track.tracker import Tracker
+from benign.sweep.track.tracker import RunLog, Tracker
 
 KEY, CONTENT = "benign.run", "benign.content"
 """tags of a run: which it is, and, once all of it is written, what it holds"""

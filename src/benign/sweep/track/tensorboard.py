@@ -6,8 +6,7 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from benign.sweep.track.log import RunLog
-from benign.sweep.track.tracker import Tracker, check_folder
+from benign.sweep.track.tracker import RunLog, Tracker, check_folder
 
 LONGEST = 120
 """letters of a folder's name"""

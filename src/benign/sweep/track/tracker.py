@@ -1,12 +1,96 @@
 """What every tracker can do: tell which runs it has, and take one more."""
 
+import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
 from importlib.util import find_spec
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from benign.sweep.track.log import RunLog
+import numpy as np
+import xarray as xr
+
+from benign.spec.axes import axes_of, coordinates
+from benign.spec.base import digest
+from benign.sweep.plan import Run, runs_of
+from benign.sweep.results import RETRIED
+from benign.training.descent import Status
+from benign.training.metrics.variables import variables
+from benign.training.setup import Setup
+
+Series = dict[int, float]
+"""numbers by step"""
+
+
+@dataclass(frozen=True)
+class RunLog:
+    """One finished run, ready to be written."""
+
+    key: str
+    """tells what was computed"""
+    parameters: dict[str, Any]
+    """the values of the experiment's axes at this run, and its seed"""
+    status: str
+    """how it ended, in a word"""
+    series: dict[str, Series]
+    """of every variable: its curve, where it has one, and its last value at the step where the run ended"""
+
+    @property
+    def label(self) -> str:
+        """`samples=4,snr=0.5,seed=0`, with four digits of a number: two runs may share it."""
+        return ",".join(f"{name}={_short(value)}" for name, value in self.parameters.items())
+
+    @cached_property
+    def content(self) -> str:
+        """Changes with every number: a run that was computed again is logged again."""
+        series = {name: sorted(points.items()) for name, points in self.series.items()}
+        return digest([self.parameters, self.status, series])
+
+
+def logs_of(experiment: Setup, runs: Sequence[Run], arrays: Mapping[str, np.ndarray]) -> Iterator[RunLog]:  # fmt: skip
+    """The runs that ended, from arrays with a leading axis of runs; what failed is left for the next try."""
+    paths = list(axes_of(experiment))
+    last = [path[-1] for path in paths]
+    names = [path[-1] if last.count(path[-1]) == 1 else ".".join(path) for path in paths]
+    for place, run in enumerate(runs):
+        status = Status(int(arrays["status"][place]))
+        if status is Status.MISSING or status in RETRIED:
+            continue
+        values = coordinates(tuple(reduce(getattr, path, run.cell) for path in paths))
+        parameters = {**dict(zip(names, values, strict=True)), "seed": run.seed}
+        found = {name: array[place] for name, array in arrays.items()}
+        yield RunLog(run.key, parameters, status.name.lower(), _series(run.cell, found))
+
+
+def logs_of_result(experiment: Any, result: xr.Dataset) -> Iterator[RunLog]:
+    """The same from the whole result of an experiment."""
+    runs, first = list(runs_of(experiment)), result["status"].ndim
+    arrays = {
+        str(name): part.values.reshape(len(runs), *part.shape[first:])
+        for name, part in result.items()
+    }
+    return logs_of(experiment, runs, arrays)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _series(cell: Setup, values: Mapping[str, Any]) -> dict[str, Series]:
+    """Finite numbers by step; pictures and other arrays of a run have none."""
+    found: dict[str, Series] = {}
+    end = int(values["steps"])
+    for name, variable in variables(cell).items():
+        if name == "status" or variable.axes or name not in values:
+            continue
+        steps = cell.snapshot_steps() if variable.along_steps else [end]
+        numbers = np.atleast_1d(values[name]).astype(float).tolist()
+        points = {s: x for s, x in zip(steps, numbers, strict=True) if math.isfinite(x)}
+        if points:
+            found.setdefault(name.removesuffix("_curve"), {}).update(points)
+    return found
 
 
 class Tracker(ABC):

@@ -11,12 +11,11 @@ import numpy as np
 import xarray as xr
 
 from benign.sweep.plan import Unit
+from benign.sweep.progress import Watcher
 from benign.sweep.results import ResultWarning
-from benign.sweep.track.log import RunLog, logs_of, logs_of_result
 from benign.sweep.track.mlflow import MLflow
 from benign.sweep.track.tensorboard import TensorBoard
-from benign.sweep.track.tracker import Tracker
-from benign.sweep.watcher import Watcher
+from benign.sweep.track.tracker import RunLog, Tracker, logs_of, logs_of_result
 
 TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow}
 
