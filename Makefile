@@ -42,6 +42,7 @@ lint: .venv/.installed-dev ## ruff and pyright, changing nothing
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
 	$(BIN)/python scripts/size.py
+	$(BIN)/python scripts/words.py
 
 format: .venv/.installed-dev ## let ruff rewrite the files
 	$(BIN)/ruff check --fix

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
+import words
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -150,6 +151,13 @@ def test_no_file_knows_a_machine_or_a_registry():
         for match in [*machine.finditer(line), *registry.finditer(line)]
     ]
     assert not found, "\n".join(found)
+
+
+def test_private_words_only_vanish():
+    """The count of private words in a folder may only fall (`LIMITS` of scripts/words.py)."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    assert not words.excess(words.counts(words.paths()), words.LIMITS)
 
 
 def test_the_version_is_the_same_everywhere():

@@ -14,8 +14,7 @@ SIZES = {  # signals, dimensions, seeds, test points; the theorem asks for d wel
     "quick": (13, (500, 800, 1300, 2000, 3200, 5000, 8000), 4, 400),
     "paper": (25, (500, 800, 1300, 2000, 3200, 5000, 8000, 13000, 20000), 20, 2000),
 }
-LEVEL = 0.75
-"""test accuracy halfway between chance and none wrong"""
+LEVEL = 0.75  # test accuracy halfway between chance and 1
 
 
 def build(scale, reading):
@@ -34,14 +33,11 @@ def edge(result):
 
 
 def draw(result, folder, caption):
-    accuracy, boundary = result.test_accuracy, edge(result)
-    panel = bo.plot.Panel(
-        accuracy, "dim", "signal", "test accuracy", limits=(0.5, 1), boundary=boundary
-    )
-    told = f"{caption} n = 20, sigma_p = 1, one training label in ten flipped. The theorem: p = -4."
-    figure = bo.plot.phase_figure(
-        [panel], title="Benign and harmful overfitting of a ReLU CNN", caption=told
-    )
+    found = {"limits": (0.5, 1), "boundary": edge(result)}
+    panel = bo.plot.Panel(result.test_accuracy, "dim", "signal", "test accuracy", **found)
+    caption += " n = 20, sigma_p = 1, one training label in ten flipped. The theorem: p = -4."
+    title = "Benign and harmful overfitting of a ReLU CNN"
+    figure = bo.plot.phase_figure([panel], title=title, caption=caption)
     return bo.plot.save(figure, folder / "fig1")
 
 
@@ -66,8 +62,8 @@ CLAIMS = Claims("kou")
 @CLAIMS.add("thm3.2.exponent", "Theorem 3.2", contains(0.25, but_not=(0, 0.5)), "kou/fig1")
 def critical_signal(evidence):
     """The signal that overfitting needs to be benign grows as d^(1/4): n |mu|^4 / (sigma_p^4 d) decides."""
-    found = edge(evidence.result).critical
-    return slope("slope of log |mu|* on log d", np.log(found["dim"]), np.log(found))
+    critical = np.log(edge(evidence.result).critical)
+    return slope("slope of log |mu|* on log d", np.log(critical["dim"]), critical)
 
 
 @CLAIMS.add("thm3.2.benign", "Theorem 3.2", at_least(0.8), "kou/fig1")

@@ -304,7 +304,7 @@ def test_defining_a_component_registers_it_under_its_name():
 
 
 def test_a_kind_that_is_taken_is_refused_with_both_places():
-    taken = says("`mixture`", "benign.data.mixture.Mixture", "test_spec")
+    taken = says("`mixture`", "benign.data.mixture.Mixture", "test_base")
     with pytest.raises(ValueError, match=taken):
 
         class Mixture(DataModel):

@@ -126,11 +126,11 @@ def own_data(**fields: Any) -> TriedData:
     [
         (
             {"data": own_data(wrong=2)},
-            ("`TriedData`", "4 points", "KeyError: 'no such file'", "test_tryout.py, line "),
+            ("`TriedData`", "4 points", "KeyError: 'no such file'", "test_components.py, line "),
         ),
         (
             {"data": own_data(wrong=4, size=[1.0, 2.0])},
-            ("test_tryout.py, line ", "size", "[runs]", "`column(self.size, x)`"),
+            ("test_components.py, line ", "size", "[runs]", "`column(self.size, x)`"),
         ),
         (
             {"data": small_data(snr=[1.0, 2.0]), "network": RunlessNetwork(init_std=0.5)},
@@ -203,7 +203,7 @@ def test_a_probe_that_fails_is_refused_with_the_error(tmp_path: Path):
     with forgetting():
         bo.snapshot("something")(mine)
         with pytest.raises(
-            SpecError, match=says("`mine`", "KeyError: 'no such'", "test_tryout.py, line ")
+            SpecError, match=says("`mine`", "KeyError: 'no such'", "test_components.py, line ")
         ):
             experiment().run(tmp_path / "runs")
 

@@ -123,7 +123,7 @@ class SGD(MiniBatches):
     """Stochastic gradient descent with momentum: m <- momentum m + g + weight_decay w, w <- w - rate m.
 
     >>> import benign as bo
-    >>> bo.SGD(rate=0.1, epochs=30, batch=100).rounds(samples=1000)
+    >>> bo.SGD(rate=0.1, epochs=30, batch=100).batches_per_epoch(samples=1000)
     10
     """
 
