@@ -6,8 +6,7 @@ import xarray as xr
 
 from benign.papers.jiang import dynamics
 from benign.papers.jiang.dynamics import FIG3, FIG4
-from benign.papers.jiang.theory import Numbers, parts
-from benign.papers.jiang.times import steps_derived
+from benign.papers.jiang.theory import Numbers, parts, steps_derived
 from benign.papers.recipes import Recipe
 from benign.sweep.dataset import assemble
 from benign.training.descent import Status

@@ -12,11 +12,10 @@ import xarray as xr
 from benign.claims import Evidence, Outcome, judge
 from benign.experiment import Experiment
 from benign.papers.claims import matching
-from benign.papers.jiang import times
+from benign.papers.jiang import theory
 from benign.papers.jiang.claims import CLAIMS
 from benign.papers.jiang.claims.identities import CLAIMS as IDENTITIES
-from benign.papers.jiang.claims.places import Place, side_by_side
-from benign.papers.jiang.claims.studies import BENIGN_RATES, HARMFUL_END
+from benign.papers.jiang.claims.studies import BENIGN_RATES, HARMFUL_END, Place, side_by_side
 from benign.papers.jiang.claims.walk import walks
 from benign.papers.jiang.theory import Numbers, conditions
 from benign.papers.verify import Verifier
@@ -189,7 +188,7 @@ def test_a_test_loss_is_confirmed_or_refuted(losses: float, outcome: str):
     assert verdict.setting.label == "inside"
 
 
-# Places, walks, times.
+# Places, walks, theory.
 
 
 def test_places_are_inside_their_theorem():
@@ -238,27 +237,27 @@ NUMBERS = Numbers(
 
 def test_times_of_stage_1_are_those_of_the_lemmas():
     benign = 10 * 4 * 13 * 20 / (0.01 * 10 * (20 * 4e4 - 60 * 16 * 100) * 4)
-    assert times.benign_stage_1_steps_printed(NUMBERS) == pytest.approx(benign, rel=1e-12)
-    assert times.benign_stage_1_steps_printed(replace(NUMBERS, snr=1.0)) == math.inf
+    assert theory.benign_stage_1_steps_printed(NUMBERS) == pytest.approx(benign, rel=1e-12)
+    assert theory.benign_stage_1_steps_printed(replace(NUMBERS, snr=1.0)) == math.inf
     harmful = 4 * 4 * 13 * 20 / (0.01 * 10 * (100 - 24 * 4) * 4)
-    assert times.harmful_stage_1_steps_corrected(NUMBERS) == pytest.approx(harmful, rel=1e-12)
-    assert times.harmful_stage_1_steps_printed(NUMBERS) == math.inf
+    assert theory.harmful_stage_1_steps_corrected(NUMBERS) == pytest.approx(harmful, rel=1e-12)
+    assert theory.harmful_stage_1_steps_printed(NUMBERS) == math.inf
 
 
 def test_derived_times_and_losses():
     benign = 2 / (0.5**2 * 0.01 * 0.05 * 4e4 * 4)
-    assert times.steps_derived(NUMBERS, "4.1", 0.5) == pytest.approx(benign, rel=1e-12)
+    assert theory.steps_derived(NUMBERS, "4.1", 0.5) == pytest.approx(benign, rel=1e-12)
     harmful = 20 / (0.5**2 * 0.01 * 0.05 * 100 * 4)
-    assert times.steps_derived(NUMBERS, "4.2", 0.5) == pytest.approx(harmful, rel=1e-12)
+    assert theory.steps_derived(NUMBERS, "4.2", 0.5) == pytest.approx(harmful, rel=1e-12)
     # Attention 1 everywhere: the test loss is log(1 + eps) of V = log(1 / eps).
-    assert times.test_loss_derived(1.0, math.log(20)) == pytest.approx(math.log(1.05), rel=1e-12)
-    assert times.test_loss_limit(0.01, 16, 1.0) == pytest.approx(0.452, abs=1e-3)  # jiang.md 3
-    assert times.margin_bound_printed(math.exp(-16), 2) == pytest.approx(1.0, rel=1e-12)
-    assert times.even_race_derived(20.0) == 800.0
+    assert theory.test_loss_derived(1.0, math.log(20)) == pytest.approx(math.log(1.05), rel=1e-12)
+    assert theory.test_loss_limit(0.01, 16, 1.0) == pytest.approx(0.452, abs=1e-3)  # jiang.md 3
+    assert theory.margin_bound_printed(math.exp(-16), 2) == pytest.approx(1.0, rel=1e-12)
+    assert theory.even_race_derived(20.0) == 800.0
 
 
 def test_bounds_on_attention_and_starts():
     log = math.log(6 * 80**2 / 0.01)
-    assert times.attention_left_printed(NUMBERS, "signal") == pytest.approx(20 * log**3 / 100)
-    assert times.attention_left_printed(NUMBERS, "noise") == pytest.approx(20 * 4e4 * log**3 / 100)
-    assert times.start_spread(20, 4, 10.0) == pytest.approx(10 * math.sqrt(2 * math.log(32_000)))
+    assert theory.attention_left_printed(NUMBERS, "signal") == pytest.approx(20 * log**3 / 100)
+    assert theory.attention_left_printed(NUMBERS, "noise") == pytest.approx(20 * 4e4 * log**3 / 100)
+    assert theory.start_spread(20, 4, 10.0) == pytest.approx(10 * math.sqrt(2 * math.log(32_000)))

@@ -15,9 +15,18 @@ from benign.claims.verdict import judge
 from benign.data.images import Images
 from benign.networks.resnet import ResNet, WideResNet
 from benign.papers.claims import matching
-from benign.papers.li.images import CIFAR, MNIST, SVHN, by_training, scale_told
-from benign.papers.li.printed import PAIRS, TABLE_1, TABLE_2
-from benign.papers.li.tables import COLUMNS, targeted_success
+from benign.papers.li.tables import (
+    CIFAR,
+    COLUMNS,
+    MNIST,
+    PAIRS,
+    SVHN,
+    TABLE_1,
+    TABLE_2,
+    by_training,
+    scale_told,
+    targeted_success,
+)
 from benign.papers.recipes import recipe
 from benign.sweep.plan import runs_of
 from benign.training.optimisers import SGD

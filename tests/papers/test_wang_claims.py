@@ -16,8 +16,8 @@ from benign.papers.claims import claims
 from benign.papers.verify import Verifier
 from benign.papers.wang import windows
 from benign.papers.wang.bounds import robust_error_floor
-from benign.papers.wang.claims import again, identities, studies
-from benign.papers.wang.claims.trail import distance_between, trail
+from benign.papers.wang.claims import identities, replayed, studies
+from benign.papers.wang.claims.replayed import distance_between, trail
 from benign.spec.axes import cells, dimensions
 
 IDS = [
@@ -127,8 +127,8 @@ def test_studies_inside_the_theorem_are_inside(scale: str):
 def floor_result(experiment: Experiment, excess: float) -> xr.Dataset:
     """Robust errors that exceed the sharp floor by a fixed amount."""
     rows = []
-    for cell in again.cells_of(experiment):
-        n = again.Numbers.of(cell)
+    for cell in replayed.cells_of(experiment):
+        n = replayed.Numbers.of(cell)
         rows.append(float(robust_error_floor(n.signal, n.radius, studies.FLIP)) + excess)
     errors = np.repeat(np.array(rows)[:, None], experiment.seeds, 1)
     return xr.Dataset({"robust_noisy_error": (("cell", "seed"), errors)})
@@ -210,8 +210,8 @@ def test_identities_hold_to_rounding(case: str):
 
 
 def test_an_identity_with_other_weights_does_not():
-    cell = again.cells_of(studies.INSIDE.experiment("smoke"))[0]
-    before, weights, after = next(again.pairs(identity_steps(identity_batch([cell]))))
+    cell = replayed.cells_of(studies.INSIDE.experiment("smoke"))[0]
+    before, weights, after = next(replayed.pairs(identity_steps(identity_batch([cell]))))
     fresh = before.batch.fresh("test/0", 5).x
     moved = after.batch.params
     altered = {**moved, "inner": 1.01 * moved["inner"]}
@@ -228,11 +228,11 @@ def replays_of(study: Study, folder: Path) -> tuple[Replays, ...]:
 
 def test_a_trail_is_the_extreme_of_a_plain_replay(tmp_path: Path):
     experiment = studies.INSIDE.experiment("smoke")
-    cell = again.cells_of(experiment)[0]
-    n = again.Numbers.of(cell)
-    replayed = experiment.replay(cell=0, seed=1)
+    cell = replayed.cells_of(experiment)[0]
+    n = replayed.Numbers.of(cell)
+    replay = experiment.replay(cell=0, seed=1)
     growth, total, start, weights = 0.0, 0.0, None, None
-    for step in replayed.steps():
+    for step in replay.steps():
         weights = step.batch.params["inner"].norm()
         if start is None:
             start = weights

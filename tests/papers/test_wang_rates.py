@@ -6,32 +6,32 @@ import pytest
 import torch
 from scipy import stats
 
-from benign.papers.wang import rates
-from benign.papers.wang.predictor import alignment, averaged_alignment, linear_rule_errors
+from benign.papers.wang import bounds
+from benign.papers.wang.bounds import alignment, averaged_alignment, linear_rule_errors
 from tests.reference import close, doubles
 
 
 def test_constants_are_those_of_the_proofs():
     """papers/wang.md 2.4: C1 = 10 gives C_r = 7056 / gamma^2 and C2 = 594 / gamma."""
-    assert rates.loss_ratio_bound(1.0) == pytest.approx(7056, abs=1)
-    assert rates.loss_ratio_bound(0.5) == pytest.approx(4 * 7056, abs=4)
-    assert rates.norm_growth_bound(1.0) == pytest.approx(594, abs=1)
-    assert rates.loss_ratio_bound_non_smooth(1.0, 0.25) == pytest.approx(4 * 192 * 10 * 10.025)
-    assert rates.margin_bound(4, 100, 5, 1.0) == pytest.approx(0.2 * 25 / (32 * 594), rel=1e-3)
+    assert bounds.loss_ratio_bound(1.0) == pytest.approx(7056, abs=1)
+    assert bounds.loss_ratio_bound(0.5) == pytest.approx(4 * 7056, abs=4)
+    assert bounds.norm_growth_bound(1.0) == pytest.approx(594, abs=1)
+    assert bounds.loss_ratio_bound_non_smooth(1.0, 0.25) == pytest.approx(4 * 192 * 10 * 10.025)
+    assert bounds.margin_bound(4, 100, 5, 1.0) == pytest.approx(0.2 * 25 / (32 * 594), rel=1e-3)
 
 
 def test_rates_by_hand():
-    assert rates.smooth_rate(4, 0.1, 2.0, 0.5, 64, 4) == pytest.approx((35 + 8) / 0.2)
-    assert rates.smoothed_leaky_rate(40, 0.1, 2.0, 0.5, 16, 4.0) == pytest.approx(36 / 2)
-    assert rates.non_smooth_rate(40, 0.1, 2.0, 1.0, 0.25) == pytest.approx(30)
+    assert bounds.smooth_rate(4, 0.1, 2.0, 0.5, 64, 4) == pytest.approx((35 + 8) / 0.2)
+    assert bounds.smoothed_leaky_rate(40, 0.1, 2.0, 0.5, 16, 4.0) == pytest.approx(36 / 2)
+    assert bounds.non_smooth_rate(40, 0.1, 2.0, 1.0, 0.25) == pytest.approx(30)
 
 
 @pytest.mark.parametrize("loss", [0.3, 0.01])
 def test_the_theorem_takes_as_many_steps_as_its_rate_needs(loss: float):
-    smooth = rates.theorem_steps_smooth(loss, 0.01, 5.0, 0.5, 100, 1000)
-    assert rates.smooth_rate(smooth, 0.01, 5.0, 0.5, 100, 1000) == pytest.approx(loss, rel=1e-10)
-    relu = rates.theorem_steps_non_smooth(loss, 0.01, 5.0, 1.0, 0.2)
-    assert rates.non_smooth_rate(relu, 0.01, 5.0, 1.0, 0.2) == pytest.approx(loss, rel=1e-10)
+    smooth = bounds.theorem_steps_smooth(loss, 0.01, 5.0, 0.5, 100, 1000)
+    assert bounds.smooth_rate(smooth, 0.01, 5.0, 0.5, 100, 1000) == pytest.approx(loss, rel=1e-10)
+    relu = bounds.theorem_steps_non_smooth(loss, 0.01, 5.0, 1.0, 0.2)
+    assert bounds.non_smooth_rate(relu, 0.01, 5.0, 1.0, 0.2) == pytest.approx(loss, rel=1e-10)
 
 
 def test_errors_of_a_linear_rule():

@@ -12,8 +12,8 @@ import xarray as xr
 from benign.experiment import Experiment
 from benign.papers.recipes import recipe
 from benign.papers.wang import windows
+from benign.papers.wang.bounds import averaged_alignment, critical_dim, linear_rule_errors
 from benign.papers.wang.exponents import LEVEL
-from benign.papers.wang.predictor import averaged_alignment, critical_dim, linear_rule_errors
 from benign.papers.wang.setting import FLIP, RHO
 from benign.papers.wang.windows import FIG1, FIG3
 from benign.sweep.dataset import assemble

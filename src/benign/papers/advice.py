@@ -17,8 +17,7 @@ from benign.papers.jiang import theory as jiang
 from benign.papers.li import theory as li
 from benign.papers.numbers import experiment_for
 from benign.papers.wang import theory as wang
-from benign.papers.wang.bounds import robust_error_floor
-from benign.papers.wang.predictor import averaged_alignment, linear_rule_errors
+from benign.papers.wang.bounds import averaged_alignment, linear_rule_errors, robust_error_floor
 from benign.papers.zhang import theory as zhang
 from benign.papers.zhang.bounds import augmented_race
 from benign.papers.zhang.linear_mode import convergence_steps, expected_stall_radius

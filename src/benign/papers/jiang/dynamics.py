@@ -13,8 +13,7 @@ from benign.experiment import Experiment, experiment_of
 from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
 from benign.papers.attention_questions import OUTPUT
-from benign.papers.jiang.theory import Numbers, Theorem, conditions
-from benign.papers.jiang.times import steps_derived, test_loss_limit
+from benign.papers.jiang.theory import Numbers, Theorem, conditions, steps_derived, test_loss_limit
 from benign.papers.recipes import Recipe
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save

@@ -16,7 +16,7 @@ from benign.data.mixture import Mixture
 from benign.experiment import Experiment, specification
 from benign.networks.two_layer import TwoLayer
 from benign.papers.recipes import Recipe
-from benign.papers.wang.predictor import critical_dim
+from benign.papers.wang.bounds import critical_dim
 from benign.papers.wang.setting import FLIP, RHO
 from benign.papers.wang.theory import conditions
 from benign.plot.laws import Critical, exponents_figure

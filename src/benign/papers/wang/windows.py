@@ -17,8 +17,8 @@ from benign.attacks.pgd import PGD
 from benign.claims.study import Reading, at
 from benign.experiment import Experiment, specification
 from benign.papers.recipes import Recipe
+from benign.papers.wang.bounds import averaged_alignment, critical_dim
 from benign.papers.wang.exponents import LEVEL
-from benign.papers.wang.predictor import averaged_alignment, critical_dim
 from benign.papers.wang.setting import (
     FLIP,
     NETWORK,

@@ -1,12 +1,5 @@
-"""The claims of Jiang et al., by chapter."""
+"""The claims of Jiang et al., chapter by chapter."""
 
-from benign.papers.jiang.claims import concentration, identities, late, phase, stages, theorems
+from benign.papers.jiang.claims import identities, phase, stages, theorems
 
-CLAIMS = [
-    *identities.CLAIMS,
-    *concentration.CLAIMS,
-    *stages.CLAIMS,
-    *late.CLAIMS,
-    *theorems.CLAIMS,
-    *phase.CLAIMS,
-]
+CLAIMS = [*identities.CLAIMS, *stages.CLAIMS, *theorems.CLAIMS, *phase.CLAIMS]

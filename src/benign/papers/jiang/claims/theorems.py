@@ -26,12 +26,14 @@ from benign.papers.jiang.claims.studies import (
     benign,
     harmful,
 )
-from benign.papers.jiang.theory import Numbers, Theorem, theorem_steps
-from benign.papers.jiang.times import (
+from benign.papers.jiang.theory import (
+    Numbers,
+    Theorem,
     steps_derived,
     test_loss_derived,
     test_loss_exponent,
     test_loss_limit,
+    theorem_steps,
 )
 from benign.spec.axes import cells
 from benign.training.descent import Status

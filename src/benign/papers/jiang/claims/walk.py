@@ -10,8 +10,7 @@ import torch
 from benign.claims import Evidence
 from benign.claims.replays import Replays
 from benign.networks.attention import Attention
-from benign.papers.jiang.theory import Numbers
-from benign.papers.jiang.times import log_factor
+from benign.papers.jiang.theory import Numbers, log_factor
 from benign.sweep.plan import Run
 from benign.training.descent import Batch, Status, Step
 from benign.training.metrics.attention import attention_network, attention_pass

@@ -1,9 +1,8 @@
-"""The claims of Li and Li, by what they need: nothing, points, or runs."""
+"""The claims of Li and Li, by what they need: no runs, runs of a study, runs of a figure."""
 
 from benign.papers.li.claims import (
     adversarial,
     assumptions,
-    beyond,
     figure3,
     identities,
     standard,
@@ -15,7 +14,6 @@ CLAIMS = [
     *identities.CLAIMS,
     *standard.CLAIMS,
     *adversarial.CLAIMS,
-    *beyond.CLAIMS,
     *figure3.CLAIMS,
     *tables.CLAIMS,
 ]

@@ -1,7 +1,7 @@
-"""Adversarial training: Theorem 4.4, the off-diagonal features, and Lemma 5.2 with its phases.
+"""Adversarial training: Theorem 4.4, off-diagonal features, the phases of Lemma 5.2, and extensions of the theorem.
 
-Theorem 4.4 is judged inside its conditions, sigma_0 = 1/sqrt(d). There a filter's own part off the features stops it
-(`theory.self_stopped`); what the smaller start of Figure 3 gives is told beside.
+Theorem 4.4 is judged inside its conditions, sigma_0 = 1/sqrt(d), where a filter's own part off the features stops it
+(`theory.self_stopped`). Numbers for the smaller start of Figure 3 are informational.
 """
 
 from collections.abc import Callable
@@ -31,10 +31,15 @@ from benign.papers.li.claims.studies import (
     ATTACK_RATES,
     EPS,
     FIG3_START,
+    INNER,
     SMALL_START,
+    STANDARD,
+    Trained,
+    accuracy,
+    fresh,
     linf,
+    trained,
 )
-from benign.papers.li.claims.trained import Trained, accuracy, fresh, trained
 from benign.papers.li.recursion import Problem, saturation
 from benign.papers.li.theory import conditions, robust_accuracy_limit
 from benign.spec.axes import cells
@@ -245,3 +250,56 @@ def non_robust_features_come_first(evidence: Evidence) -> dict[str, Measured]:
         "order": after.noting(f"steps of the first seeds: {times}"),
         "ratio": mean("max A / max B when B settles", [ratio for *_, ratio in rows]),
     }
+
+
+# Extensions that the paper states, and an attack that its proof leaves out.
+
+
+def _robust_features_learned(evidence: Evidence, place: int) -> Measured:
+    """On one of the attacks of `studies.inner_attacks`."""
+    result = evidence.result.isel(attack=place)
+    robust, others = result["robust_feature_learned"], result["non_robust_feature_learned"]
+    alone = result["robust_feature_accuracy"] >= GOOD
+    found = share("seeds with accuracy >= 0.99 and max A > max B", alone & (robust > others))
+    told = f"max A {float(robust.mean()):.3g}, max B {float(others.mean()):.3g}"
+    judged = f"accuracy under the l_inf judge {float(result['robust_accuracy'].mean()):.3g}"
+    return found.noting(f"{told}, {judged}")
+
+
+@CLAIMS.add("rem2.5.pgd-training", "Remark 2.5", at_least(0.8), INNER, conditions=theorem_44)
+def full_inner_maximisation(evidence: Evidence) -> Measured:
+    """Training against the full inner maximisation, which one step approximates, learns robust features as well."""
+    return _robust_features_learned(evidence, 1)
+
+
+@CLAIMS.add("sec2.5.lp", "Section 2.5", at_least(0.8), INNER, conditions=theorem_44)
+def other_norms(evidence: Evidence) -> Measured:
+    """The main results extend to other l_p norms with p >= 2: with l2 balls robust features are learned as well."""
+    return _robust_features_learned(evidence, 2)
+
+
+@CLAIMS.add(
+    "derived.init-residual",
+    "derived; Lemma D.28 leaves it out",
+    at_most(0.5),
+    STANDARD,
+    ADVERSARIAL,
+)
+def the_start_can_be_attacked(evidence: Evidence) -> dict[str, Measured]:
+    """Perturbations orthogonal to all features break networks that start at sigma_0 = 1/sqrt(d), after either training.
+
+    An l_inf attack along the signs of P_perp w(0) moves a product by 0.8 eps sqrt(d) times its size. Judged at the
+    largest d: accuracy at most one half.
+    """
+    attack = FeatureOrthogonal(attack=PGD(ball=linf(), step=0.125)).perturb
+    found = {}
+    for study, name in enumerate(("standard", "adversarial")):
+        result = evidence.results[study]
+        ends = [trained(evidence, study, size=size.item()).end for size in result["size"].values]
+        seen = [accuracy(end, attack, evidence.size(20, 100, 250)) for end in ends]
+        dims = result["dim"].values
+        told = [f"{float(each.mean()):.3g} at d = {dim}" for each, dim in zip(seen, dims, strict=True)]  # fmt: skip
+        found[name] = mean("accuracy under ascents off the features", seen[-1]).noting(
+            ", ".join(told)
+        )
+    return found

@@ -14,8 +14,7 @@ from benign.data.model import Sample
 from benign.losses import correct, margin
 from benign.networks.patch_cnn import PatchCNN
 from benign.papers.li import theory
-from benign.papers.li.claims.studies import EPS, FIGURE, SEPARATED, linf
-from benign.papers.li.claims.trained import Perturb
+from benign.papers.li.claims.studies import EPS, FIGURE, SEPARATED, Perturb, linf
 
 CLAIMS = Claims("li")
 

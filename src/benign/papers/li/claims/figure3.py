@@ -12,8 +12,7 @@ from benign.claims import Claims, Evidence, Measured, Undecided, at_least, at_mo
 from benign.claims.rule import Rule
 from benign.papers.li.claims.adversarial import settled
 from benign.papers.li.claims.standard import dominance
-from benign.papers.li.claims.studies import EPS, linf
-from benign.papers.li.claims.trained import Perturb, accuracy, fresh, predicted, trained
+from benign.papers.li.claims.studies import EPS, Perturb, accuracy, fresh, linf, predicted, trained
 from benign.training.descent import Batch
 from benign.training.metrics.attacked_patches import own_ascent
 

@@ -22,8 +22,16 @@ from benign.claims import (
     slope_by_seed,
 )
 from benign.claims.conditions import Conditions
-from benign.papers.li.claims.studies import EPS, NOISE, STANDARD, linf
-from benign.papers.li.claims.trained import Trained, fresh, predicted, trained
+from benign.papers.li.claims.studies import (
+    EPS,
+    NOISE,
+    STANDARD,
+    Trained,
+    fresh,
+    linf,
+    predicted,
+    trained,
+)
 from benign.papers.li.theory import Numbers, conditions, density_room, robust_feature_bound
 from benign.spec.axes import cells
 from benign.stats.intervals import Estimate

@@ -7,9 +7,7 @@ import xarray as xr
 from benign.claims import Claims, Evidence, Measured, Undecided, at_least, at_most, exact, mean
 from benign.experiment import specification
 from benign.papers.image_questions import TITLES
-from benign.papers.li.images import by_training
-from benign.papers.li.printed import PROSE, TABLE_2
-from benign.papers.li.tables import targeted_success
+from benign.papers.li.tables import PROSE, TABLE_2, by_training, targeted_success
 from benign.stats.intervals import Estimate
 
 CLAIMS = Claims("li")

@@ -21,8 +21,13 @@ from benign.claims import (
     share,
     worst,
 )
-from benign.papers.wang.bounds import margin_error_bound, robust_error_floor
-from benign.papers.wang.claims import again
+from benign.papers.wang.bounds import (
+    alignment,
+    linear_rule_errors,
+    margin_error_bound,
+    robust_error_floor,
+)
+from benign.papers.wang.claims import replayed
 from benign.papers.wang.claims.lemmas import GOOD_RUN, power_laws
 from benign.papers.wang.claims.studies import (
     BY_PACE,
@@ -38,15 +43,14 @@ from benign.papers.wang.claims.studies import (
     for_robust_error,
 )
 from benign.papers.wang.claims.training import OFTEN
-from benign.papers.wang.predictor import alignment, linear_rule_errors
 
 CLAIMS = Claims("wang")
 
 
 def _radii(evidence: Evidence) -> xr.DataArray:
     """alpha of every cell."""
-    cells = again.cells_of(evidence.experiment)
-    return xr.DataArray([again.Numbers.of(cell).radius for cell in cells], dims="cell")
+    cells = replayed.cells_of(evidence.experiment)
+    return xr.DataArray([replayed.Numbers.of(cell).radius for cell in cells], dims="cell")
 
 
 def _in_errors(error: xr.DataArray, bound: xr.DataArray, count: int) -> np.ndarray:
@@ -131,7 +135,7 @@ def robust_rate(evidence: Evidence) -> dict[str, Measured]:
 def clean_as_without_attack(evidence: Evidence) -> dict[str, Measured]:
     """The clean error of adversarial training is that of clean training."""
     errors = 1 - evidence.result.test_accuracy.transpose("cell", "seed").values
-    rhos = again.rhos(evidence.experiment)
+    rhos = replayed.rhos(evidence.experiment)
     small = (rhos > 0) & (rhos <= 0.1)
     if not (rhos == 0).any() or not small.any():
         raise Undecided("no clean runs, or none with rho <= 0.1")
@@ -164,10 +168,10 @@ def benign(evidence: Evidence) -> Measured:
 def _above(evidence: Evidence, version: Literal["printed", "sharp"]) -> Measured:
     """By how many standard errors the floor exceeds the mean robust error of a cell, at alpha < |mu|."""
     result, count = evidence.result, evidence.experiment.evaluation.samples
-    rhos, found = again.rhos(evidence.experiment), []
+    rhos, found = replayed.rhos(evidence.experiment), []
     below = np.flatnonzero(rhos < 1)
     for place in below:
-        numbers = again.Numbers.of(again.cells_of(evidence.experiment)[place])
+        numbers = replayed.Numbers.of(replayed.cells_of(evidence.experiment)[place])
         floor = float(
             robust_error_floor(numbers.signal, numbers.radius, FLIP, 1.0, version=version)
         )
@@ -193,7 +197,7 @@ def lower_bound_sharp(evidence: Evidence) -> Measured:
 @CLAIMS.add("thm3.2.alpha-ge-mu", "Theorem 3.2", at_most(3.0), FLOOR, robust=True)
 def attack_beyond_signal(evidence: Evidence) -> Measured:
     """For alpha >= |mu| every classifier has a robust error of at least 1/2."""
-    places = np.flatnonzero(again.rhos(evidence.experiment) >= 1)
+    places = np.flatnonzero(replayed.rhos(evidence.experiment) >= 1)
     errors = evidence.result.robust_noisy_error.isel(cell=places)
     spread = 0.5 / math.sqrt(evidence.experiment.evaluation.samples)
     return worst(
@@ -249,7 +253,7 @@ def linear_predictor(evidence: Evidence) -> Measured:
     expected = linear_rule_errors(s, radius).robust.numpy()
     errors = 1 - evidence.result.robust_accuracy.transpose("cell", "seed").values
     gaps = np.abs((errors - expected).mean(1))
-    width = again.Numbers.of(again.cells_of(evidence.experiment)[0]).width
+    width = replayed.Numbers.of(replayed.cells_of(evidence.experiment)[0]).width
     found = worst("gap of robust errors, mean over seeds of a cell", gaps)
     return found.noting(f"{width} neurons: the gap falls with their number")
 
@@ -279,8 +283,8 @@ def noise_modes(evidence: Evidence) -> dict[str, Measured]:
 def _at_equal_time(evidence: Evidence, name: str) -> np.ndarray:
     """A curve where eta T is what it is at the end of the slowest run, [step sizes, seeds], the slowest last."""
     curve, rates = evidence.result[name], {}
-    for place, cell in enumerate(again.cells_of(evidence.experiment)):
-        rates[again.Numbers.of(cell).rate] = place
+    for place, cell in enumerate(replayed.cells_of(evidence.experiment)):
+        rates[replayed.Numbers.of(cell).rate] = place
     steps = {rate: round(int(curve.step[-1]) * min(rates) / rate) for rate in rates}
     if len(rates) < 2 or not set(steps.values()) <= set(curve.step.values.tolist()):
         raise Undecided("no two step sizes have snapshots at equal eta T")

@@ -1,4 +1,6 @@
-"""What the figures of Wang et al. show, on the settings of the figures."""
+"""What the figures of Wang et al. show, on the settings of the figures: synthetic data, and two digits of MNIST."""
+
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import ndtri
@@ -15,9 +17,11 @@ from benign.claims import (
     slope_by_seed,
     worst,
 )
-from benign.papers.wang.claims import again
+from benign.papers.wang.claims import replayed
 from benign.papers.wang.claims.studies import SWITCH
 from benign.papers.wang.exponents import LEVEL, boundaries
+from benign.papers.wang.image_curves import CASES, FIG6, UNDERTRAINING, change
+from benign.papers.wang.image_maps import FIG4, FIG5, edges, radius_edge
 from benign.papers.wang.windows import FIG1, FIG3
 from benign.spec.axes import dimensions
 from benign.stats.boundary import Boundary, boundary
@@ -100,7 +104,7 @@ def robust_exponent_far_out(evidence: Evidence) -> Measured:
 def radius_switch(evidence: Evidence) -> dict[str, Measured]:
     """A radius of 0.1, as printed, gives the robust boundary the exponent 4; a radius of 0.1 |mu| a smaller one."""
     result = evidence.result
-    radii = [again.Numbers.of(cell).radius for cell in again.cells_of(evidence.experiment)]
+    radii = [replayed.Numbers.of(cell).radius for cell in replayed.cells_of(evidence.experiment)]
     literal = np.isclose(radii, 0.1)
     slopes = {}
     for name, kept in (("literal", literal), ("intended", ~literal)):
@@ -154,7 +158,7 @@ def _settings(evidence: Evidence) -> list[Setting]:
     """The settings of Figure 2, in the order of the result."""
     return [
         (numbers.signal, numbers.dim, round(numbers.radius / numbers.signal, 6))
-        for numbers in map(again.Numbers.of, again.cells_of(evidence.experiment))
+        for numbers in map(replayed.Numbers.of, replayed.cells_of(evidence.experiment))
     ]
 
 
@@ -238,3 +242,80 @@ def _zipped(evidence: Evidence, name: str) -> list[float]:
     """The radii along a zipped axis."""
     (found,) = [dim for dim in dimensions(evidence.experiment) if dim.name == name]
     return list(next(iter(found.fields.values())))
+
+
+# Figures 4 to 6: two digits, pictures scaled to norm r.
+
+
+STEPS, ZERO = 1000, 0.02
+"""steps of figure 6; what counts as zero"""
+
+
+@CLAIMS.add(
+    "fig4.mnist-transition",
+    "Figure 4",
+    {"clean": between(1 / 4.5, 1 / 3.5), "robust": between(1 / 2.3, 1 / 1.7)},
+    FIG4,
+    robust=True,
+)
+def mnist_transition(evidence: Evidence) -> dict[str, Measured]:
+    """On two digits of MNIST, images scaled to norm r, accuracies change at d ~ r^4 (clean) and d ~ r^2 (robust)."""
+    # r* of every d: its power of d is 1/4 and 1/2, and may be 0, where d* would have no exponent.
+    return {
+        kind: _slope(edge, f"slope of log r* on log d, {kind}")
+        for kind, edge in edges(evidence.result).items()
+    }
+
+
+def _slope(edge: Boundary, of: str) -> Measured:
+    found = exponent(edge, of)
+    return replace(found, basis=found.basis.replace("signals", "dimensions"))
+
+
+@CLAIMS.add(
+    "fig4.is-undertraining",
+    "derived",
+    {
+        "clean, rescaled": between(-0.01, 0.01),
+        "robust, rescaled": between(-0.01, 0.01),
+        "robust, as it is": at_most(-0.01),
+    },
+    UNDERTRAINING,
+    informational=("robust, as it is",),
+)
+def is_undertraining(evidence: Evidence) -> dict[str, Measured]:
+    """The transition of Figure 4 is undertraining: the smallest r, with step size and start rescaled, has the accuracy
+    of the largest."""
+    _, plain, rescaled = CASES
+    cases = {
+        "clean, rescaled": ("test_accuracy", rescaled),
+        "robust, rescaled": ("robust_accuracy", rescaled),
+        "robust, as it is": ("robust_accuracy", plain),
+    }
+    return {
+        part: mean(
+            "accuracy at r = 0.1 less that at r = 2", change(evidence.result, *each).mean("dim")
+        )
+        for part, each in cases.items()
+    }
+
+
+@CLAIMS.add("fig5.tradeoff-mnist", "Figure 5", at_most(0.0), FIG5, robust=True)
+def tradeoff_mnist(evidence: Evidence) -> Measured:
+    """On two digits of MNIST, the larger the dimension, the smaller the radius up to which robust accuracy is at least
+    80 %."""
+    return _slope(radius_edge(evidence.result), "slope of log rho* on log d")
+
+
+@CLAIMS.add("fig6.zero-zero", "Figure 6", at_most(ZERO), FIG6, robust=True)
+def zero_zero(evidence: Evidence) -> dict[str, Measured]:
+    """On two digits of MNIST robust training loss and robust test error go to 0 in every setting."""
+    result, steps = evidence.result, evidence.experiment.training.most_steps()
+    loss, error = float(result.train_loss.mean("seed").max()), 1 - result.robust_accuracy
+    if loss > ZERO and steps < STEPS:
+        raise Undecided(f"loss {loss:.3g} after {steps} steps, the figure has {STEPS}")
+    largest = error.isel(setting=int(error.mean("seed").argmax("setting")))
+    return {
+        "loss": worst("final robust training loss", result.train_loss.mean("seed")),
+        "error": mean("final robust test error of the setting where it is largest", largest),
+    }

@@ -10,7 +10,7 @@ from benign.claims import Claims, Evidence, Measured, at_most, worst
 from benign.claims.identity import identity_batch, identity_steps
 from benign.networks.network import Params
 from benign.networks.two_layer import TwoLayer
-from benign.papers.wang.claims import again
+from benign.papers.wang.claims import replayed
 from benign.papers.wang.claims.studies import CASES, Cell, experiment, network
 from benign.training.descent import Step
 from benign.training.setup import Setup
@@ -25,7 +25,7 @@ def _small(case: str) -> Setup:
     made = experiment(
         [Cell(6, 40, 3.0, 0.1, 0.5)], layer, steps=10, seeds=1, test=1, coordinates="ambient"
     )
-    return again.cells_of(made)[0]
+    return replayed.cells_of(made)[0]
 
 
 def increment_error(before: Step, weights: Params, after: Params, x: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def increment_error(before: Step, weights: Params, after: Params, x: Tensor) -> 
     lambda_i(x) = (1/m) sum_s [phi(<w'_s, x>) - phi(<w_s, x>)] / <w'_s - w_s, x> phi'(<w_s, x_i>), at the points x_i
     trained on: exact for any activation.
     """
-    layer, sample = again.two_layer(before.batch.setup), before.batch.sample
+    layer, sample = replayed.two_layer(before.batch.setup), before.batch.sample
     points, fresh = before.attacked[:, :, 0], x[:, :, 0]
     old, new = (fresh @ each["inner"].mT for each in (weights, after))
     secant = (layer.activate(new) - layer.activate(old)) / (new - old)
@@ -42,7 +42,7 @@ def increment_error(before: Step, weights: Params, after: Params, x: Tensor) -> 
     shares = torch.einsum("rqm,rnm->rqn", secant, bent) / layer.width
     products = torch.einsum("rqd,rnd->rqn", fresh, points)
     pace = before.batch.setup.training.rate_at(before.number) / points.shape[1]
-    pulls = again.slopes(before) * sample.y
+    pulls = replayed.slopes(before) * sample.y
     told = pace[:, None] * torch.einsum("rqn,rqn,rn->rq", shares, products, pulls)
     moved = layer.run(after, x).outputs - layer.run(weights, x).outputs
     return (moved - told).abs().amax() / moved.abs().amax()
@@ -50,7 +50,7 @@ def increment_error(before: Step, weights: Params, after: Params, x: Tensor) -> 
 
 def gradient_product_error(step: Step) -> Tensor:
     """Lemma B.8: <grad f(x), grad f(x')> = (1/m) <x, x'> sum_s phi'(<w_s, x>) phi'(<w_s, x'>), by autograd."""
-    layer, weights = again.two_layer(step.batch.setup), step.batch.params
+    layer, weights = replayed.two_layer(step.batch.setup), step.batch.params
     points = step.attacked[0, :2, 0]
     bent = layer.derivative(points @ weights["inner"][0].T)
     printed = (points[0] @ points[1]) * (bent[0] @ bent[1]) / layer.width
@@ -72,11 +72,11 @@ def errors(case: str) -> dict[str, float]:
     found: dict[str, float] = {}
     fresh = torch.randn(1, 5, 1, 40, generator=torch.Generator().manual_seed(1)).double()
     total = start = torch.zeros(())
-    for before, weights, after in again.pairs(identity_steps(identity_batch([cell]))):
+    for before, weights, after in replayed.pairs(identity_steps(identity_batch([cell]))):
         if before.number == 0:
             found |= _at_the_start(before, weights, fresh)
             start = _aligned(before, weights)
-        total = total + cell.training.rate * again.along_signal(before)
+        total = total + cell.training.rate * replayed.along_signal(before)
         told = {
             "eq. (15)": (_aligned(after, after.batch.params) - start - total).abs() / total.abs(),
             "increment": increment_error(before, weights, after.batch.params, fresh),
@@ -90,7 +90,7 @@ def errors(case: str) -> dict[str, float]:
 def _aligned(step: Step, weights: Params) -> Tensor:
     """<W, V>."""
     return torch.einsum(
-        "rmd,rm,rd->r", weights["inner"], weights["outer"], again.signal_direction(step)
+        "rmd,rm,rd->r", weights["inner"], weights["outer"], replayed.signal_direction(step)
     )
 
 
@@ -99,7 +99,7 @@ def _at_the_start(step: Step, weights: Params, fresh: Tensor) -> dict[str, float
     return {
         "f = 0": float(values.abs().amax()),
         "loss log 2": abs(float(step.loss) / math.log(2) - 1),
-        "G = 1/2": abs(float(again.slopes(step).mean()) * 2 - 1),
+        "G = 1/2": abs(float(replayed.slopes(step).mean()) * 2 - 1),
     }
 
 

@@ -19,8 +19,9 @@ from benign.claims import (
     slope_by_seed,
     worst,
 )
-from benign.papers.wang import rates
-from benign.papers.wang.claims import again
+from benign.papers.wang import bounds
+from benign.papers.wang.claims import replayed
+from benign.papers.wang.claims.replayed import aligned_share, trail
 from benign.papers.wang.claims.studies import (
     ACTIVE,
     FIRST,
@@ -30,7 +31,6 @@ from benign.papers.wang.claims.studies import (
     relu_only,
     smooth_only,
 )
-from benign.papers.wang.claims.trail import aligned_share, trail
 from benign.training.setup import Setup
 
 CLAIMS = Claims("wang")
@@ -54,12 +54,12 @@ def _trails(evidence: Evidence, name: str) -> list[Tensor]:
 def span_distance(evidence: Evidence) -> dict[str, Measured]:
     """Attacked points stay within min(omega sqrt(m d) / eta, alpha) of the span of the training points; the distance
     is proportional to omega."""
-    cells = again.cells_of(evidence.experiment)
+    cells = replayed.cells_of(evidence.experiment)
     largest = evidence.result.span_distance_curve.max("step").transpose("cell", "seed")
     starts = np.array([_start(cell) for cell in cells])
-    radii = np.array([again.Numbers.of(cell).radius for cell in cells])
+    radii = np.array([replayed.Numbers.of(cell).radius for cell in cells])
     bounds = np.minimum(starts, radii)[:, None] * (1 + 1e-6)
-    smooth = np.array([again.is_smooth(cell) for cell in cells])
+    smooth = np.array([replayed.is_smooth(cell) for cell in cells])
     relu_starts, smooth_starts = starts[~smooth], starts[smooth]
     if not np.array_equal(relu_starts, smooth_starts):
         raise Undecided("ReLU and smooth networks start at other sizes")
@@ -77,7 +77,7 @@ def span_distance(evidence: Evidence) -> dict[str, Measured]:
 
 def _start(cell: Setup) -> float:
     """omega sqrt(m d) / eta, which condition (3) bounds by 1."""
-    numbers, std = again.Numbers.of(cell), again.two_layer(cell).init_std or 0.0
+    numbers, std = replayed.Numbers.of(cell), replayed.two_layer(cell).init_std or 0.0
     return float(f"{std * math.sqrt(numbers.width * numbers.dim) / numbers.rate:.6g}")
 
 
@@ -118,10 +118,10 @@ def monotone_margin(evidence: Evidence) -> Measured:
 def loss_ratio(evidence: Evidence) -> dict[str, Measured]:
     """The slopes of the loss at any two training points differ by a constant factor at most, at all times."""
     ratios = evidence.result.isel(cell=1).loss_ratio_curve.max("step").values
-    slope = again.Numbers.of(again.cells_of(evidence.experiment)[1]).slope
+    slope = replayed.Numbers.of(replayed.cells_of(evidence.experiment)[1]).slope
     return {
         "bound": worst(
-            "largest ratio over the printed C_r", ratios / rates.loss_ratio_bound(slope)
+            "largest ratio over the printed C_r", ratios / bounds.loss_ratio_bound(slope)
         ),
         "order_one": worst("largest ratio", ratios),
     }
@@ -155,7 +155,7 @@ def norm_growth(evidence: Evidence) -> dict[str, Measured]:
     replays = [each.of_seeds(seeds) for study in (0, 1) for each in evidence.replays_by_cell(study)]
     found = [trail(replay)["growth"] for replay in replays]
     shares = [
-        float(each.max()) / rates.norm_growth_bound(again.Numbers.of(replay.cell).slope)
+        float(each.max()) / bounds.norm_growth_bound(replayed.Numbers.of(replay.cell).slope)
         for each, replay in zip(found, replays, strict=True)
     ]
     middles = [float(each.mean()) for each in found]
@@ -176,9 +176,9 @@ def norm_growth(evidence: Evidence) -> dict[str, Measured]:
 )
 def gradient_lower_bound(evidence: Evidence) -> dict[str, Measured]:
     """The gradient has at least gamma r G / 4 along the signal, for ReLU times the share c0 of active neurons."""
-    relu, smooth = again.cells_of(evidence.experiment)
+    relu, smooth = replayed.cells_of(evidence.experiment)
     pulls, active = _trails(evidence, "pull"), _trails(evidence, "active")[0]
-    bounds = [again.Numbers.of(relu).slope * active / 4, again.Numbers.of(smooth).slope / 4]
+    bounds = [replayed.Numbers.of(relu).slope * active / 4, replayed.Numbers.of(smooth).slope / 4]
     found = {}
     for name, pulled, bound in zip(("relu", "smooth"), pulls, bounds, strict=True):
         told = share("runs with <-grad, V> / (r G) above its bound", pulled >= bound)
@@ -247,7 +247,7 @@ def all_neurons_align(evidence: Evidence) -> Measured:
     """On a fresh point every neuron has the sign of a_s y, but for a chance of 4 (d/n)^(-11)."""
     # Three standard errors are those of the printed chance: those of what is found would excuse any few misses.
     count, replay = evidence.size(100, 250, 250), evidence.replays_by_cell()[0]
-    numbers = again.Numbers.of(replay.cell)
+    numbers = replayed.Numbers.of(replay.cell)
     aligned = aligned_share(replay, count).numpy()
     chance = 4 * (numbers.dim / numbers.samples) ** -11
     error = math.sqrt(max(chance * (1 - chance), 1 / count) / count)
@@ -293,7 +293,7 @@ def power_laws(evidence: Evidence, values, of: str) -> dict[str, Measured]:
 def trail_margins(evidence: Evidence) -> np.ndarray:
     """Largest |kappa_t / kappa_T - 1| over t >= 1 of every seed, kappa the mean margin over ||W||_2; base cell."""
     found = []
-    for step in again.walked(evidence.replays_by_cell()[0]):
+    for step in replayed.walked(evidence.replays_by_cell()[0]):
         if step.number:
             fresh = step.batch.fresh("test/0", 250)
             margins = (fresh.clean_y * step.batch.see(fresh).outputs).mean(1)

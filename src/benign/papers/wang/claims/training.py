@@ -20,8 +20,8 @@ from benign.claims import (
     worst,
 )
 from benign.claims.replays import Replays
-from benign.papers.wang import rates
-from benign.papers.wang.claims import again, trail
+from benign.papers.wang import bounds
+from benign.papers.wang.claims import replayed
 from benign.papers.wang.claims.studies import (
     BY_RADIUS,
     FIRST,
@@ -82,9 +82,9 @@ def leaves_lazy(evidence: Evidence) -> Measured:
     active neurons."""
     hits, least = [], math.inf
     for replay in evidence.replays_by_cell():
-        numbers, found = again.Numbers.of(replay.cell), trail.trail(replay)
+        numbers, found = replayed.Numbers.of(replay.cell), replayed.trail(replay)
         bound = numbers.slope * numbers.signal / 10
-        if not again.is_smooth(replay.cell):
+        if not replayed.is_smooth(replay.cell):
             bound = bound * found["active"]
         ratio = found["first_move"] / bound
         hits.append(ratio >= 1)
@@ -96,7 +96,7 @@ def leaves_lazy(evidence: Evidence) -> Measured:
 def _under(evidence: Evidence, bound: Callable[[Setup, float], float]) -> Measured:
     """Largest loss over its bound, at all steps at which the bound, which falls as 1 / sqrt T, is below log 2."""
     result = evidence.result.isel(cell=0)
-    (cell,) = again.cells_of(evidence.experiment)
+    (cell,) = replayed.cells_of(evidence.experiment)
     steps = result.step.values[1:]
     bounds = np.array([bound(cell, float(step)) for step in steps])
     telling = bounds < math.log(2)
@@ -115,8 +115,8 @@ def rate_smooth(evidence: Evidence) -> Measured:
     (35 + 8 sqrt(m/d^3)) / (gamma r eta T^((1 - zeta)/2))."""
 
     def bound(cell: Setup, steps: float) -> float:
-        n = again.Numbers.of(cell)
-        return rates.smooth_rate(steps, n.rate, n.signal, n.slope, n.width, n.dim)
+        n = replayed.Numbers.of(cell)
+        return bounds.smooth_rate(steps, n.rate, n.signal, n.slope, n.width, n.dim)
 
     return _under(evidence, bound)
 
@@ -127,8 +127,8 @@ def rate_smoothed_leaky(evidence: Evidence) -> Measured:
     (30 + 6 m^(1/4) / sqrt H) / (gamma r sqrt(eta T))."""
 
     def bound(cell: Setup, steps: float) -> float:
-        n = again.Numbers.of(cell)
-        return rates.smoothed_leaky_rate(steps, n.rate, n.signal, n.slope, n.width, SMOOTHNESS)
+        n = replayed.Numbers.of(cell)
+        return bounds.smoothed_leaky_rate(steps, n.rate, n.signal, n.slope, n.width, SMOOTHNESS)
 
     return _under(evidence, bound)
 
@@ -144,8 +144,8 @@ def rate_relu(evidence: Evidence) -> Measured:
         raise Undecided("vacuous: some neuron is active on no point of its sign, so that c0 = 0")
 
     def bound(cell: Setup, steps: float) -> float:
-        n = again.Numbers.of(cell)
-        return rates.non_smooth_rate(steps, n.rate, n.signal, n.slope, active)
+        n = replayed.Numbers.of(cell)
+        return bounds.non_smooth_rate(steps, n.rate, n.signal, n.slope, active)
 
     return _under(evidence, bound)
 
@@ -176,7 +176,7 @@ def trajectory_close(evidence: Evidence) -> dict[str, Measured]:
 
 def _distances(evidence: Evidence) -> dict[float, np.ndarray]:
     """How far runs go from the clean runs of their seeds, by rho; NaN for a seed that lacks one of the two."""
-    cells = {again.Numbers.of(each.cell).rho: each for each in evidence.replays_by_cell()}
+    cells = {replayed.Numbers.of(each.cell).rho: each for each in evidence.replays_by_cell()}
     clean = cells.pop(0.0, None)
     if clean is None or not cells:
         raise Undecided("no clean runs, or none that are attacked")
@@ -184,7 +184,7 @@ def _distances(evidence: Evidence) -> dict[float, np.ndarray]:
     for rho, attacked in cells.items():
         both = sorted({*attacked.seeds} & {*clean.seeds})
         found[rho] = np.full(evidence.experiment.seeds, np.nan)
-        found[rho][both] = trail.distance_between(attacked.of_seeds(both), clean.of_seeds(both))
+        found[rho][both] = replayed.distance_between(attacked.of_seeds(both), clean.of_seeds(both))
     return found
 
 
@@ -202,7 +202,7 @@ def perturb_at_zero(evidence: Evidence) -> dict[str, Measured]:
     # leave step 0 clean, which PGD could not attack where f = 0: its attacked step is put into runs of the evidence.
     largest = {True: 0.0, False: 0.0}
     for replay in evidence.replays_by_cell():
-        rho = again.Numbers.of(replay.cell).rho
+        rho = replayed.Numbers.of(replay.cell).rho
         for attacked in largest:
             fitted = _interpolating(replay, attacked)
             largest[attacked] = max(largest[attacked], rho * (fitted >= OFTEN))
@@ -215,13 +215,13 @@ def perturb_at_zero(evidence: Evidence) -> dict[str, Measured]:
 
 def _interpolating(replay: Replays, attacked: bool) -> float:
     """Share of runs that fit every attacked point at the end."""
-    *_, last = _attacked_first(replay) if attacked else again.walked(replay)
+    *_, last = _attacked_first(replay) if attacked else replayed.walked(replay)
     return float((last.margins > 0).all(1).double().mean())
 
 
 def _attacked_first(replay: Replays) -> Iterator[Step]:
     """What the runs would be if step 0 were attacked too: every point moved against its signal."""
-    sample, radius = replay.start().sample, again.Numbers.of(replay.cell).radius
+    sample, radius = replay.start().sample, replayed.Numbers.of(replay.cell).radius
     signal = sample.latent["signal"]
     against = -sample.y[..., None] * radius * signal / signal.norm(dim=2, keepdim=True)
     return replay.steps_after(sample.x + against[:, :, None])

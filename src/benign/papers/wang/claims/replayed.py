@@ -1,23 +1,130 @@
-"""What the lemmas of Wang's appendix bound at every step, as the extremes over a run.
-
-One walk through the runs of a cell serves all lemmas: `trail` is kept for the cells of two studies.
-"""
+"""Runs of a study trained again: the quantities of Wang's lemmas at a step, and their extremes over a run."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from benign.claims import Undecided
 from benign.claims.replays import Replays
+from benign.experiment import Experiment
+from benign.losses import logistic_slope
 from benign.networks.network import Params
-from benign.papers.wang.claims import again
-from benign.papers.wang.claims.again import Numbers, PerRun
-from benign.papers.wang.rates import CLUSTER_CONSTANT
+from benign.networks.two_layer import TwoLayer
+from benign.papers.wang.bounds import CLUSTER_CONSTANT
+from benign.spec.axes import cells
 from benign.training.descent import Step
 from benign.training.metrics.two_layer import active_neurons_min, active_points_min
+from benign.training.setup import Setup
+
+PerRun = Float[Tensor, " runs"]
+
+
+def cells_of(experiment: Experiment) -> list[Setup]:
+    """Its cells, in the order of its axis."""
+    return [cell for _, cell in cells(experiment)]
+
+
+def rhos(experiment: Experiment) -> np.ndarray:
+    """alpha / |mu| of its cells."""
+    return np.array([Numbers.of(cell).rho for cell in cells_of(experiment)])
+
+
+def walked(replay: Replays) -> Iterator[Step]:
+    """Every step of runs that end together, before its update; weights change in place."""
+    for step, _ in replay.steps():
+        if len(step.batch) < len(replay):
+            raise Undecided("some runs of a cell end before the others")
+        yield step
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What the lemmas are stated in, for runs of one cell."""
+
+    samples: int
+    width: int
+    dim: float
+    signal: float
+    radius: float
+    """alpha"""
+    rate: float
+    slope: float
+    """gamma: 1 for ReLU, of whose class it is the slope above 0"""
+
+    @property
+    def rho(self) -> float:
+        """alpha / |mu|"""
+        return round(self.radius / self.signal, 9)
+
+    @staticmethod
+    def of(cell: Setup) -> "Numbers":
+        data: Any = cell.data
+        layer = two_layer(cell)
+        ball: Any = cell.attack.threat() if cell.attack else None
+        radius = 0.0 if ball is None else float(ball.size(data))
+        slope = layer.slope if layer.activation == "smoothed_leaky_relu" else 1.0
+        return Numbers(
+            data.samples, layer.width, data.dim, data.signal, radius, cell.training.rate, slope or 1.0
+        )  # fmt: skip
+
+
+def two_layer(setup: Setup) -> TwoLayer:
+    assert isinstance(setup.network, TwoLayer)
+    return setup.network
+
+
+def signal_of(step: Step) -> Float[Tensor, "runs dim"]:
+    """mu, in the coordinates of the runs."""
+    return step.batch.sample.latent["signal"][:, 0]
+
+
+def signal_direction(step: Step) -> Float[Tensor, "runs dim"]:
+    signal = signal_of(step)
+    return signal / torch.linalg.vector_norm(signal, dim=1, keepdim=True)
+
+
+def is_smooth(setup: Setup) -> bool:
+    return two_layer(setup).activation == "smoothed_leaky_relu"
+
+
+def copied(params: Params) -> Params:
+    return {name: value.clone() for name, value in params.items()}
+
+
+def outputs(step: Step, params: Params, points: Tensor) -> Float[Tensor, "runs samples"]:
+    """y f at some points with some weights."""
+    return step.batch.sample.y * step.batch.setup.network.run(params, points).outputs
+
+
+def slopes(step: Step) -> Float[Tensor, "runs samples"]:
+    """g = -l'(y f) of the points trained on."""
+    return -logistic_slope(step.margins)
+
+
+def along_signal(step: Step) -> PerRun:
+    """<-grad, V> with rows a_s mu / (|mu| sqrt m) of V, where a_s is a sign (Lemma B.15)."""
+    gradient, outer = step.gradient()["inner"], step.batch.params["outer"]
+    return -torch.einsum("rmd,rm,rd->r", gradient, outer, signal_direction(step))
+
+
+def pairs(steps: Iterator[Step]) -> Iterator[tuple[Step, Params, Step]]:
+    """Each step with its weights, and the next step. What a step saw stays; `params` of both are those of the next."""
+    before = next(steps)
+    weights = copied(before.batch.params)
+    for step in steps:
+        yield before, weights, step
+        before, weights = step, copied(step.batch.params)
+
+
+# Extremes over a run: one replay of the runs of a cell serves all lemmas.
+
 
 Move = tuple[Step, Params, Step]
 Extreme = tuple[Callable[[Numbers, Move], Tensor], Callable[[Tensor, Tensor], Tensor]]
@@ -27,16 +134,13 @@ def rise(numbers: Numbers, move: Move) -> Float[Tensor, "runs points"]:
     """Growth of y_i f in a step, at x_i and at its attacked versions before and after the step (Lemma B.9)."""
     before, weights, after = move
     points = (before.batch.sample.x, before.attacked, after.attacked)
-    grown = [
-        again.outputs(before, after.batch.params, x) - again.outputs(before, weights, x)
-        for x in points
-    ]
+    grown = [outputs(before, after.batch.params, x) - outputs(before, weights, x) for x in points]
     return torch.cat(grown, 1)
 
 
 def signal_share(numbers: Numbers, move: Move) -> Float[Tensor, "runs samples"]:
     """<mu, y_i x_i> / |mu|^2 of attacked points, of flipped ones its negative (Lemma B.11)."""
-    step, signal = move[2], again.signal_of(move[2])
+    step, signal = move[2], signal_of(move[2])
     along = torch.einsum("rnd,rd->rn", step.attacked[:, :, 0], signal) / numbers.signal**2
     return along * step.batch.sample.clean_y
 
@@ -44,13 +148,13 @@ def signal_share(numbers: Numbers, move: Move) -> Float[Tensor, "runs samples"]:
 def pull(numbers: Numbers, move: Move) -> Float[Tensor, "runs 1"]:
     """<-grad, V> / (|mu| G) (Lemma B.15)."""
     step = move[0]
-    share = again.along_signal(step) / (numbers.signal * again.slopes(step).mean(1))
+    share = along_signal(step) / (numbers.signal * slopes(step).mean(1))
     return share[:, None]
 
 
 def band(numbers: Numbers, move: Move, scale: float) -> Float[Tensor, "runs points"]:
     """Growth of y_i f in a step over `scale` eta g_i / n (Lemma B.26, E2)."""
-    unit = scale * numbers.rate * again.slopes(move[0]) / numbers.samples
+    unit = scale * numbers.rate * slopes(move[0]) / numbers.samples
     return rise(numbers, move) / unit.repeat(1, 3)
 
 
@@ -90,14 +194,14 @@ def trail(replay: Replays) -> dict[str, PerRun]:
     is |W_1 - W_0| / |W_0| (Proposition B.34)."""
     numbers, found = Numbers.of(replay.cell), {}
     steepness = norm = torch.zeros(len(replay), dtype=torch.float64)
-    for move in again.pairs(again.walked(replay)):
+    for move in pairs(walked(replay)):
         before, weights, after = move
         if before.number == 0:
             norm = torch.linalg.vector_norm(weights["inner"], dim=(1, 2))
             found["active"] = _active(replay.first_step())
             moved = after.batch.params["inner"] - weights["inner"]
             found["first_move"] = torch.linalg.vector_norm(moved, dim=(1, 2)) / norm
-        steepness = steepness + again.slopes(before).mean(1)
+        steepness = steepness + slopes(before).mean(1)
         now = torch.linalg.vector_norm(after.batch.params["inner"], dim=(1, 2))
         unit = numbers.rate * math.sqrt(numbers.dim / numbers.samples) * steepness
         _keep(found, "growth", (now - norm) / unit, torch.maximum)
@@ -120,7 +224,7 @@ def _active(step: Step) -> PerRun:
 
 def aligned_share(replay: Replays, count: int) -> Float[Tensor, " runs"]:
     """Share of fresh points on which every neuron has the sign of a_s y (Corollary B.31), at the end of a run."""
-    *_, last = again.walked(replay)
+    *_, last = walked(replay)
     fresh = last.batch.fresh("test/0", count)
     weights = last.batch.params
     signs = (fresh.x[:, :, 0] @ weights["inner"].mT).sign()
@@ -131,7 +235,7 @@ def aligned_share(replay: Replays, count: int) -> Float[Tensor, " runs"]:
 def distance_between(replay: Replays, other: Replays) -> PerRun:
     """Largest |W - W'| / |W'| over all steps from the first on, of runs of the same seeds that share their draws."""
     furthest = torch.zeros(len(replay), dtype=torch.float64)
-    for one, two in zip(again.walked(replay), again.walked(other), strict=True):
+    for one, two in zip(walked(replay), walked(other), strict=True):
         if one.number:
             weights, base = one.batch.params["inner"], two.batch.params["inner"]
             apart = torch.linalg.vector_norm(weights - base, dim=(1, 2))
