@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from benign.spec import plugins as outside
 from benign.spec.registry import Component
-from benign.training.metrics import SNAPSHOTS, TALLIES
+from benign.training.metrics import METRICS, RUNNING_METRICS
 
 
 @contextmanager
@@ -15,8 +15,8 @@ def forgetting() -> Iterator[None]:
     tables = [
         *Component.families.values(),
         Component.unfinished,
-        SNAPSHOTS,
-        TALLIES,
+        METRICS,
+        RUNNING_METRICS,
         outside._loaded,
     ]
     before, modules = [dict(table) for table in tables], set(sys.modules)

@@ -256,7 +256,7 @@ class Mine(bo.SignalNoise):
 
 tried(Mine, "1")
 
-@bo.snapshot("nothing")
+@bo.metric("nothing")
 def mine(step):
     return step.loss
 

@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from benign.sweep.folders import pack as pack
     from benign.sweep.folders import weights as weights
     from benign.training.feature_tests import FeatureTests as FeatureTests
-    from benign.training.metrics import snapshot as snapshot
-    from benign.training.metrics import tally as tally
+    from benign.training.metrics import metric as metric
+    from benign.training.metrics import running_metric as running_metric
     from benign.training.optimisers import SGD as SGD
     from benign.training.optimisers import AdamW as AdamW
     from benign.training.optimisers import GradientDescent as GradientDescent
@@ -129,8 +129,8 @@ _HOME = {
     "pack": "sweep.folders",
     "plot": "plot",
     "recipe": "papers.recipes",
-    "snapshot": "training.metrics",
-    "tally": "training.metrics",
+    "metric": "training.metrics",
+    "running_metric": "training.metrics",
     "to_dataframe": "sweep.export",
     "weights": "sweep.folders",
     "write_report": "report.page",

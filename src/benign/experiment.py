@@ -179,17 +179,17 @@ class Experiment(Setup):
         on a GPU (docs/gpu.md); records say so, since compiled code rounds otherwise. `track` logs every run to a
         tracker, once: "tensorboard=FOLDER", "mlflow=sqlite:///FILE" (docs/around.md).
         """
-        manner = ExecutionConfig(
+        config = ExecutionConfig(
             device, workers, executor, unit_timeout, steal, keep_weights, compile
         )
-        manner.check()
+        config.check()
         tracking = Tracking([track] if isinstance(track, str) else track, self, folder)
         store, work = self.prepare(folder, device, workers, recompute, made, here=executor is None)
         if work.note:
             warnings.warn(f"{folder}: {work.note}", ResultWarning, stacklevel=2)
         with nullcontext(watcher) if watcher else on_terminal(sys.stderr) as shown:
             watchers = Together(shown, tracking)
-            others = run_units(work.left, work.done, store, watchers, manner, recompute)
+            others = run_units(work.left, work.done, store, watchers, config, recompute)
         if others:
             names = "; ".join(sorted({str(other) for other in others}))
             note = f"units are under way elsewhere ({names}): run again when they are done, or with --steal if dead"

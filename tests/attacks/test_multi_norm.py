@@ -14,7 +14,7 @@ from benign.attacks.strong import EnsembleAttack, judging
 from benign.losses import loss, margin
 from benign.networks.linear import Linear
 from benign.spec.base import SpecError
-from benign.training.descent import look
+from benign.training.descent import attacked_step
 from benign.training.metrics.evaluation import measure
 from tests.reference import attacked, close, small_data, small_network, small_setup, start
 from tests.says import says
@@ -83,7 +83,7 @@ def test_every_step_of_the_steepest_takes_the_best_ball():
 def test_the_average_trains_and_tests_on_all_norms():
     attack = MultiNorm(balls=BALLS, combine="average", steps=5)
     batch = start([small_setup(small_data(samples=6), attack=attack, test_samples=20)] * 2)
-    step, sample = look(batch, 0), batch.sample
+    step, sample = attacked_step(batch, 0), batch.sample
     assert step.attacked.shape[1] == step.margins.shape[1] == 18
     by_norm = []
     for ball in BALLS.each():
@@ -104,9 +104,9 @@ def test_each_run_has_its_own_radius():
         small_setup(attack=MultiNorm(balls=Balls(radius=radius, l1=2.0, linf=0.2), steps=4))
         for radius in (0.1, 0.5)
     ]
-    together = look(start(cells), 0)
+    together = attacked_step(start(cells), 0)
     for run, cell in enumerate(cells):
-        alone = look(start([cell], [together.batch.streams.runs[run]]), 0)
+        alone = attacked_step(start([cell], [together.batch.streams.runs[run]]), 0)
         close(together.attacked[run], alone.attacked[0])
 
 

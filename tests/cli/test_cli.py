@@ -22,7 +22,7 @@ from benign.sweep.folders import open_experiment, open_result
 from benign.sweep.store import Store
 from benign.training import engine
 from benign.training.descent import Status
-from benign.training.metrics import SNAPSHOTS
+from benign.training.metrics import METRICS
 from tests.says import holds
 from tests.tiny import FIELDS, tiny, tiny_file
 
@@ -476,7 +476,7 @@ def test_a_variable_that_was_not_measured_is_told_and_measured_again(run, tmp_pa
     path = tiny_file(tmp_path)
     run("run", path)
 
-    @benign.snapshot("a loss of one's own")
+    @benign.metric("a loss of one's own")
     def loss_by_command(step):
         return step.loss
 
@@ -490,7 +490,7 @@ def test_a_variable_that_was_not_measured_is_told_and_measured_again(run, tmp_pa
         assert "loss_by_command" not in err
         assert open_result("runs/tiny").loss_by_command.notnull().all()
     finally:
-        del SNAPSHOTS["loss_by_command"]
+        del METRICS["loss_by_command"]
 
 
 def test_set_reaches_a_field_that_the_file_leaves_at_its_default(run, tmp_path):

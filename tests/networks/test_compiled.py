@@ -20,7 +20,7 @@ from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.executors.local import SerialExecutor
 from benign.sweep.progress import Watcher
 from benign.sweep.records import read_record
-from benign.sweep.runner import _crew
+from benign.sweep.runner import _executor
 from benign.sweep.store import Store
 from tests.says import says
 from tests.tiny import tiny_file
@@ -148,7 +148,7 @@ def test_compiled_steps_do_not_go_on_from_checkpoints_of_others(tmp_path):
     store = Store.open(tmp_path, create=True)
     origins = []
     for compile in (False, True):
-        with _crew(ExecutionConfig(compile=compile), [unit], Watcher(), store) as here:
+        with _executor(ExecutionConfig(compile=compile), [unit], Watcher(), store) as here:
             assert isinstance(here, SerialExecutor)
             origins.append(here._keeping(unit))
     assert origins[0].code != origins[1].code

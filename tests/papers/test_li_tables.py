@@ -24,7 +24,7 @@ from benign.papers.li.tables import (
     TABLE_1,
     TABLE_2,
     by_training,
-    scale_told,
+    describe_scale,
     targeted_success,
 )
 from benign.papers.recipes import recipe
@@ -181,7 +181,7 @@ def test_the_axis_of_attacks_is_named():
     found = by_training(result())
     assert list(found["training"].values) == ["standard", "adversarial"]
     assert float(found["test_accuracy"].sel(training="adversarial")[0]) == pytest.approx(0.2)
-    assert "1 seed" in scale_told(result(seeds=1))
+    assert "1 seed" in describe_scale(result(seeds=1))
 
 
 def test_claims_are_judged_on_runs(tmp_path):

@@ -212,7 +212,7 @@ def test_identities_hold_to_rounding(case: str):
 def test_an_identity_with_other_weights_does_not():
     cell = replayed.cells_of(studies.INSIDE.experiment("smoke"))[0]
     before, weights, after = next(replayed.pairs(identity_steps(identity_batch([cell]))))
-    fresh = before.batch.fresh("test/0", 5).x
+    fresh = before.batch.test_points("test/0", 5).x
     moved = after.batch.params
     altered = {**moved, "inner": 1.01 * moved["inner"]}
     assert float(identities.increment_error(before, weights, moved, fresh)) < 1e-10

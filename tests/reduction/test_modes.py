@@ -252,7 +252,7 @@ def test_replayed_points_are_those_of_the_evaluation():
     given = setup("projected", data=small_data(dim=40)).as_dict()
     projected = bo.Experiment.from_dict(given).replay()
     ambient = bo.Experiment.from_dict(given | {"coordinates": "ambient"}).replay()
-    outputs = [each.last.batch.see(each.test(7)).outputs for each in (ambient, projected)]
+    outputs = [each.last.batch.run(each.test(7)).outputs for each in (ambient, projected)]
     torch.testing.assert_close(*outputs, rtol=1e-10, atol=1e-12)
 
 

@@ -17,8 +17,8 @@ from benign.networks.two_layer import TwoLayer
 from benign.reduction import modes
 from benign.reduction.test_points import View, view_of_span
 from benign.spec import axes
-from benign.training.descent import Batch, Step, descend, look
-from benign.training.metrics import snapshots_for, tallies_for
+from benign.training.descent import Batch, Step, attacked_step, descend
+from benign.training.metrics import metrics_for, running_metrics_for
 from benign.training.metrics.evaluation import measure
 from benign.training.metrics.values import growth
 from benign.training.setup import Setup
@@ -135,7 +135,7 @@ def products(step: Step) -> Tensor:
 
 def inside(step: Step) -> Tensor:
     """Scores, preactivations or outputs on the clean points."""
-    clean: Any = step.clean
+    clean: Any = step.clean_pass
     for name in ("scores", "preactivations"):
         if hasattr(clean, name):
             return getattr(clean, name)
@@ -166,7 +166,7 @@ def shorter(setup: Setup) -> Setup:
 def agree(setup: Setup, attack: Any) -> None:
     """From step 1 on: a symmetric start has f = 0 up to rounding, of which the sign is measured."""
     ambient, projected = both(setup, attack)
-    probes, tallies = snapshots_for(ambient.setup), tallies_for(ambient.setup)
+    probes, tallies = metrics_for(ambient.setup), running_metrics_for(ambient.setup)
     states: list[Any] = [[None] * len(tallies)] * 2
     seen = []
     for one, other in steps_of(ambient, projected):
@@ -202,7 +202,7 @@ def fresh_points_agree(ambient: Batch, projected: Batch, attack: Any) -> None:
     """Clean and attacked predictions on the same draws, and all that is measured."""
     outputs = []
     for batch in (ambient, projected):
-        test = batch.fresh("test/0", 20)
+        test = batch.test_points("test/0", 20)
         clean = batch.setup.network.run(batch.params, test.x).outputs
         target = batch.target(test, "attack")
         outputs.append((clean, target.run(attack.perturb(target)).outputs))
@@ -261,7 +261,7 @@ def test_orthogonal_signals_are_the_first_axes():
 def test_runs_that_leave_take_their_view_along():
     _, batch = both(linear(), None)
     kept = batch.select(torch.tensor([False, True]))
-    whole, one = batch.fresh("test/3", 7), kept.fresh("test/3", 7)
+    whole, one = batch.test_points("test/3", 7), kept.test_points("test/3", 7)
     close(one.x, whole.x[1:], 0)
     close(one.latent["signal"], whole.latent["signal"][1:], 0)
     assert not torch.equal(whole.x[0], whole.x[1])
@@ -281,6 +281,6 @@ def test_growth_counts_from_the_start_also_after_a_run_has_left():
         for step, _ in descend(batch):
             if step.number == 3:
                 left = step.batch.select(torch.tensor([False, True]))
-                found.append(growth(look(left, 3)).noise)
+                found.append(growth(attacked_step(left, 3)).noise)
                 break
     close(found[1], found[0])

@@ -100,7 +100,7 @@ def batch_of(setup: Setup, mode: str, runs: int, seed: int = 0) -> Batch:
 @torch.no_grad()
 def attacked(batch: Batch, attack: Attack, points: int = 4) -> Tensor:
     """Outputs on attacked fresh points."""
-    target = batch.as_seen_by(attack, batch.target(batch.fresh("test/0", points), "attack"))
+    target = batch.widened_for(attack, batch.target(batch.test_points("test/0", points), "attack"))
     return target.run(attack.perturb(target)).outputs
 
 
@@ -175,8 +175,8 @@ def test_a_whole_run_is_the_same():
 
 def drops(batch: Batch, attack: PGD) -> dict[str, Tensor]:
     """By how much an attack moves the output of a point, over what a linear function would move; one number a run."""
-    test = batch.fresh("test/0", 2)
-    target = batch.as_seen_by(attack, batch.target(test, "attack"))
+    test = batch.test_points("test/0", 2)
+    target = batch.widened_for(attack, batch.target(test, "attack"))
     clean = target.run(target.x)
     slope = torch.ones_like(clean.outputs)
     steepest = attack.ball.dual_norm(clean.inputs_gradient(slope)).sum((2, 3))
@@ -264,22 +264,22 @@ def test_who_gets_the_coordinate(mode):
     batch = batch_of(attention(), mode, 2)
     target = batch.target(batch.sample, "attack")
     for attack in (small_pgd(), EnsembleAttack(ball=Ball(radius=0.5)), APGD(ball=Ball(radius=0.5))):
-        assert batch.as_seen_by(attack, target) is target
+        assert batch.widened_for(attack, target) is target
     kept = batch.select(torch.tensor([False, True]))
-    seen = kept.as_seen_by(ATTACKS["pgd"], kept.target(kept.sample, "attack"))
+    seen = kept.widened_for(ATTACKS["pgd"], kept.target(kept.sample, "attack"))
     assert isinstance(seen, WideTarget)
     assert seen.x.shape[-1] == seen.data.dim == target.data.dim + 1
     assert seen.dim == 60
     ambient = batch_of(attention(), "ambient", 1)
     plain = ambient.target(ambient.sample, "attack")
-    assert ambient.as_seen_by(ATTACKS["pgd"], plain) is plain
+    assert ambient.widened_for(ATTACKS["pgd"], plain) is plain
 
 
 @pytest.mark.parametrize("name", SETUPS)
 def test_no_weight_is_at_the_coordinate(name):
     batch = batch_of(SETUPS[name](), "sampled", 2)
-    target = batch.target(batch.fresh("test/0", 3), "attack")
-    seen = batch.as_seen_by(ATTACKS["pgd"], target)
+    target = batch.target(batch.test_points("test/0", 3), "attack")
+    seen = batch.widened_for(ATTACKS["pgd"], target)
     moved = seen.x.clone()
     moved[..., -1] = 7.0
     outputs = target.run(target.x).outputs

@@ -22,8 +22,8 @@ from benign.reduction import modes, test_points
 from benign.reduction.modes import ReducedWidth, score_shift
 from benign.reduction.test_points import LiftedTestPoints, view_of_span
 from benign.spec import axes
-from benign.training.descent import Batch, Step, descend, look
-from benign.training.metrics import snapshots_for
+from benign.training.descent import Batch, Step, attacked_step, descend
+from benign.training.metrics import metrics_for
 from benign.training.metrics.attention import attention_pass, query_norm, value_norm
 from benign.training.metrics.evaluation import measure
 from benign.training.metrics.scores import balance
@@ -61,7 +61,7 @@ def width_of(setup: Setup) -> int:
 
 
 def scores(step: Step) -> Tensor:
-    return attention_pass(step.seen).scores
+    return attention_pass(step.attacked_pass).scores
 
 
 def head_bases(network: Attention, params: Params) -> list[Tensor]:
@@ -128,19 +128,23 @@ def test_narrow_runs_are_the_same_runs(name):
     setup = axes.replace(setup, {("training", "stop_loss"): 0.0, ("training", "rate"): 1.0})
     ambient, projected = both(setup, 1)
     assert (projected.setup.data.dim, width_of(projected.setup)) == (8, min(width_of(setup), 16))
-    probes, losses = snapshots_for(ambient.setup), []
+    probes, losses = metrics_for(ambient.setup), []
     for (there, _), (here, _) in zip(descend(ambient), descend(projected), strict=True):
         losses.append(float(there.loss))
         close(here.loss, there.loss, 1e-10)
         close(scores(here), scores(there), 1e-10)
-        close(attention_pass(here.seen).values, attention_pass(there.seen).values, 1e-10)
+        close(
+            attention_pass(here.attacked_pass).values,
+            attention_pass(there.attacked_pass).values,
+            1e-10,
+        )
         if there.number % 50 == 0:
             for probe in probes:
                 found = probe.measure(here), probe.measure(there)
                 torch.testing.assert_close(*found, rtol=1e-9, atol=1e-11, msg=probe.name)
-    fresh = ambient.fresh("test/0", 5)
-    outputs = ambient.see(fresh).outputs
-    close(projected.see(projected.fresh("test/0", 5)).outputs, outputs, 1e-10)
+    fresh = ambient.test_points("test/0", 5)
+    outputs = ambient.run(fresh).outputs
+    close(projected.run(projected.test_points("test/0", 5)).outputs, outputs, 1e-10)
     close(seen_one_by_one(projected, fresh.x), outputs, 1e-10)
     there, here = measure(ambient, None), measure(projected, None)
     for measured in there:
@@ -164,7 +168,7 @@ def test_leaving_out_a_direction_of_the_span_shows(monkeypatch):
 def test_runs_that_leave_take_their_weights_along():
     _, batch = both(clean(30), 2)
     kept = batch.select(torch.tensor([False, True]))
-    whole, one = (each.see(each.fresh("test/3", 4)).outputs for each in (batch, kept))
+    whole, one = (each.run(each.test_points("test/3", 4)).outputs for each in (batch, kept))
     close(one, whole[1:], 0)
 
 
@@ -180,8 +184,8 @@ def batch_of(
 def numbers(batch: Batch, attack: Any = None) -> dict[str, Tensor]:
     """One number a run, after training."""
     *_, (step, _) = descend(batch)
-    fresh = batch.fresh("test/0", 3)
-    seen: Any = batch.see(fresh)
+    fresh = batch.test_points("test/0", 3)
+    seen: Any = batch.run(fresh)
     found = {
         "train loss": step.loss,
         "train scores": scores(step).flatten(1)[:, 1],
@@ -278,7 +282,7 @@ def test_a_run_does_not_depend_on_its_batch(together):
     for name, part in alone.params.items():
         close(both.params[name][1:], part, 0)
     second = both.select(torch.tensor([False, True]))
-    outputs = [batch.see(batch.fresh("test/0", 4)).outputs for batch in (second, alone)]
+    outputs = [batch.run(batch.test_points("test/0", 4)).outputs for batch in (second, alone)]
     close(outputs[0], outputs[1], 0)
 
 
@@ -410,13 +414,13 @@ def test_what_cannot_be_approximated_is_refused(changes, parts):
 def test_the_balance_of_scores_is_refused_without_all_columns():
     batch = batch_of(clean(hidden=1000, dim=10**9), "sampled", 1)
     with pytest.raises(ValueError, match=says("W_Q", "W_K", "`coordinates: ambient`")):
-        balance(look(batch, 0))
+        balance(attacked_step(batch, 0))
 
 
 def test_more_points_than_are_held_are_refused():
     batch = batch_of(clean(hidden=1000, dim=10**9), "sampled", 1, together=True)
     with pytest.raises(ValueError, match=says("`evaluation.samples`", "3")):
-        batch.fresh("test/0", 4)
+        batch.test_points("test/0", 4)
 
 
 def test_a_plan_says_how_far_the_attack_moves_scores(tmp_path):

@@ -97,7 +97,7 @@ def batch_of(setup: Setup, mode: str, runs: int = RUNS) -> Batch:
 def numbers(batch: Batch) -> dict[str, Tensor]:
     """One number a run of everything a reader would look at, after training."""
     *_, (step, _) = descend(batch)
-    test = batch.fresh("test/0", 3)
+    test = batch.test_points("test/0", 3)
     clean: Any = batch.setup.network.run(batch.params, test.x)
     target = batch.target(test, "attack")
     moved = target.run(ATTACK.perturb(target)).outputs - clean.outputs
@@ -218,7 +218,7 @@ def test_the_dimension_moves_lengths_alone():
     close(tokens[0].tril(-1), tokens[1].tril(-1), 0)
     close(2 * tokens[0].diagonal(), tokens[1].diagonal(), 1e-3)
     close(tokens[1].diagonal().square(), torch.full((8,), 4e9 * 0.25), 1e-3)
-    assert torch.equal(small.fresh("test/0", 5).x, large.fresh("test/0", 5).x)
+    assert torch.equal(small.test_points("test/0", 5).x, large.test_points("test/0", 5).x)
 
 
 def test_a_run_does_not_depend_on_its_batch():
@@ -230,8 +230,8 @@ def test_a_run_does_not_depend_on_its_batch():
     for name, part in alone.params.items():
         close(together.params[name][1:], part, 0)
     close(
-        together.select(torch.tensor([False, True])).fresh("test/0", 4).x,
-        alone.fresh("test/0", 4).x,
+        together.select(torch.tensor([False, True])).test_points("test/0", 4).x,
+        alone.test_points("test/0", 4).x,
         0,
     )
 

@@ -13,7 +13,7 @@ from benign.networks.two_layer import TwoLayer
 from benign.papers.wang import theory
 from benign.spec import axes
 from benign.spec.base import SpecError
-from benign.training.descent import Batch, descend, look, update
+from benign.training.descent import Batch, attacked_step, descend, update
 from benign.training.engine import train_runs
 from benign.training.setup import Setup
 from tests.reference import Fields, close, run_ids, small_data, small_pgd, small_setup, start
@@ -47,7 +47,7 @@ def near(ratio: float, **fields: Any) -> Batch:
 def trained(batch: Batch) -> tuple[Tensor, Tensor]:
     """Losses of all steps, and outputs on fresh points."""
     losses = torch.stack([step.loss for step, _ in descend(batch)])
-    return losses, batch.setup.network.run(batch.params, batch.fresh("test/0", 200).x).outputs
+    return losses, batch.setup.network.run(batch.params, batch.test_points("test/0", 200).x).outputs
 
 
 def apart(one: Batch, other: Batch) -> float:
@@ -94,7 +94,7 @@ def test_a_neuron_that_no_point_moves_keeps_its_signs():
 def first_step(batch: Batch) -> Tensor:
     """Take step 0; its increments of the weights."""
     with torch.no_grad():
-        gradient = look(batch, 0).gradient()
+        gradient = attacked_step(batch, 0).gradient()
         update(batch, gradient, 0)
     rate = torch.as_tensor(batch.setup.training.rate_at(0), dtype=gradient["inner"].dtype)
     return -rate.reshape(-1, 1, 1) * gradient["inner"]
@@ -111,7 +111,7 @@ def test_after_the_first_step_the_weights_are_its_increment(precision, dim, scal
     cell = small_setup(data, TwoLayer(width=8, preset="vanishing"), rate=rate, precision=precision)
     mode = "ambient" if dim == DIM else "sampled"
     batch = start([axes.replace(cell, {("coordinates",): mode})])
-    assert 0 < look(batch, 0).seen.outputs.abs().max() < 1e-20
+    assert 0 < attacked_step(batch, 0).attacked_pass.outputs.abs().max() < 1e-20
     increment, inner = first_step(batch), batch.params["inner"]
     assert torch.equal(inner[increment != 0], increment[increment != 0])
     assert (inner - increment).abs().max() < 1e-27

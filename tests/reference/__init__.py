@@ -135,7 +135,7 @@ class Frame:
         self.params: Params = {name: part.clone() for name, part in step.batch.params.items()}
         self.x, self.y = step.batch.sample.x, step.batch.sample.y
         self.attacked = step.attacked.clone()
-        self.outputs = step.seen.outputs.clone()
+        self.outputs = step.attacked_pass.outputs.clone()
         self.loss = step.loss.clone()
         self.network: Any = step.batch.setup.network
         self.streams = step.batch.streams

@@ -34,7 +34,7 @@ class Flatland(DataModel):
         return Sample(torch.ones(len(streams), count, self.tokens, self.dim, dtype=dtype), y, y)
 
 
-@bo.snapshot("a number that is always 7")
+@bo.metric("a number that is always 7")
 def seven(step):
     return torch.full_like(step.loss, 7.0)
 '''

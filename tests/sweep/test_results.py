@@ -27,7 +27,7 @@ from benign.sweep.status_text import folder_text
 from benign.sweep.store import Store, StoreError
 from benign.training import engine
 from benign.training.descent import Status
-from benign.training.metrics import SNAPSHOTS
+from benign.training.metrics import METRICS
 from benign.training.metrics.variables import variables
 from benign.training.setup import stack
 from tests.says import holds, says
@@ -144,12 +144,12 @@ def own_probe():
     """Registers a snapshot when it is called."""
 
     def register():
-        @bo.snapshot("a loss of one's own")
+        @bo.metric("a loss of one's own")
         def loss_of_mine(step):
             return step.loss
 
     yield register
-    SNAPSHOTS.pop("loss_of_mine", None)
+    METRICS.pop("loss_of_mine", None)
 
 
 def test_a_variable_that_no_run_has_is_left_out_and_told(good, tmp_path, own_probe):
@@ -273,9 +273,9 @@ def test_changed_code_may_repair_failed_runs(tmp_path, forgetting, monkeypatch):
 def test_a_changed_probe_is_refused(tmp_path, own_probe):
     own_probe()
     tiny().run(tmp_path / "run")
-    SNAPSHOTS.pop("loss_of_mine")
+    METRICS.pop("loss_of_mine")
 
-    @bo.snapshot("a loss of one's own")
+    @bo.metric("a loss of one's own")
     def loss_of_mine(step):
         return 100 * step.loss
 

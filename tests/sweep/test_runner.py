@@ -101,7 +101,7 @@ import torch
 import benign as bo
 
 
-@bo.snapshot("nothing")
+@bo.metric("nothing")
 def nothing(step):
     if multiprocessing.parent_process() and step.attacked.shape[1] == 2:
         {does}

@@ -187,7 +187,7 @@ def test_a_probe_of_a_wrong_shape_is_refused_before_there_is_a_folder(
         return value(arguments[-1])
 
     with forgetting():
-        (bo.snapshot if kind == "snapshot" else bo.tally)("something")(mine)
+        (bo.metric if kind == "snapshot" else bo.running_metric)("something")(mine)
         with pytest.raises(SpecError) as refusal:
             experiment().run(tmp_path / "runs")
     message = str(refusal.value)
@@ -201,7 +201,7 @@ def test_a_probe_that_fails_is_refused_with_the_error(tmp_path: Path):
         return step.batch.params["no such"]
 
     with forgetting():
-        bo.snapshot("something")(mine)
+        bo.metric("something")(mine)
         with pytest.raises(
             SpecError, match=says("`mine`", "KeyError: 'no such'", "test_components.py, line ")
         ):
@@ -213,7 +213,7 @@ def test_a_probe_may_need_more_points_than_it_is_tried_on(tmp_path: Path):
         return step.clean_margins.kthvalue(100).values
 
     with forgetting():
-        bo.snapshot("something")(hundredth)
+        bo.metric("something")(hundredth)
         result = experiment(data=small_data(samples=100)).run(tmp_path / "runs")
     assert result.hundredth.notnull().all()
 
@@ -230,7 +230,7 @@ def test_probes_are_tried_where_they_apply_and_on_clean_points(tmp_path: Path):
     data = small_data(samples=[100, 200, 300], dim=10**9)
     sweep = experiment(data=data, attack=small_pgd(), coordinates="sampled")
     with forgetting():
-        bo.snapshot("something", applies=lambda setup: setup.data.samples > 100)(mine)
+        bo.metric("something", applies=lambda setup: setup.data.samples > 100)(mine)
         sweep.prepare(tmp_path)
     assert [shape[:2] for shape in seen] == [(3, 64), (1, 64)] * 2
 

@@ -18,7 +18,7 @@ from benign.sweep.replay import Replay
 from benign.training import descent
 from benign.training.descent import Batch, Status, descend
 from benign.training.engine import train_runs
-from benign.training.metrics import snapshots_for
+from benign.training.metrics import metrics_for
 from benign.training.metrics.variables import variables
 from benign.training.optimisers import SGD, AdamW, GradientDescent, Training
 from benign.training.setup import Evaluation, Setup, stack
@@ -174,7 +174,7 @@ def test_what_is_told_of_the_end_is_of_all_training_points():
     *_, (last, _) = descend(
         Batch.start(stack([setup(training, small_pgd())], "cpu"), Streams(run_ids(1)))
     )
-    whole = descent.watch(last)
+    whole = descent.subset_step(last)
     assert whole.attacked.shape[1] == 10 > last.attacked.shape[1]
     assert found["train_loss"][0] == pytest.approx(float(whole.loss[0]), rel=1e-12)
 
@@ -191,7 +191,7 @@ def test_curves_of_mini_batches_are_of_the_points_that_ends_are_of(first):
     expected = loss(target.run(points).outputs, target.y).mean()
     assert found["train_loss_curve"][0, 0] == pytest.approx(float(expected), rel=1e-12)
     trace = Replay(Run(cell, 0, {}), "cpu").trace()
-    for probe in snapshots_for(cell):
+    for probe in metrics_for(cell):
         curve = found[f"{probe.name}_curve"][0]
         assert curve[-1] == found[probe.name][0]
         np.testing.assert_allclose(trace[probe.name], curve, rtol=1e-12)

@@ -21,7 +21,7 @@ from benign.spec.axes import dimensions
 from benign.spec.base import digest
 from benign.streams import Streams
 from benign.sweep.plan import Run, runs_of
-from benign.training.descent import Batch, Status, Step, descend, look, update, watch
+from benign.training.descent import Batch, Status, Step, attacked_step, descend, subset_step, update
 from benign.training.engine import batch_size
 from benign.training.setup import Setup, stack
 
@@ -121,11 +121,11 @@ class Replays:
             if step.number >= batch.setup.training.most_steps():
                 return
             update(batch, step.gradient(), step.number)
-            step = look(batch, step.number + 1)
+            step = attacked_step(batch, step.number + 1)
 
     def _compare(self, step: Step, status: Tensor, which: Tensor) -> None:
         """Undecided where a run that ends here, or should, is not as recorded."""
-        at_end = watch(step)
+        at_end = subset_step(step)
         close = CLOSE[self.cell.precision]
         for place, now, loss in zip(
             step.batch.index[which].tolist(),

@@ -32,36 +32,36 @@ by one every size of the batch is compiled anew (zhang/fig1 took 215 s with it o
 
 def run_requests(
     plans: Sequence[RunRequest],
-    manner: ExecutionConfig,
+    config: ExecutionConfig,
     workers: int | None,
     recompute: bool,
     verbose: bool,
     track: Sequence[str] = (),
 ) -> bool:
     """Run, draw and tell all; returns whether something failed. None is refused after others have run."""
-    manner.check()
+    config.check()
     check_trackers(track)
     for plan in plans:
-        here, at_once = manner.executor is None, 1 if workers is None else workers
-        plan.experiment.prepare(plan.folder, manner.device, at_once, recompute, plan.made, here)
+        here, at_once = config.executor is None, 1 if workers is None else workers
+        plan.experiment.prepare(plan.folder, config.device, at_once, recompute, plan.made, here)
     failed = [
-        run_request(plan, _with_processes(manner, plan, workers), recompute, verbose, track)
+        run_request(plan, _with_processes(config, plan, workers), recompute, verbose, track)
         for plan in plans
     ]
     return any(failed)
 
 
 def _with_processes(
-    manner: ExecutionConfig, plan: RunRequest, asked: int | None
+    config: ExecutionConfig, plan: RunRequest, asked: int | None
 ) -> ExecutionConfig:
-    if manner.executor is None:
-        return replace(manner, workers=processes(plan.experiment, manner.device, asked))
-    return replace(manner, workers=cores() if asked is None else asked)
+    if config.executor is None:
+        return replace(config, workers=processes(plan.experiment, config.device, asked))
+    return replace(config, workers=cores() if asked is None else asked)
 
 
 def run_request(
     plan: RunRequest,
-    manner: ExecutionConfig,
+    config: ExecutionConfig,
     recompute: bool,
     verbose: bool,
     track: Sequence[str] = (),
@@ -70,14 +70,14 @@ def run_request(
     echo(plan.title)
     if verbose:
         echo(plan.experiment.to_yaml())
-    if cost := cost_text(plan.experiment, plan.folder, manner.device, manner.workers, recompute):
+    if cost := cost_text(plan.experiment, plan.folder, config.device, config.workers, recompute):
         echo(cost)
-        if _gains_by_compiling(plan.experiment, manner):
+        if _gains_by_compiling(plan.experiment, config):
             echo("all runs train to their last step: `--compile` may halve the time of a step")
     with watching(sys.stderr) as watcher, warnings.catch_warnings():
         warnings.simplefilter("always", ResultWarning)  # of every plan
         warnings.simplefilter("ignore", RunsFailed)  # told below, at length
-        how = {**asdict(manner), "track": track}
+        how = {**asdict(config), "track": track}
         result = plan.experiment.run(
             plan.folder, watcher=watcher, recompute=recompute, made=plan.made, **how
         )
@@ -114,10 +114,10 @@ def processes(experiment: Experiment, device: str, asked: int | None) -> int:
     return cores() if estimate(experiment.units(), device).most_seconds > LONG_WORK else 1
 
 
-def _gains_by_compiling(experiment: Experiment, manner: ExecutionConfig) -> bool:
-    if manner.compile or manner.device == "cpu":
+def _gains_by_compiling(experiment: Experiment, config: ExecutionConfig) -> bool:
+    if config.compile or config.device == "cpu":
         return False
-    return estimate(experiment.units(), manner.device).sure_training > LONG_ON_GPU
+    return estimate(experiment.units(), config.device).sure_training > LONG_ON_GPU
 
 
 def _draw(plan: RunRequest, result: xr.Dataset, verbose: bool) -> bool:

@@ -97,7 +97,7 @@ def source_of(scale: str, reading: Reading, paper: str) -> str:
     return PARTS.get(paper, paper) if answer == "reduced" else answer
 
 
-def images_told(result: xr.Dataset) -> str:
+def describe_images(result: xr.Dataset) -> str:
     """What a caption says of the images that were used."""
     return f"Images: {TITLES[specification(result)['data']['source']]}."
 

@@ -21,8 +21,8 @@ from benign.data.sources import fingerprint
 from benign.spec.axes import Axis
 from benign.spec.base import digest, snake_case
 from benign.spec.registry import Component
-from benign.training.metrics import SNAPSHOTS, TALLIES, snapshots_for, tallies_for
-from benign.training.metrics.metric import Snapshot, Tally
+from benign.training.metrics import METRICS, RUNNING_METRICS, metrics_for, running_metrics_for
+from benign.training.metrics.metric import Metric, RunningMetric
 from benign.training.setup import Setup
 
 IMAGES = "images "
@@ -39,7 +39,7 @@ def own_code(cells: Iterable[Setup]) -> Code:
             found[IMAGES + cell.data.source] = mark
         for part in _components(cell):
             found |= _told(_name(type(part)), _classes(type(part)))
-        for probe in [*snapshots_for(cell), *tallies_for(cell)]:
+        for probe in [*metrics_for(cell), *running_metrics_for(cell)]:
             found |= _told(f"probe {probe.name}", _functions(probe))
     return found
 
@@ -52,7 +52,7 @@ def changed(recorded: Mapping[str, str | None]) -> frozenset[str]:
     for choices in Component.families.values():
         for component in choices.values():
             today |= _told(_name(component), _classes(component))
-    for probe in [*SNAPSHOTS.values(), *TALLIES.values()]:
+    for probe in [*METRICS.values(), *RUNNING_METRICS.values()]:
         today |= _told(f"probe {probe.name}", _functions(probe))
     for name in recorded:
         if name.startswith(IMAGES):
@@ -84,8 +84,8 @@ def _classes(component: type) -> tuple[Any, ...]:
     return tuple(takewhile(_is_own, component.__mro__))
 
 
-def _functions(probe: Snapshot | Tally) -> tuple[Any, ...]:
-    parts = (probe.measure,) if isinstance(probe, Snapshot) else (probe.update, probe.finish)
+def _functions(probe: Metric | RunningMetric) -> tuple[Any, ...]:
+    parts = (probe.measure,) if isinstance(probe, Metric) else (probe.update, probe.finish)
     return tuple(each for each in parts if inspect.isfunction(each) and _is_own(each))
 
 

@@ -9,8 +9,8 @@ import xarray as xr
 from benign.data.model import Sample
 from benign.streams import Streams
 from benign.sweep.plan import Run
-from benign.training.descent import Batch, Step, descend, watch
-from benign.training.metrics import snapshots_for
+from benign.training.descent import Batch, Step, descend, subset_step
+from benign.training.metrics import metrics_for
 from benign.training.setup import Setup, stack
 
 
@@ -29,7 +29,7 @@ class Replay:
 
     def test(self, count: int = 250) -> Sample:
         """The first fresh test points that the evaluation saw."""
-        return Batch.start(self.setup, self.streams).fresh("test/0", count)
+        return Batch.start(self.setup, self.streams).test_points("test/0", count)
 
     def steps(self) -> Iterator[Step]:
         """Every step before its update. The weights change in place: copy what you keep."""
@@ -44,9 +44,9 @@ class Replay:
 
     def trace(self) -> xr.Dataset:
         """Every snapshot at every step; at those of the curves the same numbers."""
-        probes = snapshots_for(self.setup)
-        watched = map(watch, self.steps())
-        rows = [[float(probe.measure(step)[0]) for probe in probes] for step in watched]
+        probes = metrics_for(self.setup)
+        steps = map(subset_step, self.steps())
+        rows = [[float(probe.measure(step)[0]) for probe in probes] for step in steps]
         columns = np.array(rows).T
         data = {
             probe.name: ("step", column, {"long_name": probe.meaning, "units": probe.units})

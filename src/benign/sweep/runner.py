@@ -33,7 +33,7 @@ def run_units(
     done: int,
     store: Store,
     watcher: Watcher,
-    manner: ExecutionConfig,
+    config: ExecutionConfig,
     recompute: bool = False,
 ) -> list[Lease]:
     """Compute and record the units that are `left`; one that fails is recorded as failed and the sweep goes on.
@@ -44,9 +44,9 @@ def run_units(
     watcher.begin(len(left), done + sum(len(unit.runs) for unit in left), done)
     with (
         _interrupts_once(watcher) as stopping,
-        _crew(manner, list(left), watcher, store) as crew,
+        _executor(config, list(left), watcher, store) as executor,
     ):
-        sweep = _Sweep(store, crew, watcher, manner, recompute)
+        sweep = _Sweep(store, executor, watcher, config, recompute)
         try:
             sweep.run(deque(left), stopping)
         finally:
@@ -63,13 +63,13 @@ class _Sweep:
     def __init__(
         self,
         store: Store,
-        crew: Executor,
+        executor: Executor,
         watcher: Watcher,
-        manner: ExecutionConfig,
+        config: ExecutionConfig,
         recompute: bool,
     ):
-        self.store, self.crew, self.watcher = store, crew, watcher
-        self.manner, self.recompute = manner, recompute
+        self.store, self.executor, self.watcher = store, executor, watcher
+        self.config, self.recompute = config, recompute
         self.under_way: dict[Future[Computed], Unit] = {}
         self.mine: set[str] = set()
         self.lost: dict[str, str] = {}
@@ -79,7 +79,7 @@ class _Sweep:
     def run(self, queue: deque[Unit], stopping: threading.Event) -> None:
         waiting: deque[Unit] = deque()
         while True:
-            while queue and len(self.under_way) < self.crew.size and not stopping.is_set():
+            while queue and len(self.under_way) < self.executor.size and not stopping.is_set():
                 self.hand_out(queue.popleft(), waiting)
             if self.under_way:
                 queue.extendleft(self.collect())
@@ -93,7 +93,7 @@ class _Sweep:
     def hand_out(self, unit: Unit, waiting: deque[Unit]) -> None:
         """Have a unit computed, unless another process has it or has recorded it meanwhile."""
         if unit.key not in self.mine:
-            other = take(self.store, unit.key, self.manner.steal)
+            other = take(self.store, unit.key, self.config.steal)
             if other is None:
                 self.mine.add(unit.key)
             if self.recorded(unit):
@@ -103,7 +103,7 @@ class _Sweep:
                 self.put_aside(unit, other, waiting)
                 return
             self.watcher.unit_begins(unit)
-        self.under_way[self.crew.submit(unit)] = unit
+        self.under_way[self.executor.submit(unit)] = unit
 
     def put_aside(self, unit: Unit, other: Lease, waiting: deque[Unit]) -> None:
         if other.alive() is None:
@@ -124,9 +124,9 @@ class _Sweep:
     def collect(self) -> list[Unit]:
         """Record what has ended; units whose process was lost come back to be tried once more."""
         ended, _ = wait(self.under_way, POLL_SECONDS, FIRST_COMPLETED)
-        for key, told in self.crew.told().items():
+        for key, told in self.executor.progress().items():
             self.watcher.step(key, *told)
-        self.crew.check_timeouts()
+        self.executor.check_timeouts()
         once_more = []
         for future in ended:
             unit = self.under_way.pop(future)
@@ -141,9 +141,9 @@ class _Sweep:
 
     def explained(self, unit: Unit, end: ProcessEnded) -> Computed | None:
         """What is recorded of a unit whose process ended; None where it deserves another try."""
-        device = self.manner.device
-        if self.crew.overdue(unit):
-            why = f"it had not ended after {self.manner.unit_timeout:g} s (--unit-timeout)"
+        device = self.config.device
+        if self.executor.overdue(unit):
+            why = f"it had not ended after {self.config.unit_timeout:g} s (--unit-timeout)"
             return not_computed(unit, device, Status.FAILED, why)
         if not end.started:
             return None  # no fault of the unit
@@ -171,31 +171,31 @@ class _Sweep:
 
 
 @contextmanager
-def _crew(
-    manner: ExecutionConfig, units: list[Unit], watcher: Watcher, store: Store
+def _executor(
+    config: ExecutionConfig, units: list[Unit], watcher: Watcher, store: Store
 ) -> Iterator[Executor]:
     """Whoever is to compute these units. What is under way when the block ends early is ended."""
 
     def keeping(unit: Unit) -> CheckpointConfig:
-        weights = store.folder / "weights" if manner.keep_weights else None
+        weights = store.folder / "weights" if config.keep_weights else None
         # A run that went on with code of another rounding would have a record that says half of it.
-        code = digest([own_code(run.cell for run in unit.runs), manner.compile])
+        code = digest([own_code(run.cell for run in unit.runs), config.compile])
         return CheckpointConfig(store.checkpoints(unit.key), weights, NUMERICS, code)
 
-    if manner.executor is not None and units:
+    if config.executor is not None and units:
         from benign.sweep.executors.cluster import cluster  # what it needs is an extra
 
-        with cluster(manner) as crew:
-            yield crew
-    elif len(units) > 1 < manner.workers or (units and manner.unit_timeout):
+        with cluster(config) as executor:
+            yield executor
+    elif len(units) > 1 < config.workers or (units and config.unit_timeout):
         check_importable(units)
-        crew = ProcessExecutor(manner, min(manner.workers, len(units)), keeping)
+        executor = ProcessExecutor(config, min(config.workers, len(units)), keeping)
         try:
-            yield crew
+            yield executor
         finally:
-            crew.close()
+            executor.close()
     else:
-        yield SerialExecutor(manner, watcher.step, keeping)
+        yield SerialExecutor(config, watcher.step, keeping)
 
 
 @contextmanager

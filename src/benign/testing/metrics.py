@@ -13,8 +13,8 @@ from benign.spec import axes
 from benign.spec import plugins as outside
 from benign.spec.base import SpecError
 from benign.streams import RunId, Streams
-from benign.training.descent import Batch, Step, look
-from benign.training.metrics import SNAPSHOTS, TALLIES, Snapshot, Tally
+from benign.training.descent import Batch, Step, attacked_step
+from benign.training.metrics import METRICS, RUNNING_METRICS, Metric, RunningMetric
 from benign.training.setup import Setup, stack
 
 POINTS = 64
@@ -27,7 +27,7 @@ def try_own_probes(cells: Iterable[Setup]) -> None:
     wrong with them."""
     probes = [
         probe
-        for probe in (*SNAPSHOTS.values(), *TALLIES.values())
+        for probe in (*METRICS.values(), *RUNNING_METRICS.values())
         if not probe.function.__module__.startswith("benign.")
     ]
     ends: dict[str, list[Setup]] = {}
@@ -40,7 +40,7 @@ def try_own_probes(cells: Iterable[Setup]) -> None:
             _try(probe, cell)
 
 
-def _try(probe: Snapshot | Tally, cell: Setup) -> None:
+def _try(probe: Metric | RunningMetric, cell: Setup) -> None:
     if cell.data.absent():
         return  # refused elsewhere, where it is needed on this machine
     for runs in (len(RUNS), 1):
@@ -66,12 +66,12 @@ def _step(cell: Setup, runs: int) -> Step:
     }
     cells = [axes.replace(setup, few)] * runs
     with torch.no_grad():
-        return look(Batch.start(stack(cells, "cpu"), Streams(RUNS[:runs])), 0)
+        return attacked_step(Batch.start(stack(cells, "cpu"), Streams(RUNS[:runs])), 0)
 
 
 @torch.no_grad()
-def _measure(probe: Snapshot | Tally, step: Step, runs: int) -> None:
-    if isinstance(probe, Snapshot):
+def _measure(probe: Metric | RunningMetric, step: Step, runs: int) -> None:
+    if isinstance(probe, Metric):
         _check(probe, probe.measure(step), runs)
         return
     state = None
@@ -81,7 +81,7 @@ def _measure(probe: Snapshot | Tally, step: Step, runs: int) -> None:
         _check(probe, probe.finish(state), runs)
 
 
-def _check(probe: Snapshot | Tally, value: Any, runs: int, *, state: bool = False) -> None:
+def _check(probe: Metric | RunningMetric, value: Any, runs: int, *, state: bool = False) -> None:
     """Refuse what is not a number for each run; the state of a tally may be several."""
     given = list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
     if (given[:1] if state else given) != [runs]:
@@ -90,5 +90,5 @@ def _check(probe: Snapshot | Tally, value: Any, runs: int, *, state: bool = Fals
         _refuse(probe, f"gives {given} for {counted}, expected is a tensor {expected}")
 
 
-def _refuse(probe: Snapshot | Tally, problem: str) -> None:
+def _refuse(probe: Metric | RunningMetric, problem: str) -> None:
     raise SpecError([("", f"the probe `{probe.name}` {problem}")])

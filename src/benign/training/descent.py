@@ -103,21 +103,21 @@ class Batch:
             self.setup.network, self.params, self.setup.data, sample, self.streams.within(part)
         )
 
-    def as_seen_by(self, attack: Attack, target: Target) -> Target:
+    def widened_for(self, attack: Attack, target: Target) -> Target:
         """The target, with room for random starts of R^d where the attack has any."""
         if self.dim is None or not draws_starts(attack):
             return target
         view = self.source if isinstance(self.source, View) else None
         return widened(target, self.dim, view)
 
-    def fresh(self, split: str, count: int, only: str = "both") -> Sample:
+    def test_points(self, split: str, count: int, only: str = "both") -> Sample:
         """Points that the runs were not trained on; `only` is for `FeaturePatches`, see there."""
         model = self.source.model(self.setup.data)
         if isinstance(model, FeaturePatches) and only != "both":
             model = model.showing(only)
         return self.source.draw(model, self.streams, split, count, self.setup.dtype)
 
-    def see(self, fresh: Sample) -> Pass:
+    def run(self, fresh: Sample) -> Pass:
         """What the networks make of such points."""
         return self.source.run(self.setup.network, self.params, fresh)
 
@@ -169,14 +169,14 @@ class Step:
     """the runs that still train, with their parameters"""
     attacked: Float[Tensor, "runs samples tokens dim"]
     """the points trained on: attacked, or the clean ones without an attack"""
-    seen: Pass
+    attacked_pass: Pass
     """the forward pass on those points"""
 
     @cached_property
-    def fresh(self) -> Target:
+    def test_target(self) -> Target:
         """The first of the points that runs are tested on, for probes that attack them."""
         count = min(BLOCK, self.batch.setup.evaluation.samples)
-        return self.batch.target(self.batch.fresh("test/0", count), "attack/fresh")
+        return self.batch.target(self.batch.test_points("test/0", count), "attack/fresh")
 
     @cached_property
     def y(self) -> Float[Tensor, "runs samples"]:
@@ -186,27 +186,27 @@ class Step:
     @cached_property
     def margins(self) -> Float[Tensor, "runs samples"]:
         """y f (or its like for several classes) on the points trained on."""
-        return margin(self.seen.outputs, self.y)
+        return margin(self.attacked_pass.outputs, self.y)
 
     @cached_property
     def loss(self) -> Float[Tensor, " runs"]:
         """The training loss that is descended."""
-        return loss(self.seen.outputs, self.y).mean(1)
+        return loss(self.attacked_pass.outputs, self.y).mean(1)
 
     @cached_property
-    def clean(self) -> Pass:
+    def clean_pass(self) -> Pass:
         """The forward pass on the clean training points."""
         if self.batch.setup.attack is None:
-            return self.seen
+            return self.attacked_pass
         return self.batch.setup.network.run(self.batch.params, self.batch.sample.x)
 
     @cached_property
     def clean_margins(self) -> Float[Tensor, "runs samples"]:
-        return margin(self.clean.outputs, self.batch.sample.y)
+        return margin(self.clean_pass.outputs, self.batch.sample.y)
 
     @cached_property
     def clean_loss(self) -> Float[Tensor, " runs"]:
-        return loss(self.clean.outputs, self.batch.sample.y).mean(1)
+        return loss(self.clean_pass.outputs, self.batch.sample.y).mean(1)
 
     @property
     def stopping_loss(self) -> Float[Tensor, " runs"]:
@@ -215,17 +215,17 @@ class Step:
 
     def gradient(self) -> Params:
         """Gradient of the loss in the parameters, the attacked points held fixed (Zhang Algorithm 1)."""
-        return self.seen.params_gradient(self._slope())
+        return self.attacked_pass.params_gradient(self._slope())
 
     def moves(self) -> Float[Tensor, "runs points columns"]:
         """What the step subtracts where products are carried, as coefficients of the training tokens."""
-        assert isinstance(self.seen, CarriedPass)
+        assert isinstance(self.attacked_pass, CarriedPass)
         slope, rate = self._slope(), self.batch.setup.training.rate_at(self.number)
-        return self.seen.moves(slope * column(rate, slope))
+        return self.attacked_pass.moves(slope * column(rate, slope))
 
     def _slope(self) -> Float[Tensor, "runs samples *classes"]:
         """Of the loss in the outputs."""
-        slope = loss_slope(self.seen.outputs, self.y)
+        slope = loss_slope(self.attacked_pass.outputs, self.y)
         return slope / slope.shape[1]
 
     def status(self, reached: Float[Tensor, " runs"] | None = None) -> Int[Tensor, " runs"]:
@@ -234,7 +234,7 @@ class Step:
         training = self.batch.setup.training
         stopping = self.stopping_loss if self.batch.whole is None else reached
         ended = torch.full_like(self.batch.index, Status.MISSING)
-        finite = self.seen.outputs.isfinite().flatten(1).all(1)
+        finite = self.attacked_pass.outputs.isfinite().flatten(1).all(1)
         if self.number >= training.most_steps():
             ended[:] = Status.STEP_CAP
         if stopping is not None:
@@ -244,7 +244,7 @@ class Step:
         return ended
 
 
-def look(batch: Batch, number: int, part: str = "") -> Step:
+def attacked_step(batch: Batch, number: int, part: str = "") -> Step:
     """Attack the training points and run the network on them."""
     sample, attack = batch.sample, training_attack(batch, number)
     if batch.carried is not None:
@@ -257,7 +257,7 @@ def look(batch: Batch, number: int, part: str = "") -> Step:
 
 
 @torch.no_grad()
-def watch(step: Step) -> Step:
+def subset_step(step: Step) -> Step:
     """What snapshots and ends measure: the step itself, or, where it goes through mini-batches, the first training
     points in their own order with the same weights.
 
@@ -306,7 +306,7 @@ def descend(
             before(here)
         batch, number = here.batch, here.number
         parts = _parts(batch, number)
-        step = look(parts[0](), number)
+        step = attacked_step(parts[0](), number)
         status = step.status(here.reached)
         yield step, status
         stay = status == Status.MISSING
@@ -338,7 +338,7 @@ def _through(
         parts = _parts(batch, number)
     update(batch, gradient, number)
     for turn, part in enumerate(parts[1:], 1):
-        seen = look(part(), number, f"/{turn}")
+        seen = attacked_step(part(), number, f"/{turn}")
         total = total + seen.stopping_loss
         update(batch, seen.gradient(), number, turn)
     return Place(batch, number + 1, None if len(parts) == 1 else total / len(parts))

@@ -23,8 +23,8 @@ from benign.training.checkpoint import (
     kept_place,
     named,
 )
-from benign.training.descent import WATCHED, Batch, Place, Status, Step, descend, watch
-from benign.training.metrics import TALLIES, audit, snapshots_for, tallies_for
+from benign.training.descent import WATCHED, Batch, Place, Status, Step, descend, subset_step
+from benign.training.metrics import RUNNING_METRICS, audit, metrics_for, running_metrics_for
 from benign.training.metrics.evaluation import measure
 from benign.training.metrics.variables import variables
 from benign.training.setup import Setup, stack
@@ -174,7 +174,7 @@ def _checkpoint(
 
 def weights_name(cell: Setup, id: RunId) -> str:
     """Tells a run from all others, for files of its own."""
-    return digest([cell.told, id.seed, id.index, id.cell])
+    return digest([cell.fingerprint, id.seed, id.index, id.cell])
 
 
 class _Training:
@@ -183,7 +183,7 @@ class _Training:
     def __init__(self, batch: Batch, results: "_Results", checkpoint: Checkpoint):
         self.results, self.checkpoint = results, checkpoint
         self._start = batch
-        self._watched = {tally.name: tally for tally in tallies_for(batch.setup)}
+        self._watched = {tally.name: tally for tally in running_metrics_for(batch.setup)}
         self._tallies: dict[str, Tensor | None] = dict.fromkeys(self._watched)
 
     def record(self, step: Step, status: Tensor) -> None:
@@ -253,8 +253,8 @@ class _Results:
         if not (at_snapshot or ending.any()):
             return
         setup = step.batch.setup
-        watched = watch(step)
-        values = {probe.name: probe.measure(watched) for probe in snapshots_for(setup)}
+        watched = subset_step(step)
+        values = {probe.name: probe.measure(watched) for probe in metrics_for(setup)}
         if at_snapshot:
             tests = measure(step.batch, setup.attack) if setup.evaluation.at == "snapshots" else {}
             self._write_curves(step, values | tests)
@@ -274,7 +274,11 @@ class _Results:
         self.arrays["status"][places] = status[ending].cpu().numpy()
         self.arrays["steps"][places] = step.number
         for name, value in values.items():
-            number = TALLIES[name].finish(value[ending]) if name in TALLIES else value[ending]
+            number = (
+                RUNNING_METRICS[name].finish(value[ending])
+                if name in RUNNING_METRICS
+                else value[ending]
+            )
             self.arrays[name][places] = _numbers(number)
         for name, value in step.batch.params.items():
             self.final.held[name][step.batch.index[ending]] = value[ending]

@@ -140,8 +140,8 @@ class Setup(Spec):
         return choose(wanted, self.data, self.network, self.attack, tests)
 
     @cached_property
-    def told(self) -> str:
-        """What tells its runs apart, as text; kept, since all seeds of a cell share it."""
+    def fingerprint(self) -> str:
+        """The text that identifies the runs of this setup; cached, since all seeds of a cell share it."""
         return canonical(
             {name: value for name, value in self.identity().items() if name != "seeds"}
         )
@@ -149,9 +149,9 @@ class Setup(Spec):
     if not TYPE_CHECKING:
 
         def model_copy(self, **how):
-            """A copy chooses its space anew and tells its own fields: they may be others."""
+            """A copy computes `space` and `fingerprint` again, since its fields may differ."""
             copied = super().model_copy(**how)
-            for kept in ("space", "told"):
+            for kept in ("space", "fingerprint"):
                 copied.__dict__.pop(kept, None)
             return copied
 

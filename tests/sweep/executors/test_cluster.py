@@ -50,17 +50,17 @@ def test_units_for_a_gpu_need_workers_that_declare_one():
         assert refused(where, "cuda").endswith("--nthreads 1 --resources GPU=1")
     with (
         there(n_workers=2, threads_per_worker=1, resources={"GPU": 1}) as where,
-        cluster(ExecutionConfig("cuda", 1, where)) as crew,
+        cluster(ExecutionConfig("cuda", 1, where)) as executor,
     ):
-        assert crew.size == 2  # none waits at a worker
+        assert executor.size == 2  # none waits at a worker
 
 
 def test_a_second_unit_a_worker_waits_at_the_scheduler():
     with (
         there(n_workers=2, threads_per_worker=1) as where,
-        cluster(ExecutionConfig("cpu", 1, where)) as crew,
+        cluster(ExecutionConfig("cpu", 1, where)) as executor,
     ):
-        assert crew.size == 4
+        assert executor.size == 4
 
 
 def test_units_of_a_cluster_are_those_of_this_process(tmp_path):

@@ -157,7 +157,7 @@ import benign as bo
 inside = False
 
 
-@bo.snapshot("nothing")
+@bo.metric("nothing")
 def nothing(step):
     global inside
     if multiprocessing.parent_process() and not inside:  # probes are tried before a run, this one as well
@@ -180,17 +180,17 @@ def test_a_worker_starts_no_workers(tmp_path):
 def test_a_process_that_died_between_two_units_is_replaced(tmp_path):
     """Nobody noticed, and the next unit is not to blame."""
     first, second = tiny().units()
-    crew = ProcessExecutor(ExecutionConfig(), 1, lambda unit: CheckpointConfig(None, None))
+    executor = ProcessExecutor(ExecutionConfig(), 1, lambda unit: CheckpointConfig(None, None))
     try:
-        crew.submit(first).result(60)
-        [place] = crew._places
+        executor.submit(first).result(60)
+        [place] = executor._places
         assert place._process is not None
         place._process.kill()
         place._process.join()
-        crew.check_timeouts()
-        done = crew.submit(second).result(60)
+        executor.check_timeouts()
+        done = executor.submit(second).result(60)
     finally:
-        crew.close()
+        executor.close()
     assert {*done.arrays} == {*compute(second, "cpu").arrays}
 
 

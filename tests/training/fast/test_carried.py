@@ -100,9 +100,9 @@ def test_steps_that_nobody_looks_at_are_those_of_plain_training(name, space, alw
     mine, plain = both(runs_of(name, space, max_steps=50, drop_every=20, drop_by=3.0))
     for (here, _), (there, _) in zip(descend(mine), descend(plain), strict=True):
         close(here.loss, there.loss, 1e-10)
-        close(here.seen.outputs, there.seen.outputs, 1e-10)
+        close(here.attacked_pass.outputs, there.attacked_pass.outputs, 1e-10)
     close(mine.params["weights"], plain.params["weights"], 1e-10)
-    ours, theirs = (batch.see(batch.fresh("test/0", 5)).outputs for batch in (mine, plain))
+    ours, theirs = (batch.run(batch.test_points("test/0", 5)).outputs for batch in (mine, plain))
     close(ours, theirs, 1e-10)
 
 
@@ -132,17 +132,21 @@ def test_a_carried_pass_is_an_ordinary_pass(always):
     batch, _ = both(runs_of("three heads"))
     step = fifth(batch)
     c = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    inputs = step.seen.inputs_gradient(c)
+    inputs = step.attacked_pass.inputs_gradient(c)
     ordinary = batch.setup.network.run(batch.params, batch.sample.x)
-    close(step.seen.outputs, ordinary.outputs, 1e-12)
+    close(step.attacked_pass.outputs, ordinary.outputs, 1e-12)
     close(inputs, ordinary.inputs_gradient(c), 1e-12)
-    close(step.seen.params_gradient(c)["weights"], ordinary.params_gradient(c)["weights"], 1e-12)
+    close(
+        step.attacked_pass.params_gradient(c)["weights"],
+        ordinary.params_gradient(c)["weights"],
+        1e-12,
+    )
 
 
 def test_passes_keep_what_they_saw(always):
     batch, _ = both(runs_of())
     steps = descend(batch)
-    seen = next(steps)[0].seen
+    seen = next(steps)[0].attacked_pass
     assert isinstance(seen, AttentionPass)
     before = seen.queries.clone()
     for _ in range(3):
@@ -220,7 +224,7 @@ def test_shapes_decide():
 
 def last_outputs(batch: Batch) -> Float64[Tensor, "runs samples"]:
     *_, (last, _) = descend(batch)
-    return last.seen.outputs.double()
+    return last.attacked_pass.outputs.double()
 
 
 def test_rounding_does_not_add_up(always):

@@ -17,7 +17,7 @@ from benign.spec.axes import replace
 from benign.streams import Streams
 from benign.training.descent import Batch, Step, descend
 from benign.training.engine import train_runs
-from benign.training.metrics import SNAPSHOTS, snapshots_for
+from benign.training.metrics import METRICS, metrics_for
 from benign.training.metrics.attacked_patches import own_ascent
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation, Setup, stack
@@ -56,7 +56,7 @@ def gradient(step: Step, points: Tensor, of: Callable[[Tensor], Tensor]) -> Tens
 
 def ascended(step: Step, of: Callable[[Tensor], Tensor]) -> Tensor:
     """20 sign steps of eps / 8 in the cube."""
-    x = step.fresh.x[0]
+    x = step.test_target.x[0]
     points = x.clone()
     for _ in range(20):
         points = points + EPS / 8 * gradient(step, points, of).sign()
@@ -66,7 +66,7 @@ def ascended(step: Step, of: Callable[[Tensor], Tensor]) -> Tensor:
 
 def stepped(step: Step, labels: Tensor) -> Tensor:
     """One step on -F_y, clipped."""
-    x = step.fresh.x[0]
+    x = step.test_target.x[0]
     rise = gradient(step, x, lambda f: -f.gather(1, labels[:, None]))
     return x + (RATE * rise).clamp(-EPS, EPS)
 
@@ -77,7 +77,7 @@ def right(step: Step, points: Tensor, labels: Tensor | None = None) -> float:
 
 
 def labels_of(step: Step) -> Tensor:
-    return step.fresh.y[0].long()
+    return step.test_target.y[0].long()
 
 
 def own(step: Step) -> Callable[[Tensor], Tensor]:
@@ -86,7 +86,7 @@ def own(step: Step) -> Callable[[Tensor], Tensor]:
 
 def moved(step: Step, robust: bool) -> Tensor:
     """Delta(X, y), or the other class's u on every patch and less of the own where it is."""
-    target = step.fresh
+    target = step.test_target
     shows = target.sample.latent["robust"][0]
     features = target.sample.latent["features"][0]
     points = target.x[0].clone()
@@ -104,7 +104,7 @@ def moved(step: Step, robust: bool) -> Tensor:
 
 
 def on_noise(step: Step) -> Tensor:
-    target = step.fresh
+    target = step.test_target
     noise = target.streams("noise").normal(*target.x.shape[1:], dtype=target.x.dtype)[0]
     return 0.1 * noise + stepped(step, labels_of(step)) - target.x[0]
 
@@ -128,13 +128,13 @@ ATTACKED: dict[str, Callable[[Step], float]] = {
 @pytest.mark.parametrize("clip", [0.0, EPS], ids=["standard", "adversarial"])
 def test_probes_are_what_their_words_say(clip: float):
     setup = setup_of(clip)
-    assert ATTACKED.keys() <= {probe.name for probe in snapshots_for(setup)}
+    assert ATTACKED.keys() <= {probe.name for probe in metrics_for(setup)}
     batch = Batch.start(stack([setup], "cpu"), Streams(run_ids(1), "cpu"))
     seen = set()
     for step, _ in descend(batch):
         if step.number in (0, 16, 40):
             for name, direct in ATTACKED.items():
-                found = float(SNAPSHOTS[name].measure(step)[0])
+                found = float(METRICS[name].measure(step)[0])
                 assert found == pytest.approx(direct(step)), f"{name} at step {step.number}"
                 seen.add(found)
     assert len(seen) > 4, "attacks should differ"
@@ -143,7 +143,7 @@ def test_probes_are_what_their_words_say(clip: float):
 def test_own_ascent_stays_in_the_cube_and_lowers_the_output_of_the_class():
     batch = Batch.start(stack([setup_of()], "cpu"), Streams(run_ids(1), "cpu"))
     step, _ = next(descend(batch))
-    target = step.fresh
+    target = step.test_target
     points = own_ascent(target, Ball(p="inf", radius=EPS, per="sample"))
     assert float((points - target.x).abs().max()) <= EPS * (1 + 1e-12)
     own_class = target.y.long()[..., None]
@@ -169,4 +169,4 @@ def test_only_runs_that_are_tested_along_training_pay_for_them():
         replace(setup_of(), {("data", "directions"): "random"}),
     ]
     for other in others:
-        assert not ATTACKED.keys() & {probe.name for probe in snapshots_for(other)}
+        assert not ATTACKED.keys() & {probe.name for probe in metrics_for(other)}

@@ -14,7 +14,7 @@ from benign.attacks.strong import EnsembleAttack
 from benign.data.mixture import Mixture
 from benign.networks.linear import Linear
 from benign.networks.two_layer import TwoLayer
-from benign.training.descent import look
+from benign.training.descent import attacked_step
 from benign.training.engine import train_runs
 from benign.training.metrics import audit
 from benign.training.metrics.evaluation import measure
@@ -42,7 +42,7 @@ def audited(setup: Setup, u: torch.Tensor | None = None) -> dict[str, torch.Tens
         batch.params["u"].copy_(u)
     values = measure(batch, setup.final_attack, audited=True)
     if setup.attack is not None:
-        step = look(batch, 0)
+        step = attacked_step(batch, 0)
         values["train_robust_accuracy"] = (step.margins > 0).double().mean(1)
     return values | audit.of_runs(batch, values)
 

@@ -16,8 +16,8 @@ from benign.data.mixture import Mixture
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
 from benign.spec.axes import replace
-from benign.training.descent import Step, descend, look
-from benign.training.metrics import SNAPSHOTS, TALLIES, snapshots_for, tallies_for
+from benign.training.descent import Step, attacked_step, descend
+from benign.training.metrics import METRICS, RUNNING_METRICS, metrics_for, running_metrics_for
 from benign.training.setup import Evaluation, Setup
 from tests.reference import run_ids, small_data, small_network, small_pgd, small_setup, start
 
@@ -71,8 +71,8 @@ IN_SPACE = {judged_patches}
 PROBES = sorted(
     name
     for name, function in {
-        **{name: probe.measure for name, probe in SNAPSHOTS.items()},
-        **{name: probe.update for name, probe in TALLIES.items()},
+        **{name: probe.measure for name, probe in METRICS.items()},
+        **{name: probe.update for name, probe in RUNNING_METRICS.items()},
     }.items()
     if function.__module__.startswith("benign.")
 )
@@ -102,10 +102,12 @@ def measured(runs: Sequence[Setup], first: int = 0) -> Values:
 def probed(step: Step, states: dict[str, Tensor]) -> Values:
     """Every probe at one step; `states` are those of the tallies, which it updates."""
     setup = step.batch.setup
-    for tally in tallies_for(setup):
+    for tally in running_metrics_for(setup):
         states[tally.name] = tally.update(states.get(tally.name), step)
-    snapshots = {probe.name: probe.measure(step).clone() for probe in snapshots_for(setup)}
-    return snapshots | {name: TALLIES[name].finish(state).clone() for name, state in states.items()}
+    snapshots = {probe.name: probe.measure(step).clone() for probe in metrics_for(setup)}
+    return snapshots | {
+        name: RUNNING_METRICS[name].finish(state).clone() for name, state in states.items()
+    }
 
 
 @cache
@@ -128,8 +130,8 @@ def values_twice(setup: Callable[..., Setup], broken: bool) -> Values:
         batch.params[name][1] += torch.nan if broken else 0
     states: dict[str, Tensor] = {}
     with torch.no_grad():
-        probed(look(batch, 1), states)
-        return probed(look(batch, 1), states)
+        probed(attacked_step(batch, 1), states)
+        return probed(attacked_step(batch, 1), states)
 
 
 def setups_of(probe: str) -> list[Callable[..., Setup]]:
@@ -178,4 +180,4 @@ def test_a_probe_tells_nothing_of_a_diverged_run(probe: str):
     for setup in setups_of(probe):
         given, expected = (values_twice(setup, broken)[probe] for broken in (True, False))
         same(given[[0, 2]], expected[[0, 2]], 1e-10)
-        assert given[1].isnan() or (probe in TALLIES and float(given[1]) == -1)
+        assert given[1].isnan() or (probe in RUNNING_METRICS and float(given[1]) == -1)

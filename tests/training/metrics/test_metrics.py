@@ -15,14 +15,14 @@ from benign.streams import Streams
 from benign.training.descent import Step, descend
 from benign.training.engine import train_runs
 from benign.training.metrics import (
-    SNAPSHOTS,
-    TALLIES,
-    Snapshot,
-    Tally,
+    METRICS,
+    RUNNING_METRICS,
+    Metric,
+    RunningMetric,
     evaluation,
-    snapshot,
-    snapshots_for,
-    tally,
+    metric,
+    metrics_for,
+    running_metric,
 )
 from benign.training.metrics.evaluation import MEANINGS
 from benign.training.metrics.variables import variables
@@ -270,7 +270,7 @@ FIRST: dict[str, Callable[[Seen], bool]] = {
 """tallies of the first step at which something holds"""
 
 
-def of_the_package(probes: dict[str, Snapshot] | dict[str, Tally], function: str) -> set[str]:
+def of_the_package(probes: dict[str, Metric] | dict[str, RunningMetric], function: str) -> set[str]:
     return {
         name
         for name, probe in probes.items()
@@ -279,11 +279,14 @@ def of_the_package(probes: dict[str, Snapshot] | dict[str, Tally], function: str
 
 
 def test_every_probe_of_the_package_is_recomputed_here_or_in_the_test_of_its_theory(frames):
-    assert of_the_package(SNAPSHOTS, "measure") == (
+    assert of_the_package(METRICS, "measure") == (
         DIRECT.keys() | WANG.keys() | LI.keys() | ATTACKED.keys()
     )
-    assert of_the_package(TALLIES, "update") == {"peak_loss"} | FIRST.keys() | WANG_TALLIES.keys()
-    applied = {probe.name for probe in snapshots_for(frames[0].batch.setup)}
+    assert (
+        of_the_package(RUNNING_METRICS, "update")
+        == {"peak_loss"} | FIRST.keys() | WANG_TALLIES.keys()
+    )
+    applied = {probe.name for probe in metrics_for(frames[0].batch.setup)}
     assert applied == DIRECT.keys(), "the small experiment should meet every probe"
 
 
@@ -447,11 +450,13 @@ def new_probes() -> Iterator[None]:
 
     with forgetting():
 
-        @snapshot("mean of y f over the points trained on", "1")
+        @metric("mean of y f over the points trained on", "1")
         def mean_margin(step: Step) -> torch.Tensor:
             return step.margins.mean(1)
 
-        @tally("number of steps whose loss rose", "steps", finish=lambda state: state[:, 1])
+        @running_metric(
+            "number of steps whose loss rose", "steps", finish=lambda state: state[:, 1]
+        )
         def rises(so_far: torch.Tensor | None, step: Step) -> torch.Tensor:
             if so_far is None:
                 return torch.stack([step.loss, torch.zeros_like(step.loss)], 1)
@@ -480,13 +485,13 @@ def test_a_new_probe_is_one_small_function(new_probes, tmp_path):
 
 
 def test_probes_taken_back_are_gone():
-    assert "mean_margin" not in SNAPSHOTS
-    assert "rises" not in TALLIES
+    assert "mean_margin" not in METRICS
+    assert "rises" not in RUNNING_METRICS
     assert "mean_margin" not in variables(small_setup())
 
 
 def test_a_probe_whose_name_is_taken_is_refused_with_both_places():
-    for register in (snapshot("mine"), tally("mine")):
+    for register in (metric("mine"), running_metric("mine")):
         for name, owner in (
             ("train_loss", "fit.train_loss"),
             ("peak_loss", ".peak_loss"),
@@ -495,22 +500,22 @@ def test_a_probe_whose_name_is_taken_is_refused_with_both_places():
                 ValueError, match=says(f"`{name}`", "benign.", owner, f"mine.{name}")
             ):
                 register(named_function(name))
-    assert SNAPSHOTS["train_loss"].measure.__module__.startswith("benign.")
+    assert METRICS["train_loss"].measure.__module__.startswith("benign.")
 
 
 @pytest.mark.parametrize("name", ["test_loss", "audit", "status", "steps", "run", "my_curve"])
 def test_a_probe_cannot_have_a_name_that_results_use(name):
     with pytest.raises(ValueError, match=says(f"`{name}`", "results", "probe")):
-        snapshot("mine")(named_function(name))
-    assert name not in SNAPSHOTS
+        metric("mine")(named_function(name))
+    assert name not in METRICS
 
 
 def test_a_probe_that_is_defined_again_replaces_itself():
     with forgetting():
-        snapshot("one")(named_function("again"))
-        tally("two")(named_function("again"))
-        assert "again" not in SNAPSHOTS
-        assert TALLIES["again"].meaning == "two"
+        metric("one")(named_function("again"))
+        running_metric("two")(named_function("again"))
+        assert "again" not in METRICS
+        assert RUNNING_METRICS["again"].meaning == "two"
 
 
 def named_function(name: str) -> Callable:

@@ -16,9 +16,9 @@ from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
-from benign.training.descent import Step, descend, look
+from benign.training.descent import Step, attacked_step, descend
 from benign.training.engine import train_runs
-from benign.training.metrics import SNAPSHOTS, snapshots_for, tallies_for
+from benign.training.metrics import METRICS, metrics_for, running_metrics_for
 from benign.training.metrics.features import correlations, own
 from benign.training.metrics.scores import (
     balance,
@@ -46,7 +46,7 @@ from tests.reference import (
 
 
 def measured(name: str, step: Step) -> float:
-    return float(SNAPSHOTS[name].measure(step)[0])
+    return float(METRICS[name].measure(step)[0])
 
 
 # Attention: Zhang and Jiang ---------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_growth_follows_the_update_of_the_papers():
     for step, _ in descend(start([small_setup(data, max_steps=5)])):
         found = growth(step).signal[0, :, 0].tolist()
         assert found == pytest.approx(expected, rel=1e-10, abs=1e-14)
-        seen: Any = step.seen
+        seen: Any = step.attacked_pass
         for n, y in enumerate(step.batch.sample.y[0].tolist()):
             slope = 1 / (1 + math.exp(float(step.margins[0, n])))
             received = float(seen.attention[0, n, 0, :, 0].sum())
@@ -185,7 +185,7 @@ def test_score_gaps_are_differences_of_the_scores_of_one_point():
 
 def test_one_token_leaves_only_the_probes_of_the_signal():
     setup = small_setup(small_data(tokens=1), small_network(heads=2), small_pgd(0.2))
-    names = {probe.name for probe in [*snapshots_for(setup), *tallies_for(setup)]}
+    names = {probe.name for probe in [*metrics_for(setup), *running_metrics_for(setup)]}
     assert {"signal_score_min", "growth_positive_signal", "stage_3_end"} <= names
     assert not {"signal_gap_min", "noise_key_norm", "growth_noise_max", "stage_1_end"} & names
     result = train_runs([setup], run_ids(1))
@@ -316,7 +316,7 @@ WANG_RUNS: dict[str, tuple[Attack | None, float, str]] = {
 def test_probes_of_two_layer_networks_are_what_their_words_say(case):
     attack, radius, preset = WANG_RUNS[case]
     setup = wang_setup(attack, preset)
-    names = WANG.keys() & {probe.name for probe in snapshots_for(setup)}
+    names = WANG.keys() & {probe.name for probe in metrics_for(setup)}
     absent = {"span_distance", "signal_in_attacked"} if attack is None else set()
     assert names == WANG.keys() - absent
     active = []
@@ -356,14 +356,14 @@ def test_no_clean_label_leaves_no_number():
     setup = wang_setup(small_pgd(0.1, "sample"))
     step = next(iter(descend(start([setup] * 2))))[0]
     step.batch.sample.y[1] = -step.batch.sample.clean_y[1]
-    found = SNAPSHOTS["signal_in_attacked"].measure(step)
+    found = METRICS["signal_in_attacked"].measure(step)
     assert found.isnan().tolist() == [False, True]
 
 
 def test_a_diverged_run_does_not_stop_the_probes_of_others():
     step = next(iter(descend(start([wang_setup(None)] * 2))))[0]
     step.batch.params["inner"][0, 0, 0] = torch.nan
-    assert SNAPSHOTS["spectral_norm"].measure(step).isnan().tolist() == [True, False]
+    assert METRICS["spectral_norm"].measure(step).isnan().tolist() == [True, False]
 
 
 # Patches: Li ------------------------------------------------------------------------------------
@@ -439,7 +439,7 @@ LI: dict[str, Callable[[Step], float]] = {
 @pytest.mark.parametrize("only", ["both", "robust", "non_robust"])
 def test_probes_of_patch_networks_are_what_their_words_say(only):
     setup = li_setup(only=only)
-    assert LI.keys() <= {probe.name for probe in snapshots_for(setup)}
+    assert LI.keys() <= {probe.name for probe in metrics_for(setup)}
     for step, _ in descend(start([setup])):
         for name, direct in LI.items():
             assert measured(name, step) == pytest.approx(direct(step), rel=1e-10), name
@@ -460,7 +460,7 @@ def test_weights_off_the_features_never_move_without_noise():
 def test_balance_is_the_difference_of_the_gram_matrices():
     """papers/zhang.md S4, head by head from the full matrices."""
     frame = film(start([small_setup(network=small_network(heads=2))] * 2))[4]
-    found = balance(look(frame.batch, 4))
+    found = balance(attacked_step(frame.batch, 4))
     weights = full_weights(frame.network, frame.batch.params, frame.batch.setup.data, frame.streams)
     for run, each in enumerate(weights):
         parts = [q.T @ q - k.T @ k for q, k in zip(each.query, each.key, strict=True)]

@@ -7,7 +7,7 @@ import xarray as xr
 from benign.claims.study import Question, Reading
 from benign.data.constructions import FrameNoise
 from benign.experiment import Experiment
-from benign.papers.image_questions import TRANSFORMER, images_told, source_of, which_images
+from benign.papers.image_questions import TRANSFORMER, describe_images, source_of, which_images
 from benign.papers.image_samples import draw_samples
 from benign.papers.recipes import Recipe
 from benign.papers.vision import Size, count_tests, images, ratios, training, transformer
@@ -61,7 +61,7 @@ def _panels(result: xr.Dataset) -> list[Panel]:
 
 
 def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
-    told = f"{caption} {images_told(result)}"
+    told = f"{caption} {describe_images(result)}"
     title = "A vision transformer on pictures with a noisy frame"
     figure = phase_figure(_panels(result), title=title, caption=told)
     return [*save(figure, folder / "fig2"), *draw_samples(result, folder / "fig2_samples", told)]

@@ -213,7 +213,7 @@ def by_training(result: xr.Dataset) -> xr.Dataset:
     return result.rename(attack="training").assign_coords(training=list(TRAININGS))
 
 
-def scale_told(result: xr.Dataset) -> str:
+def describe_scale(result: xr.Dataset) -> str:
     """The size of what was run, to stand beside every number of it."""
     spec: dict[str, Any] = specification(result)
     data, network, training = spec["data"], spec["network"], spec["training"]
@@ -318,7 +318,7 @@ def _draw_curves(found: xr.Dataset, folder: Path, caption: str) -> list[Path]:
 
 
 def _draw_table_1(case: Case, result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
-    found, caption = by_training(result), f"{caption} {scale_told(result)}."
+    found, caption = by_training(result), f"{caption} {describe_scale(result)}."
     pictures = inversions_figure(
         found["inversions"].isel(training=0, seed=0),
         title="Images drawn from features",
@@ -340,7 +340,7 @@ def _summarise_table_1(case: Case, result: xr.Dataset) -> str:
             row += [_told(_per_cent(found[name].sel(training=training))), f"{printed:.2f}"]
         rows.append(row)
     rows += [_of_reference(found, training) for training in TRAININGS]
-    scale = f"per cent; ours: {scale_told(result)}; paper: {_paper(case)}"
+    scale = f"per cent; ours: {describe_scale(result)}; paper: {_paper(case)}"
     return "\n".join([scale, *_lines(rows), _references(found)])
 
 
@@ -393,7 +393,7 @@ def _draw_table_2(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         panels,
         "targeted success, per cent",
         title="Attacks along non-robust and along robust features",
-        caption=f"{caption} {scale_told(result)}. {BESIDE}",
+        caption=f"{caption} {describe_scale(result)}. {BESIDE}",
     )
     return save(figure, folder / "table2")
 
@@ -412,7 +412,7 @@ def _summarise_table_2(result: xr.Dataset) -> str:
         for a, b in PAIRS.values():
             row += [_told(_per_cent(found[f"confusion_{a}_{b}"].sel(training=training))), ""]
         rows.append(row)
-    scale = f"targeted success in per cent; ours: {scale_told(result)}; paper: {_paper(CIFAR)}"
+    scale = f"targeted success in per cent; ours: {describe_scale(result)}; paper: {_paper(CIFAR)}"
     return "\n".join([scale, *_lines(rows)])
 
 

@@ -8,7 +8,7 @@ import xarray as xr
 from benign.claims.study import Reading, at
 from benign.experiment import Experiment
 from benign.networks.two_layer import TwoLayer
-from benign.papers.image_questions import images_told
+from benign.papers.image_questions import describe_images
 from benign.papers.recipes import Recipe
 from benign.papers.wang.image_maps import RHO
 from benign.papers.wang.images import IMAGES, default_std, figure
@@ -69,7 +69,7 @@ def _draw_6(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         rows.append(
             [Curves(losses, "robust training loss", log=True), Curves(errors, "robust test error")]
         )
-    told = f"{caption} {images_told(result)}"
+    told = f"{caption} {describe_images(result)}"
     drawn = curves_figure(rows, title="Adversarial training on two digits", caption=told)
     return save(drawn, folder / "fig6")
 
@@ -152,7 +152,7 @@ def _draw_undertraining(result: xr.Dataset, folder: Path, caption: str) -> list[
     drawn = curves_figure(
         [panels],
         title="Two digits at two norms, and the small norm with step size and start rescaled",
-        caption=f"{caption} {images_told(result)} {note}",
+        caption=f"{caption} {describe_images(result)} {note}",
     )
     return save(drawn, folder / "undertraining")
 

@@ -7,7 +7,7 @@ import xarray as xr
 
 from benign.claims.study import Reading, at
 from benign.experiment import Experiment
-from benign.papers.image_questions import images_told
+from benign.papers.image_questions import describe_images
 from benign.papers.recipes import Recipe
 from benign.papers.wang.images import IMAGES, figure, named
 from benign.papers.wang.setting import NETWORK, RADIUS
@@ -67,7 +67,7 @@ def _draw_4(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     drawn = phase_figure(
         _panels_4(result),
         title="Adversarial training on two digits: test accuracy over norm and dimension",
-        caption=f"{caption} {images_told(result)} The paper prints no constant of its laws d ~ r^4 and d ~ r^2.",
+        caption=f"{caption} {describe_images(result)} The paper prints no constant of its laws d ~ r^4 and d ~ r^2.",
         columns=2,
     )
     return save(drawn, folder / "fig4")
@@ -130,7 +130,7 @@ def _panels_5(result: xr.Dataset) -> list[Panel]:
 
 def _draw_5(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     title = f"Two digits: dimension against radius of the attack, r = {SIGNAL:g}"
-    told = f"{caption} {images_told(result)}"
+    told = f"{caption} {describe_images(result)}"
     return save(phase_figure(_panels_5(result), title=title, caption=told), folder / "fig5")
 
 

@@ -8,7 +8,7 @@ import xarray as xr
 
 from benign.claims.study import Question
 from benign.experiment import specification
-from benign.papers.image_questions import TRANSFORMER, images_told, which_images
+from benign.papers.image_questions import TRANSFORMER, describe_images, which_images
 from benign.papers.image_samples import draw_samples
 from benign.papers.recipes import Recipe
 from benign.papers.vision import Size
@@ -94,7 +94,7 @@ def drawing(name: str, printed: Printed) -> Callable[[xr.Dataset, Path, str], li
 
     def draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         panels = panelling(printed)(result)
-        told = f"{caption} {images_told(result)}"
+        told = f"{caption} {describe_images(result)}"
         title = "Benign overfitting of a vision transformer under adversarial training"
         figure = phase_figure(panels, title=title, caption=told, columns=2)
         return [

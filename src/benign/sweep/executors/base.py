@@ -1,4 +1,4 @@
-"""Who computes units for a sweep, and in which manner."""
+"""Who computes units for a sweep, and in which config."""
 
 from abc import ABC, abstractmethod
 from concurrent.futures import Future
@@ -54,7 +54,7 @@ class Executor(ABC):
         """Have a unit computed; the future raises `ProcessEnded` if its process ended first."""
 
     @abstractmethod
-    def told(self) -> dict[str, tuple[int, int]]:
+    def progress(self) -> dict[str, tuple[int, int]]:
         """The step of every unit under way, by key, and how many of its runs are training."""
 
     def overdue(self, unit: Unit) -> bool:

@@ -34,7 +34,7 @@ from benign.training.engine import TESTING, Progress
 REMEDY = "pip install 'benign[cluster]'"
 try:
     import distributed
-    from dask import config
+    from dask import config as dask_config
     from distributed.protocol import pickle  # what Dask sends every task by
 except ImportError as error:
     raise ValueError("`executor` needs Dask: " + REMEDY) from error
@@ -57,31 +57,31 @@ Joined = tuple[distributed.Client, Callable[[], None]]
 
 
 @contextmanager
-def cluster(manner: ExecutionConfig) -> Iterator[Executor]:
-    """The workers that `manner.executor` names; those we start end with the block, those we join stay."""
-    executor = manner.executor or ""
+def cluster(config: ExecutionConfig) -> Iterator[Executor]:
+    """The workers that `config.executor` names; those we start end with the block, those we join stay."""
+    executor = config.executor or ""
     for log in ("distributed", "distributed.client"):  # the sweep tells it in its words
         logging.getLogger(log).setLevel(logging.CRITICAL)
     if executor == "dask":
-        there = _local(manner)
+        there = _local(config)
     elif executor.partition(":")[0] == "slurm":
-        there = _slurm(manner, Path(executor.partition(":")[2] or SLURM_FILE))
+        there = _slurm(config, Path(executor.partition(":")[2] or SLURM_FILE))
     elif re.match(r"(tcp|tls)://", executor) or executor.endswith(".json"):
-        there = _joined(manner, executor)
+        there = _joined(config, executor)
     else:
         may_be = "dask, slurm, slurm:FILE, tcp://HOST:PORT or a scheduler file (.json)"
         raise ValueError(f"`executor` must be {may_be}, got {executor!r}")
     with there as (client, keep_up):
-        yield Workers(client, manner, keep_up)
+        yield Workers(client, config, keep_up)
 
 
 class Workers(Executor):
     """The workers of a Dask cluster, who may come and go."""
 
     def __init__(
-        self, client: distributed.Client, manner: ExecutionConfig, keep_up: Callable[[], None]
+        self, client: distributed.Client, config: ExecutionConfig, keep_up: Callable[[], None]
     ):
-        self._client, self._manner, self._keep_up = client, manner, keep_up
+        self._client, self._config, self._keep_up = client, config, keep_up
         self._topic = f"benign-{client.id}"
         self._told: dict[str, tuple[int, int]] = {}
         """step and training runs of each unit under way"""
@@ -92,9 +92,9 @@ class Workers(Executor):
 
     def submit(self, unit: Unit) -> Future[Computed]:
         # Packed, since neither the scheduler nor a new worker knows a person's own classes yet.
-        manner = self._manner
-        task = pickle.dumps(unit), manner.device, manner.compile, manner.unit_timeout
-        needs = None if manner.device == "cpu" else GPU
+        config = self._config
+        task = pickle.dumps(unit), config.device, config.compile, config.unit_timeout
+        needs = None if config.device == "cpu" else GPU
         same = (__version__, NUMERICS), outside.loaded(), self._topic
         theirs = self._client.submit(_work, *task, *same, pure=False, resources=needs)
         future: Future[Computed] = Future()
@@ -117,28 +117,28 @@ class Workers(Executor):
 
     def _cut_off(self) -> ConnectionError:
         what = "the scheduler is gone; what was recorded is kept, the same command goes on"
-        return ConnectionError(errno.ECONNRESET, what, self._manner.executor)
+        return ConnectionError(errno.ECONNRESET, what, self._config.executor)
 
     def _hear(self, event: tuple[float, tuple[str, int, int]]) -> None:
         key, step, training = event[1]
         if key in self._told:  # else it came late
             self._told[key] = step, training
 
-    def told(self) -> dict[str, tuple[int, int]]:
+    def progress(self) -> dict[str, tuple[int, int]]:
         return dict(self._told)
 
     def overdue(self, unit: Unit) -> bool:
-        limit = self._manner.unit_timeout
+        limit = self._config.unit_timeout
         return limit is not None and time.monotonic() - self._begun[unit.key] > limit
 
     def check_timeouts(self) -> None:
         try:
-            workers = _workers(self._client, self._manner.device)
+            workers = _workers(self._client, self._config.device)
         except (OSError, RuntimeError):
             raise self._cut_off() from None
         # A second unit a worker waits at the scheduler, so that nobody waits for the driver. None may wait where time
         # counts from handing out, nor for a GPU: Dask has those wait at the worker, and blames them when it is lost.
-        ahead = 1 if self._manner.unit_timeout or self._manner.device != "cpu" else 2
+        ahead = 1 if self._config.unit_timeout or self._config.device != "cpu" else 2
         self.size = max(1, ahead * workers)
         self._keep_up()
 
@@ -152,17 +152,17 @@ def _workers(client: distributed.Client, device: str) -> int:
 
 
 @contextmanager
-def _local(manner: ExecutionConfig) -> Iterator[Joined]:
-    options: dict[str, Any] = {"n_workers": manner.workers, "threads_per_worker": 1}
+def _local(config: ExecutionConfig) -> Iterator[Joined]:
+    options: dict[str, Any] = {"n_workers": config.workers, "threads_per_worker": 1}
     options |= {"dashboard_address": None, "memory_limit": 0}
-    if manner.device != "cpu":
+    if config.device != "cpu":
         options["resources"] = GPU
-    with config.set(OURS):
+    with dask_config.set(OURS):
         with interrupts_wait():
             ours = distributed.LocalCluster(silence_logs=logging.CRITICAL, **options)
         with ours, distributed.Client(ours) as client:
             try:
-                yield client, _now_and_then(lambda: ours.scale(manner.workers))
+                yield client, _now_and_then(lambda: ours.scale(config.workers))
             finally:
                 ours.sync(_ended_soon, ours)
 
@@ -174,7 +174,7 @@ async def _ended_soon(ours: distributed.LocalCluster) -> None:
 
 
 @contextmanager
-def _joined(manner: ExecutionConfig, where: str) -> Iterator[Joined]:
+def _joined(config: ExecutionConfig, where: str) -> Iterator[Joined]:
     if where.endswith(".json"):
         with open(where, "rb"):  # says at once that there is none
             given: dict[str, Any] = {"scheduler_file": where}
@@ -188,11 +188,11 @@ def _joined(manner: ExecutionConfig, where: str) -> Iterator[Joined]:
     except Exception as error:
         raise ValueError(f"`executor` {where!r} names no scheduler of Dask: {error}") from None
     with client:
-        _check_workers(client, manner, where)
+        _check_workers(client, config, where)
         yield client, lambda: None
 
 
-def _check_workers(client: distributed.Client, manner: ExecutionConfig, where: str) -> None:
+def _check_workers(client: distributed.Client, config: ExecutionConfig, where: str) -> None:
     """Refuse a cluster without workers for these units."""
     start = f"start some: dask worker {where} --nworkers N --nthreads 1"
     try:
@@ -202,20 +202,20 @@ def _check_workers(client: distributed.Client, manner: ExecutionConfig, where: s
     threads: Any = client.nthreads()
     if any(count > 1 for count in threads.values()):
         raise ValueError(f"{where} has workers of several threads, a unit takes one: {start}")
-    if not _workers(client, manner.device):
+    if not _workers(client, config.device):
         raise ValueError(f"{where} has no workers with a GPU: {start} --resources GPU=1")
 
 
 @contextmanager
-def _slurm(manner: ExecutionConfig, path: Path) -> Iterator[Joined]:
+def _slurm(config: ExecutionConfig, path: Path) -> Iterator[Joined]:
     jobqueue = _jobqueue()
     jobs, options = _slurm_options(path, jobqueue)
     if not shutil.which("sbatch"):
         raise ValueError("`executor` slurm needs sbatch: run this where jobs are sent from")
-    if manner.device != "cpu":
+    if config.device != "cpu":
         more = ["--resources", "GPU=1"]
         options["worker_extra_args"] = [*options.get("worker_extra_args", []), *more]
-    with config.set(OURS):
+    with dask_config.set(OURS):
         try:
             ours = jobqueue.SLURMCluster(**options)
         except Exception as error:

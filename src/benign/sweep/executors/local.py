@@ -49,25 +49,25 @@ Tell = Callable[[str, int, int], None]
 class SerialExecutor(Executor):
     """This process, one unit after another."""
 
-    def __init__(self, manner: ExecutionConfig, tell: Tell, keeping: Keep):
-        self._manner, self._tell, self._keeping = manner, tell, keeping
+    def __init__(self, config: ExecutionConfig, tell: Tell, keeping: Keep):
+        self._config, self._tell, self._keeping = config, tell, keeping
 
     def submit(self, unit: Unit) -> Future[Computed]:
         future: Future[Computed] = Future()
         tell = partial(self._tell, unit.key)
-        how = self._keeping(unit), self._manner.compile
-        future.set_result(compute(unit, self._manner.device, tell, *how))
+        how = self._keeping(unit), self._config.compile
+        future.set_result(compute(unit, self._config.device, tell, *how))
         return future
 
-    def told(self) -> dict[str, tuple[int, int]]:
+    def progress(self) -> dict[str, tuple[int, int]]:
         return {}  # each unit told its steps until it ended
 
 
 class ProcessExecutor(Executor):
     """Several processes, each for one unit at a time: one that is killed takes no other unit with it."""
 
-    def __init__(self, manner: ExecutionConfig, size: int, keeping: Keep):
-        self.size, self._manner, self._keeping = size, manner, keeping
+    def __init__(self, config: ExecutionConfig, size: int, keeping: Keep):
+        self.size, self._config, self._keeping = size, config, keeping
         self._places = [_Place() for _ in range(size)]
         self._overdue: set[str] = set()
 
@@ -77,21 +77,21 @@ class ProcessExecutor(Executor):
             raise ChildProcessError(errno.ECHILD, self._why_none(), "workers")
         place = next(place for place in left if place.is_free())
         with interrupts_wait():  # so that a new process never sees one
-            return place.submit(unit, self._manner, self._keeping(unit))
+            return place.submit(unit, self._config, self._keeping(unit))
 
     def _why_none(self) -> str:
         ends = "; ".join(dict.fromkeys(place.end for place in self._places))
         return (
-            f"no process could be started, {TRIES} tries for each of {self._manner.workers} ({ends}): `--workers 1` "
+            f"no process could be started, {TRIES} tries for each of {self._config.workers} ({ends}): `--workers 1` "
             "without `--unit-timeout` starts none. What was recorded is kept; what a process printed stands above"
         )
 
-    def told(self) -> dict[str, tuple[int, int]]:
+    def progress(self) -> dict[str, tuple[int, int]]:
         at_work = (place for place in self._places if place.at_work())
         return {place.unit_key: (place.numbers[0], place.numbers[1]) for place in at_work}
 
     def check_timeouts(self) -> None:
-        limit = self._manner.unit_timeout
+        limit = self._config.unit_timeout
         for place in self._places:
             if limit is not None and place.seconds() > limit:
                 self._overdue.add(place.unit_key)
@@ -135,7 +135,7 @@ class _Place:
         """how the last process that could not start ended"""
 
     def submit(
-        self, unit: Unit, manner: ExecutionConfig, keeping: CheckpointConfig
+        self, unit: Unit, config: ExecutionConfig, keeping: CheckpointConfig
     ) -> Future[Computed]:
         self.unit_key, self._begun, self._future = unit.key, None, Future()
         try:
@@ -145,7 +145,7 @@ class _Place:
             self._future.set_exception(ProcessEnded(str(error), started=False))
             return self._future
         # A thread each, since a unit may be larger than what a pipe takes before its reader is there.
-        task = unit, manner.device, keeping, manner.compile
+        task = unit, config.device, keeping, config.compile
         given = self._future, task, self._process, self._connection, self.numbers
         threading.Thread(target=_waited_for, args=given, daemon=True).start()
         return self._future

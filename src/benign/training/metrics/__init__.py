@@ -8,14 +8,14 @@ is found without any other edit.
 import sys
 
 from benign.spec.registry import load_components
-from benign.training.metrics.metric import SNAPSHOTS as SNAPSHOTS
-from benign.training.metrics.metric import TALLIES as TALLIES
-from benign.training.metrics.metric import Snapshot as Snapshot
-from benign.training.metrics.metric import Tally as Tally
+from benign.training.metrics.metric import METRICS as METRICS
+from benign.training.metrics.metric import RUNNING_METRICS as RUNNING_METRICS
+from benign.training.metrics.metric import Metric as Metric
+from benign.training.metrics.metric import RunningMetric as RunningMetric
 from benign.training.metrics.metric import functions_for as functions_for
-from benign.training.metrics.metric import snapshot as snapshot
-from benign.training.metrics.metric import snapshots_for as snapshots_for
-from benign.training.metrics.metric import tallies_for as tallies_for
-from benign.training.metrics.metric import tally as tally
+from benign.training.metrics.metric import metric as metric
+from benign.training.metrics.metric import metrics_for as metrics_for
+from benign.training.metrics.metric import running_metric as running_metric
+from benign.training.metrics.metric import running_metrics_for as running_metrics_for
 
 load_components(sys.modules[__name__])

@@ -25,7 +25,7 @@ from benign.losses import correct, margin
 from benign.spec.axes import replace
 from benign.training.descent import Step
 from benign.training.metrics.features import patches_and_features
-from benign.training.metrics.metric import PerRunValue, snapshot
+from benign.training.metrics.metric import PerRunValue, metric
 from benign.training.setup import Setup
 
 STEPS = 20
@@ -69,9 +69,9 @@ def _measured(step: Step, seen: Seen) -> PerRunValue:
     ball = judge.threat()
     assert isinstance(ball, Ball)
     with torch.no_grad():
-        value = seen(step.fresh, ball, _in_ball(attack, ball)).double().mean(1)
+        value = seen(step.test_target, ball, _in_ball(attack, ball)).double().mean(1)
     sound = (
-        step.seen.outputs.isfinite().flatten(1).all(1)
+        step.attacked_pass.outputs.isfinite().flatten(1).all(1)
     )  # NaN > 0 is false, but that is no measurement
     return torch.where(sound, value, torch.nan)
 
@@ -106,7 +106,7 @@ def _moved(attack: FeatureAttack) -> Seen:
     )
 
 
-@snapshot(
+@metric(
     "share of fresh points right under the training attack's step, in the judge's ball",
     applies=judged_in_a_cube,
 )
@@ -114,32 +114,32 @@ def robust_accuracy_one_step(step: Step) -> PerRunValue:
     return _measured(step, lambda target, _, one: _right(target, one.perturb(target)))
 
 
-@snapshot("the same under 20 sign steps on -F_y", applies=judged_in_a_cube)
+@metric("the same under 20 sign steps on -F_y", applies=judged_in_a_cube)
 def robust_accuracy_own_ascent(step: Step) -> PerRunValue:
     return _measured(step, lambda target, ball, _: _right(target, own_ascent(target, ball)))
 
 
-@snapshot("the same under 20 sign steps on minus the margin", applies=judged_in_a_cube)
+@metric("the same under 20 sign steps on minus the margin", applies=judged_in_a_cube)
 def robust_accuracy_margin_ascent(step: Step) -> PerRunValue:
     return _measured(step, _climbed("margin"))
 
 
-@snapshot("the same under 20 sign steps on the cross-entropy", applies=judged_in_a_cube)
+@metric("the same under 20 sign steps on the cross-entropy", applies=judged_in_a_cube)
 def robust_accuracy_loss_ascent(step: Step) -> PerRunValue:
     return _measured(step, _climbed("cross_entropy"))
 
 
-@snapshot("the same under Delta(X, y) of Li Theorem 4.3", applies=judged_in_a_cube)
+@metric("the same under Delta(X, y) of Li Theorem 4.3", applies=judged_in_a_cube)
 def robust_accuracy_feature_swap(step: Step) -> PerRunValue:
     return _measured(step, _moved(FeatureSwap(clip=0.0)))
 
 
-@snapshot("the same with another class's u on every patch", applies=judged_in_a_cube)
+@metric("the same with another class's u on every patch", applies=judged_in_a_cube)
 def robust_accuracy_all_patch(step: Step) -> PerRunValue:
     return _measured(step, _moved(AllPatch(clip=0.0)))
 
 
-@snapshot(
+@metric(
     "share of pure noise that a point's perturbation by that step turns into the point's label",
     applies=judged_in_a_cube,
 )
@@ -156,7 +156,7 @@ def label_leak_on_noise(step: Step) -> PerRunValue:
     return _measured(step, seen)
 
 
-@snapshot(
+@metric(
     "share of fresh points that this step, made with a wrong label, turns into that label",
     applies=judged_in_a_cube,
 )

@@ -10,7 +10,7 @@ from benign.data.signal_noise import SignalNoise
 from benign.networks.attention import Attention, AttentionPass
 from benign.networks.network import Pass
 from benign.training.descent import Step
-from benign.training.metrics.metric import PerRunValue, attacked, snapshot
+from benign.training.metrics.metric import PerRunValue, attacked, metric
 from benign.training.setup import Setup
 
 
@@ -41,49 +41,49 @@ def strong_token(setup: Setup) -> bool:
     )
 
 
-@snapshot(
+@metric(
     "attention on the signal token, mean over clean points, heads and rows",
     applies=attention_on_signal_noise,
 )
 def attention_on_signal(step: Step) -> PerRunValue:
-    return _attention(step.clean)[..., 0].mean((1, 2, 3))
+    return _attention(step.clean_pass)[..., 0].mean((1, 2, 3))
 
 
-@snapshot(
+@metric(
     "attention on the signal token, mean over attacked points, heads and rows",
     applies=lambda setup: attacked(setup) and attention_on_signal_noise(setup),
 )
 def attention_on_signal_attacked(step: Step) -> PerRunValue:
-    return _attention(step.seen)[..., 0].mean((1, 2, 3))
+    return _attention(step.attacked_pass)[..., 0].mean((1, 2, 3))
 
 
-@snapshot(
+@metric(
     "attention on the strong noise token, mean over clean points, heads and rows",
     applies=strong_token,
 )
 def attention_on_strong_noise(step: Step) -> PerRunValue:
-    return _attention(step.clean)[..., 1].mean((1, 2, 3))
+    return _attention(step.clean_pass)[..., 1].mean((1, 2, 3))
 
 
-@snapshot(
+@metric(
     "entropy of an attention row, mean over clean points, heads and rows",
     "nats",
     attention_on_signal_noise,
 )
 def attention_entropy(step: Step) -> PerRunValue:
-    return _entropy(step.clean)
+    return _entropy(step.clean_pass)
 
 
-@snapshot(
+@metric(
     "entropy of an attention row, mean over attacked points, heads and rows",
     "nats",
     lambda setup: attacked(setup) and attention_on_signal_noise(setup),
 )
 def attention_entropy_attacked(step: Step) -> PerRunValue:
-    return _entropy(step.seen)
+    return _entropy(step.attacked_pass)
 
 
-@snapshot(
+@metric(
     "V_+ = <mu_+, u>, value of the positive signal, summed over heads",
     applies=attention_on_signal_noise,
 )
@@ -91,7 +91,7 @@ def value_positive_signal(step: Step) -> PerRunValue:
     return _signal_values(step)[:, 0]
 
 
-@snapshot(
+@metric(
     "V_- = <mu_-, u>, value of the negative signal, summed over heads",
     applies=attention_on_signal_noise,
 )
@@ -99,26 +99,26 @@ def value_negative_signal(step: Step) -> PerRunValue:
     return _signal_values(step)[:, 1]
 
 
-@snapshot(
+@metric(
     "largest |V_{n,i}| over the noise tokens of clean points, summed over heads",
     applies=attention_on_signal_noise,
 )
 def value_noise_max(step: Step) -> PerRunValue:
-    values = attention_pass(step.clean).values.sum(2)[:, :, 1:]
+    values = attention_pass(step.clean_pass).values.sum(2)[:, :, 1:]
     return values.abs().flatten(1).amax(1) if values.numel() else torch.zeros_like(step.loss)
 
 
-@snapshot("Frobenius norm of W_Q over all heads", "1/length", attention_on_signal_noise)
+@metric("Frobenius norm of W_Q over all heads", "1/length", attention_on_signal_noise)
 def query_norm(step: Step) -> PerRunValue:
     return _norm(step, attention_network(step).queries(step.batch.params), 0)
 
 
-@snapshot("Frobenius norm of W_K over all heads", "1/length", attention_on_signal_noise)
+@metric("Frobenius norm of W_K over all heads", "1/length", attention_on_signal_noise)
 def key_norm(step: Step) -> PerRunValue:
     return _norm(step, attention_network(step).keys(step.batch.params), 1)
 
 
-@snapshot("norm of u = W_V w_O over all heads", "1/length", attention_on_signal_noise)
+@metric("norm of u = W_V w_O over all heads", "1/length", attention_on_signal_noise)
 def value_norm(step: Step) -> PerRunValue:
     return _norm(step, attention_network(step).values(step.batch.params), 2)
 

@@ -118,7 +118,7 @@ def _judged_training(batch: Batch, judge: Attack) -> Tensor:
         places = torch.arange(begin, min(begin + step, most), device=sample.y.device)
         block = sample.points(places.expand(len(batch), -1), batch.setup.data.latent_vectors)
         name = f"attack/judged/{begin}" if begin else "attack/judged"
-        target = batch.as_seen_by(judge, batch.target(block if most > step else sample, name))
+        target = batch.widened_for(judge, batch.target(block if most > step else sample, name))
         points = judge.perturb(target)
         right = correct(margin(target.run(points).outputs, repeated(target.y, points)))
         found.append(right.unflatten(1, (-1, target.y.shape[1])).mean(1))

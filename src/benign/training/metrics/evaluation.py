@@ -82,16 +82,16 @@ def _measure_block(
 ) -> dict[str, Tensor]:
     """Sums over the points of one block."""
     setup = batch.setup
-    test = batch.fresh(split, count)
-    values = _clean(setup, batch.see(test), test)
+    test = batch.test_points(split, count)
+    values = _clean(setup, batch.run(test), test)
     if isinstance(setup.data, FeaturePatches):
         for kind in ("robust", "non_robust"):
-            shown = batch.fresh(split, count, only=kind)
-            outputs = batch.see(shown).outputs.double()
+            shown = batch.test_points(split, count, only=kind)
+            outputs = batch.run(shown).outputs.double()
             values[f"{kind}_feature_accuracy"] = correct(margin(outputs, shown.y.double()))
     if attack is not None:
         target = batch.target(test, f"attack/{split}")
-        values |= _attacked(setup, attack, batch.as_seen_by(attack, target))
+        values |= _attacked(setup, attack, batch.widened_for(attack, target))
         if audited:
             values |= audit.of_points(setup, target, attack)
     return {name: value.sum(1) for name, value in values.items()}

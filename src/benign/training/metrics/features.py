@@ -9,7 +9,7 @@ from torch import Tensor
 from benign.data.feature_patches import FeaturePatches
 from benign.networks.patch_cnn import PatchCNN, PatchCNNPass
 from benign.training.descent import Step
-from benign.training.metrics.metric import PerRunValue, snapshot
+from benign.training.metrics.metric import PerRunValue, metric
 from benign.training.setup import Setup
 
 
@@ -40,7 +40,7 @@ def own(
     return products.diagonal(dim1=1, dim2=3).transpose(1, 2)
 
 
-@snapshot(
+@metric(
     "max_r <w_ir, u_i>, largest correlation of a weight with its class's robust feature, mean over classes",
     applies=patches_and_features,
 )
@@ -48,7 +48,7 @@ def robust_feature_learned(step: Step) -> PerRunValue:
     return own(correlations(step).robust).amax(2).mean(1)
 
 
-@snapshot(
+@metric(
     "max_r <w_ir, v_i>, the same for the non-robust feature",
     applies=patches_and_features,
 )
@@ -56,7 +56,7 @@ def non_robust_feature_learned(step: Step) -> PerRunValue:
     return own(correlations(step).non_robust).amax(2).mean(1)
 
 
-@snapshot(
+@metric(
     "largest <w_ir, u_j> with j != i, of a weight with another class's robust feature, over all weights",
     applies=patches_and_features,
 )
@@ -64,7 +64,7 @@ def other_robust_features_learned(step: Step) -> PerRunValue:
     return _largest_other(correlations(step).robust)
 
 
-@snapshot(
+@metric(
     "largest <w_ir, v_j> with j != i, of a weight with another class's non-robust feature, over all weights",
     applies=patches_and_features,
 )
@@ -72,7 +72,7 @@ def other_non_robust_features_learned(step: Step) -> PerRunValue:
     return _largest_other(correlations(step).non_robust)
 
 
-@snapshot(
+@metric(
     "largest |<w_ir, xi_p>| over all weights and the noise xi_p of clean training patches",
     applies=patches_and_features,
 )
@@ -88,7 +88,7 @@ def noise_correlation(step: Step) -> PerRunValue:
     return noise.abs().flatten(1).amax(1)
 
 
-@snapshot(
+@metric(
     "the same for the part of xi_p that is orthogonal to all features",
     applies=patches_and_features,
 )
@@ -100,7 +100,7 @@ def noise_correlation_off_features(step: Step) -> PerRunValue:
     return noise.abs().flatten(1).amax(1)
 
 
-@snapshot(
+@metric(
     "Frobenius norm of the weights' part that is orthogonal to all features",
     applies=patches_and_features,
 )
@@ -131,6 +131,6 @@ def _data(step: Step) -> FeaturePatches:
 
 def _preactivations(step: Step) -> Float[Tensor, "runs samples tokens classes width"]:
     """<w_ir, x_p> of the clean training patches."""
-    clean = step.clean
+    clean = step.clean_pass
     assert isinstance(clean, PatchCNNPass)
     return clean.preactivations

@@ -19,7 +19,7 @@ Applies: TypeAlias = Callable[[Setup], bool]
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class Metric:
     """A number of every run at one step."""
 
     name: str
@@ -34,7 +34,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Tally:
+class RunningMetric:
     """A number of every run over all its steps.
 
     `update` takes the state so far (None at the first step) and gives the next, a tensor with a
@@ -53,8 +53,8 @@ class Tally:
         return self.update
 
 
-SNAPSHOTS: dict[str, Snapshot] = {}
-TALLIES: dict[str, Tally] = {}
+METRICS: dict[str, Metric] = {}
+RUNNING_METRICS: dict[str, RunningMetric] = {}
 
 RESERVED = {"run", "status", "steps", "seed", "step", "inversions"}
 RESERVED |= {*evaluation.MEANINGS, *audit.MEANINGS, *features.MEANINGS}
@@ -69,25 +69,25 @@ def attacked(setup: Setup) -> bool:
     return setup.attack is not None
 
 
-def snapshot(meaning: str, units: str = "1", applies: Applies = always):
+def metric(meaning: str, units: str = "1", applies: Applies = always):
     """Register a function of a step as a snapshot under its own name.
 
     >>> import benign as bo
-    >>> @bo.snapshot("largest margin y f of a training point")
+    >>> @bo.metric("largest margin y f of a training point")
     ... def largest_margin(step):
     ...     return step.clean_margins.amax(1)
-    >>> del SNAPSHOTS["largest_margin"]  # this example is a test, which leaves no trace
+    >>> del METRICS["largest_margin"]  # this example is a test, which leaves no trace
     """
 
     def register(measure: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:
         name = _claimed(measure)
-        SNAPSHOTS[name] = Snapshot(name, meaning, units, measure, applies)
+        METRICS[name] = Metric(name, meaning, units, measure, applies)
         return measure
 
     return register
 
 
-def tally(
+def running_metric(
     meaning: str,
     units: str = "1",
     finish: Callable[[Tensor], Tensor] = torch.clone,
@@ -96,15 +96,15 @@ def tally(
     """Register a function of (state so far, step) as a tally under its own name.
 
     >>> import benign as bo
-    >>> @bo.tally("largest training loss on the way", units="nats")
+    >>> @bo.running_metric("largest training loss on the way", units="nats")
     ... def highest_loss(so_far, step):
     ...     return step.loss if so_far is None else torch.maximum(so_far, step.loss)
-    >>> del TALLIES["highest_loss"]  # this example is a test, which leaves no trace
+    >>> del RUNNING_METRICS["highest_loss"]  # this example is a test, which leaves no trace
     """
 
     def register(update: Callable[[Tensor | None, Step], Tensor]):
         name = _claimed(update)
-        TALLIES[name] = Tally(name, meaning, units, update, finish, applies)
+        RUNNING_METRICS[name] = RunningMetric(name, meaning, units, update, finish, applies)
         return update
 
     return register
@@ -115,7 +115,7 @@ def _claimed(function: Callable) -> str:
     name = function.__name__
     if name in RESERVED or name.endswith("_curve"):
         raise ValueError(f"`{name}` is a name that results use: give the probe another name")
-    for table in (SNAPSHOTS, TALLIES):
+    for table in (METRICS, RUNNING_METRICS):
         if name in table:
             check_unique(name, function, table[name].function)
             del table[name]
@@ -124,15 +124,15 @@ def _claimed(function: Callable) -> str:
 
 def functions_for(setup: Setup) -> list[Callable]:
     """The functions of all probes that apply."""
-    return [probe.function for probe in (*snapshots_for(setup), *tallies_for(setup))]
+    return [probe.function for probe in (*metrics_for(setup), *running_metrics_for(setup))]
 
 
-def snapshots_for(setup: Setup) -> list[Snapshot]:
-    return [probe for probe in SNAPSHOTS.values() if probe.applies(setup)]
+def metrics_for(setup: Setup) -> list[Metric]:
+    return [probe for probe in METRICS.values() if probe.applies(setup)]
 
 
-def tallies_for(setup: Setup) -> list[Tally]:
-    return [probe for probe in TALLIES.values() if probe.applies(setup)]
+def running_metrics_for(setup: Setup) -> list[RunningMetric]:
+    return [probe for probe in RUNNING_METRICS.values() if probe.applies(setup)]
 
 
 def first_time(so_far: Tensor | None, step: Step, now: Tensor) -> PerRunValue:

@@ -21,7 +21,7 @@ from benign.training.metrics.attention import (
     noise_tokens,
     strong_token,
 )
-from benign.training.metrics.metric import PerRunValue, attacked, snapshot
+from benign.training.metrics.metric import PerRunValue, attacked, metric
 
 
 class ByRow(NamedTuple):
@@ -47,14 +47,14 @@ def query_vectors(step: Step) -> ByToken:
     return _vectors(
         step,
         attention_network(step).queries(step.batch.params),
-        attention_pass(step.clean).queries,
+        attention_pass(step.clean_pass).queries,
     )
 
 
 def key_vectors(step: Step) -> ByToken:
     """k_x = x^T W_K of every token x, [..., heads, hidden] (vectorised K; Jiang Definition B.2)."""
     return _vectors(
-        step, attention_network(step).keys(step.batch.params), attention_pass(step.clean).keys
+        step, attention_network(step).keys(step.batch.params), attention_pass(step.clean_pass).keys
     )
 
 
@@ -75,7 +75,7 @@ def score_gaps(step: Step) -> ByRow:
     Lambda_{n,s,j} = <q_s, k_s> - <q_s, k_{n,j}> and Lambda_{n,i,s,j} = <q_{n,i}, k_s> - <q_{n,i}, k_{n,j}>
     (Zhang Definition 6 and stage II, Jiang appendix D).
     """
-    scores = attention_pass(step.clean).scores
+    scores = attention_pass(step.clean_pass).scores
     return _by_row(scores[..., :1] - scores[..., 1:])
 
 
@@ -85,7 +85,7 @@ def reverse_gaps(step: Step) -> ByRow:
     The last axis has the signal first, then the weak noise tokens j = 3, ..., M: Psi_{n,s}, Psi_{n,s,j} and
     Psi_{n,i,s}, Psi_{n,i,j} (Jiang appendix E).
     """
-    scores = attention_pass(step.clean).scores
+    scores = attention_pass(step.clean_pass).scores
     rivals = torch.cat([scores[..., :1], scores[..., 2:]], dim=-1)
     return _by_row(scores[..., 1:2] - rivals)
 
@@ -117,7 +117,7 @@ def coefficients(step: Step) -> Coefficients:
 
 def _score_slopes(step: Step) -> Float[Tensor, "runs samples heads tokens tokens"]:
     """c_n G_{n,lj}: minus rate times the slope of the loss in the score of token l for token j."""
-    network, seen = attention_network(step), attention_pass(step.seen)
+    network, seen = attention_network(step), attention_pass(step.attacked_pass)
     if network.attend != "learned" or network.train == "values":
         return torch.zeros_like(seen.scores)
     _, samples, tokens, _ = step.attacked.shape
@@ -129,7 +129,7 @@ def _score_slopes(step: Step) -> Float[Tensor, "runs samples heads tokens tokens
     return moves[:, :, None, None, None] * seen.attention * (values - means)
 
 
-@snapshot(
+@metric(
     "smallest Lambda_{n,s,j} = <q_s, k_s - k_{n,j}> of a signal row, over clean points, heads and noise tokens",
     applies=noise_tokens,
 )
@@ -137,7 +137,7 @@ def signal_gap_min(step: Step) -> PerRunValue:
     return score_gaps(step).signal.flatten(1).amin(1)
 
 
-@snapshot(
+@metric(
     "smallest Lambda_{n,i,s,j} = <q_{n,i}, k_s - k_{n,j}> of a noise row, over clean points, heads and noise tokens",
     applies=noise_tokens,
 )
@@ -145,7 +145,7 @@ def noise_gap_min(step: Step) -> PerRunValue:
     return score_gaps(step).noise.flatten(1).amin(1)
 
 
-@snapshot(
+@metric(
     "smallest Psi = <q, k_{n,2} - k> of the strong token against another, over clean points, heads and all rows",
     applies=strong_token,
 )
@@ -154,46 +154,46 @@ def reverse_gap_min(step: Step) -> PerRunValue:
     return torch.minimum(gaps.signal.flatten(1).amin(1), gaps.noise.flatten(1).amin(1))
 
 
-@snapshot(
+@metric(
     "smaller of <q_+, k_+> and <q_-, k_->, smallest over heads", applies=attention_on_signal_noise
 )
 def signal_score_min(step: Step) -> PerRunValue:
     return _signal_scores(step).amin((1, 2))
 
 
-@snapshot(
+@metric(
     "larger of <q_+, k_+> and <q_-, k_->, largest over heads", applies=attention_on_signal_noise
 )
 def signal_score_max(step: Step) -> PerRunValue:
     return _signal_scores(step).amax((1, 2))
 
 
-@snapshot("|q_s|, mean over both signals and heads", applies=attention_on_signal_noise)
+@metric("|q_s|, mean over both signals and heads", applies=attention_on_signal_noise)
 def signal_query_norm(step: Step) -> PerRunValue:
     return _mean_norm(query_vectors(step).signal)
 
 
-@snapshot("|k_s|, mean over both signals and heads", applies=attention_on_signal_noise)
+@metric("|k_s|, mean over both signals and heads", applies=attention_on_signal_noise)
 def signal_key_norm(step: Step) -> PerRunValue:
     return _mean_norm(key_vectors(step).signal)
 
 
-@snapshot("|q_{n,i}|, mean over the noise tokens of clean points and heads", applies=noise_tokens)
+@metric("|q_{n,i}|, mean over the noise tokens of clean points and heads", applies=noise_tokens)
 def noise_query_norm(step: Step) -> PerRunValue:
     return _mean_norm(query_vectors(step).noise)
 
 
-@snapshot("|k_{n,i}|, mean over the noise tokens of clean points and heads", applies=noise_tokens)
+@metric("|k_{n,i}|, mean over the noise tokens of clean points and heads", applies=noise_tokens)
 def noise_key_norm(step: Step) -> PerRunValue:
     return _mean_norm(key_vectors(step).noise)
 
 
-@snapshot(
+@metric(
     "largest change of a score by the attack, over training points, heads and tokens",
     applies=lambda setup: attacked(setup) and attention_on_signal_noise(setup),
 )
 def score_shift_max(step: Step) -> PerRunValue:
-    seen, clean = (attention_pass(each).scores for each in (step.seen, step.clean))
+    seen, clean = (attention_pass(each).scores for each in (step.attacked_pass, step.clean_pass))
     moved = seen - repeated(clean, seen)
     return moved.abs().flatten(1).amax(1)
 

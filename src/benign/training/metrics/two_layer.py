@@ -15,7 +15,7 @@ from benign.losses import logistic_slope
 from benign.networks.singular import largest_singular_value
 from benign.networks.two_layer import TwoLayer, TwoLayerPass
 from benign.training.descent import Step
-from benign.training.metrics.metric import PerRunValue, attacked, snapshot, tally
+from benign.training.metrics.metric import PerRunValue, attacked, metric, running_metric
 from benign.training.setup import Setup
 
 
@@ -33,7 +33,7 @@ def attacked_mixture(setup: Setup) -> bool:
 
 def active_pairs(step: Step) -> Bool[Tensor, "runs samples width"]:
     """A(t) cap T: the active pairs of one sign (Wang Lemmas 4.5, B.21, B.26)."""
-    clean = step.clean
+    clean = step.clean_pass
     assert isinstance(clean, TwoLayerPass)
     active = clean.preactivations > _reach(step)[:, None, :]
     return active & (step.batch.sample.y[:, :, None] == step.batch.params["outer"][:, None].sign())
@@ -56,7 +56,7 @@ def _reach(step: Step) -> Float[Tensor, "runs width"]:
     return radius.reshape(-1, 1) * norms
 
 
-@snapshot(
+@metric(
     "share of the (point, neuron) pairs with y_i = sign a_s that are active on the point's ball",
     applies=two_layer,
 )
@@ -66,7 +66,7 @@ def active_share(step: Step) -> PerRunValue:
     return _number(active_pairs(step).sum((1, 2)), step) / together
 
 
-@snapshot(
+@metric(
     "neurons with sign a_s = y_i active on a point's ball, as a share of all neurons; smallest over points",
     applies=two_layer,
 )
@@ -74,7 +74,7 @@ def active_neurons_min(step: Step) -> PerRunValue:
     return _number(active_pairs(step), step).mean(2).amin(1)
 
 
-@snapshot(
+@metric(
     "points with y_i = sign a_s on whose ball a neuron is active, as a share of all points; smallest over neurons",
     applies=two_layer,
 )
@@ -82,7 +82,7 @@ def active_points_min(step: Step) -> PerRunValue:
     return _number(active_pairs(step), step).mean(1).amin(1)
 
 
-@tally(
+@running_metric(
     "active (point, neuron) pairs with y_i = sign a_s that stop being so, summed over steps, as a share of all pairs",
     finish=lambda state: state[:, 0],
     applies=lambda setup: (
@@ -100,19 +100,19 @@ def activation_lost(so_far: Tensor | None, step: Step) -> Float[Tensor, "runs on
     return torch.cat([lost[:, None], _number(now, step)], dim=1)
 
 
-@snapshot("mean of g = -l'(y f) over the points trained on (Wang's G)", applies=two_layer)
+@metric("mean of g = -l'(y f) over the points trained on (Wang's G)", applies=two_layer)
 def mean_loss_slope(step: Step) -> PerRunValue:
     return -logistic_slope(step.margins).mean(1)
 
 
-@snapshot("largest over smallest g = -l'(y f) of a point trained on", applies=two_layer)
+@metric("largest over smallest g = -l'(y f) of a point trained on", applies=two_layer)
 def loss_ratio(step: Step) -> PerRunValue:
     """Lemma 4.4. By logarithms: the slopes of well fitted points underflow."""
     logs = torch.nn.functional.logsigmoid(-step.margins)
     return (logs.amax(1) - logs.amin(1)).exp()
 
 
-@snapshot(
+@metric(
     "largest distance of an attacked training point from the span of the clean ones",
     "length",
     attacked_two_layer,
@@ -132,7 +132,7 @@ def span_distance(step: Step) -> PerRunValue:
     return torch.linalg.vector_norm(outside, dim=2).amax(1).to(moved.dtype)
 
 
-@snapshot(
+@metric(
     "smallest <mu, y_i x_i> / |mu|^2 of an attacked training point x_i whose label is not flipped",
     applies=attacked_mixture,
 )
@@ -147,12 +147,12 @@ def signal_in_attacked(step: Step) -> PerRunValue:
     return torch.where(kept.any(1), smallest, torch.nan)
 
 
-@snapshot("Frobenius norm of the inner weights W", "1/length", two_layer)
+@metric("Frobenius norm of the inner weights W", "1/length", two_layer)
 def weight_norm(step: Step) -> PerRunValue:
     return torch.linalg.vector_norm(_weights(step), dim=(1, 2))
 
 
-@snapshot("largest singular value of the inner weights W", "1/length", two_layer)
+@metric("largest singular value of the inner weights W", "1/length", two_layer)
 def spectral_norm(step: Step) -> PerRunValue:
     """NaN for a run that has diverged."""
     return largest_singular_value(_weights(step))

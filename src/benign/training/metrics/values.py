@@ -21,7 +21,7 @@ from benign.training.metrics.attention import (
     strong_token,
     unseen_norm,
 )
-from benign.training.metrics.metric import PerRunValue, first_time, snapshot, tally
+from benign.training.metrics.metric import PerRunValue, first_time, metric, running_metric
 
 STILL_HALF = 0.05
 """stage II lasts while every -l'_n is within this of 1/2 (papers/zhang.md, program stage markers)"""
@@ -81,13 +81,13 @@ def _drawn_again(step: Step) -> Float[Tensor, "runs dim heads"]:
 def _values(step: Step) -> Float[Tensor, "runs samples tokens heads"]:
     """x^T u of every clean token. Under attack a product with u alone: stage markers see every step."""
     if step.batch.setup.attack is None:
-        return attention_pass(step.seen).values.transpose(2, 3)
+        return attention_pass(step.attacked_pass).values.transpose(2, 3)
     x = step.batch.sample.x
     u = attention_network(step).values(step.batch.params)
     return torch.bmm(x.flatten(1, 2), u).unflatten(1, x.shape[1:3])
 
 
-@snapshot(
+@metric(
     "gamma_{V,+} = (V_+ - V_+(0)) / |w_O|^2, growth of the positive signal's value, summed over heads",
     applies=attention_on_signal_noise,
 )
@@ -95,7 +95,7 @@ def growth_positive_signal(step: Step) -> PerRunValue:
     return _signal_growth(step)[:, 0]
 
 
-@snapshot(
+@metric(
     "gamma_{V,-} = (V_- - V_-(0)) / |w_O|^2, growth of the negative signal's value, summed over heads",
     applies=attention_on_signal_noise,
 )
@@ -103,7 +103,7 @@ def growth_negative_signal(step: Step) -> PerRunValue:
     return _signal_growth(step)[:, 1]
 
 
-@snapshot(
+@metric(
     "largest |rho_{V,n,i}| = |V_{n,i} - V_{n,i}(0)| / |w_O|^2 over clean noise tokens, summed over heads",
     applies=noise_tokens,
 )
@@ -111,7 +111,7 @@ def growth_noise_max(step: Step) -> PerRunValue:
     return growth(step).noise.sum(3).abs().amax((1, 2))
 
 
-@snapshot(
+@metric(
     "cosine of the angle between u, summed over heads, and mu_+ - mu_-",
     applies=attention_on_signal_noise,
 )
@@ -122,7 +122,7 @@ def value_alignment(step: Step) -> PerRunValue:
     return torch.cosine_similarity(u, pad(positive - negative, (0, 1)), dim=1, eps=0)
 
 
-@tally(
+@running_metric(
     "T1, first step at which every point has V_s >= 3M |V_{n,i}| for its signal s (-V_s for mu_-); -1 if never",
     "steps",
     applies=noise_tokens,
@@ -132,7 +132,7 @@ def stage_1_end(so_far: Tensor | None, step: Step) -> PerRunValue:
     return first_time(so_far, step, _leads(step, 0, step.batch.sample.clean_y))
 
 
-@tally(
+@running_metric(
     "T1 of harmful overfitting, first step at which every point has y V_{n,2} >= 3M |V| for its other tokens; "
     "-1 if never",
     "steps",
@@ -143,7 +143,7 @@ def stage_1_end_harmful(so_far: Tensor | None, step: Step) -> PerRunValue:
     return first_time(so_far, step, _leads(step, 1, step.batch.sample.y))
 
 
-@tally(
+@running_metric(
     "T2, first step at which some point trained on has |-l'(y f) - 1/2| > 0.05; -1 if never",
     "steps",
     applies=attention_on_signal_noise,
@@ -153,7 +153,7 @@ def stage_2_end(so_far: Tensor | None, step: Step) -> PerRunValue:
     return first_time(so_far, step, strayed > STILL_HALF)
 
 
-@tally(
+@running_metric(
     "T3, first step at which the training loss that is descended is at most `stop_loss`; -1 if never",
     "steps",
     applies=attention_on_signal_noise,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benign.training.descent import Status
-from benign.training.metrics import audit, snapshots_for, tallies_for
+from benign.training.metrics import audit, metrics_for, running_metrics_for
 from benign.training.metrics import image_features as features
 from benign.training.metrics.evaluation import MEANINGS, measured
 from benign.training.setup import Setup
@@ -41,10 +41,10 @@ STEPS = Variable("gradient descent steps taken when the run ended", "steps")
 def variables(setup: Setup) -> dict[str, Variable]:
     """The variables of a setup by name: end values, tallies, test values, and curves (`..._curve`)."""
     found = {"status": STATUS, "steps": STEPS}
-    for probe in snapshots_for(setup):
+    for probe in metrics_for(setup):
         found[probe.name] = Variable(f"{probe.meaning}, at the end", probe.units)
         found[f"{probe.name}_curve"] = Variable(probe.meaning, probe.units, along_steps=True)
-    for tally in tallies_for(setup):
+    for tally in running_metrics_for(setup):
         found[tally.name] = Variable(tally.meaning, tally.units)
     for name in measured(setup, setup.final_attack):
         found[name] = Variable(*MEANINGS[name])

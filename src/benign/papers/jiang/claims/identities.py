@@ -60,7 +60,7 @@ def trained(steps: int) -> tuple[Batch, list[Trained]]:
 def _seen(step: Step) -> Trained:
     network, params = attention_network(step), step.batch.params
     parts = network.queries(params), network.keys(params), network.values(params)[:, :, 0]
-    seen = attention_pass(step.clean)
+    seen = attention_pass(step.clean_pass)
     return Trained(*(part.clone() for part in (*parts, seen.outputs, seen.values[:, :, 0])))
 
 

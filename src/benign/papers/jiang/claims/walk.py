@@ -122,7 +122,7 @@ def _keeps(number: int) -> bool:
 
 def _rows(step: Step) -> Iterator[tuple]:
     """What is kept of a step, run by run."""
-    seen = attention_pass(step.clean)
+    seen = attention_pass(step.clean_pass)
     scores, values, signs = seen.scores[:, :, 0], seen.values[:, :, 0], _signs(step)
     for place in range(len(step.batch)):
         yield (
@@ -176,8 +176,8 @@ def _ends(
     """Place, drift of the keys, fresh points and whether the loss was reached, of every run that ends here."""
     ending = status != Status.MISSING
     batch = step.batch.select(ending)
-    test = batch.fresh("test/0", FRESH)
-    seen = attention_pass(batch.see(test))
+    test = batch.test_points("test/0", FRESH)
+    seen = attention_pass(batch.run(test))
     now = attention_network(step).keys(batch.params)
     for at, place in enumerate(batch.index.tolist()):
         drift = float((now[at] - keys[place]).norm())

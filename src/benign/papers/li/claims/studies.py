@@ -245,7 +245,7 @@ def accuracy(batch: Batch, perturb: Perturb | None, count: int) -> Float[Tensor,
 
 def fresh(batch: Batch, count: int) -> Target:
     """The first points that the evaluation saw, with the networks."""
-    return batch.target(batch.fresh("test/0", count), "attack/claims")
+    return batch.target(batch.test_points("test/0", count), "attack/claims")
 
 
 def predicted(target: Target, points: Points) -> Int64[Tensor, "seeds samples"]:

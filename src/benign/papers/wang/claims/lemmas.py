@@ -295,8 +295,8 @@ def trail_margins(evidence: Evidence) -> np.ndarray:
     found = []
     for step in replayed.walked(evidence.replays_by_cell()[0]):
         if step.number:
-            fresh = step.batch.fresh("test/0", 250)
-            margins = (fresh.clean_y * step.batch.see(fresh).outputs).mean(1)
+            fresh = step.batch.test_points("test/0", 250)
+            margins = (fresh.clean_y * step.batch.run(fresh).outputs).mean(1)
             found.append(margins / torch.linalg.matrix_norm(step.batch.params["inner"], 2))
     curve = torch.stack(found)
     return (curve / curve[-1] - 1).abs().amax(0).numpy()

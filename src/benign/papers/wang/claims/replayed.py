@@ -225,7 +225,7 @@ def _active(step: Step) -> PerRun:
 def aligned_share(replay: Replays, count: int) -> Float[Tensor, " runs"]:
     """Share of fresh points on which every neuron has the sign of a_s y (Corollary B.31), at the end of a run."""
     *_, last = walked(replay)
-    fresh = last.batch.fresh("test/0", count)
+    fresh = last.batch.test_points("test/0", count)
     weights = last.batch.params
     signs = (fresh.x[:, :, 0] @ weights["inner"].mT).sign()
     wanted = fresh.clean_y[..., None] * weights["outer"][:, None].sign()

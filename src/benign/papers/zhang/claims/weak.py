@@ -165,7 +165,7 @@ def _gaps(batch: Batch) -> Tensor:
     attack, network = batch.setup.final_attack, _attention(batch)
     assert attack is not None
     assert batch.setup.attack is not None
-    target = batch.as_seen_by(attack, batch.target(batch.sample, "claim"))
+    target = batch.widened_for(attack, batch.target(batch.sample, "claim"))
     clean, fallen = (
         margin(target.run(points).outputs, target.y)
         for points in (target.x, attack.perturb(target))
