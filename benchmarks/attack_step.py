@@ -16,7 +16,7 @@ import torch
 
 import benign as bo
 from benign.attacks.attack import Attack, Target
-from benign.attacks.products import plain_attacks
+from benign.attacks.gram import plain_attacks
 from benign.losses import loss_slope
 from benign.streams import RunId, Streams
 

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack, Points, Target
-from benign.attacks.balls import Ball
+from benign.attacks.balls import Ball, Balls
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.model_free import (
     AllPatch,
     CommonShift,
@@ -22,8 +23,6 @@ from benign.attacks.model_free import (
 from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
-from benign.attacks.several import Balls
-from benign.attacks.strong import EnsembleAttack
 from benign.data.constructions import FrameNoise, PixelNoise, Rescaled
 from benign.data.feature_patches import FeaturePatches
 from benign.data.images import Images

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from benign import plot as plot
     from benign.attacks.apgd import APGD as APGD
     from benign.attacks.balls import Ball as Ball
+    from benign.attacks.balls import Balls as Balls
+    from benign.attacks.ensemble import EnsembleAttack as EnsembleAttack
     from benign.attacks.model_free import AllPatch as AllPatch
     from benign.attacks.model_free import CommonShift as CommonShift
     from benign.attacks.model_free import Coupling as Coupling
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from benign.attacks.multi_norm import MultiNorm as MultiNorm
     from benign.attacks.one_step import OneStep as OneStep
     from benign.attacks.pgd import PGD as PGD
-    from benign.attacks.several import Balls as Balls
-    from benign.attacks.strong import EnsembleAttack as EnsembleAttack
     from benign.claims.constant import constant as constant
     from benign.claims.falsify import falsify as falsify
     from benign.claims.locate import locate_boundary as locate_boundary
@@ -79,7 +79,7 @@ _HOME = {
     "AllPatch": "attacks.model_free",
     "Attention": "networks.attention",
     "Ball": "attacks.balls",
-    "Balls": "attacks.several",
+    "Balls": "attacks.balls",
     "CommonShift": "attacks.model_free",
     "Coupling": "attacks.model_free",
     "Evaluation": "training.setup",
@@ -108,7 +108,7 @@ _HOME = {
     "SGD": "training.optimisers",
     "SignalNoise": "data.signal_noise",
     "SpecError": "spec.base",
-    "EnsembleAttack": "attacks.strong",
+    "EnsembleAttack": "attacks.ensemble",
     "TorchDefault": "networks.initial",
     "TwoLayer": "networks.two_layer",
     "VisionTransformer": "networks.vision_transformer",

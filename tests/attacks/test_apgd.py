@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benign.attacks.apgd import APGD, _checkpoints, _Look
+from benign.attacks.apgd import APGD, _checkpoints, _Objective
 from benign.attacks.attack import Attack, Target
 from benign.attacks.balls import Ball
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import EnsembleAttack
 from benign.data.model import DataModel, Sample
 from benign.networks.linear import Linear
 from benign.networks.network import Network
@@ -124,14 +124,14 @@ class NotedStarts(Target):
 
 @pytest.mark.parametrize("kind", [PGD, APGD])
 @pytest.mark.parametrize("begin", ["zero", "uniform"])
-def test_every_climb_has_a_start_of_its_own(kind, begin):
+def test_every_ascent_has_another_start(kind, begin):
     batch = start([small_setup()])
     NotedStarts.asked = []
     target = NotedStarts(
         batch.setup.network, batch.params, batch.setup.data, batch.sample, batch.streams
     )
     kind(ball=Ball(radius=1.0), steps=2, start=begin, restarts=3).perturb(target)
-    assert NotedStarts.asked == [f"start/{ascend}" for ascend in range(begin == "zero", 3)]
+    assert NotedStarts.asked == [f"start/{restart}" for restart in range(begin == "zero", 3)]
 
 
 def test_it_trains():
@@ -151,10 +151,10 @@ def test_checkpoints_are_those_of_the_paper():
     assert sum(since for _, since in _checkpoints(100)) == 99
 
 
-def slow_places(value_at: Callable[[Tensor], Tensor], x: Tensor, radius: float) -> list[Tensor]:
-    """Algorithm 1 of Croce and Hein in an l2 ball, for one point and 20 steps: every place it looks at."""
+def slow_iterates(value_at: Callable[[Tensor], Tensor], x: Tensor, radius: float) -> list[Tensor]:
+    """Algorithm 1 of Croce and Hein in an l2 ball, for one point and 20 steps: every iterate."""
 
-    def look(delta: Tensor) -> tuple[Tensor, float, Tensor]:
+    def evaluate(delta: Tensor) -> tuple[Tensor, float, Tensor]:
         delta = delta.clone().requires_grad_()
         value = value_at(x + delta)
         (gradient,) = torch.autograd.grad(value, delta)
@@ -163,7 +163,7 @@ def slow_places(value_at: Callable[[Tensor], Tensor], x: Tensor, radius: float) 
     def project(delta: Tensor) -> Tensor:
         return delta * min(1.0, radius / float(delta.norm()))
 
-    here = best = look(torch.zeros_like(x))
+    here = best = evaluate(torch.zeros_like(x))
     places, before, marks = [here[0]], here[0], dict(_checkpoints(20))
     step, rises, last_step, last_best = 2 * radius, 0, 2 * radius, here[1]
     for number in range(1, 21):
@@ -171,7 +171,7 @@ def slow_places(value_at: Callable[[Tensor], Tensor], x: Tensor, radius: float) 
         if number > 1:
             new = project(here[0] + 0.75 * (new - here[0]) + 0.25 * (here[0] - before))
         before, old = here[0], here[1]
-        here = look(new)
+        here = evaluate(new)
         places.append(new)
         rises += here[1] > old
         best = max(best, here, key=lambda place: place[1])
@@ -184,30 +184,30 @@ def slow_places(value_at: Callable[[Tensor], Tensor], x: Tensor, radius: float) 
     return places
 
 
-def test_every_place_is_that_of_a_slow_reference(monkeypatch):
+def test_every_iterate_is_that_of_a_slow_reference(monkeypatch):
     data, network = small_data(samples=3), small_network(1.5, 1.5, heads=2)
     batch = start([small_setup(data, network)])
-    x, y, seen = batch.sample.x, batch.sample.y, []
+    x, y, places = batch.sample.x, batch.sample.y, []
 
     def noting(method: Callable) -> Callable:
-        def noted(look: _Look, delta: Tensor) -> Any:
-            seen.append(delta.clone())
-            return method(look, delta)
+        def noted(objective: _Objective, delta: Tensor) -> Any:
+            places.append(delta.clone())
+            return method(objective, delta)
 
         return noted
 
-    for name in ("update", "__call__"):
-        monkeypatch.setattr(_Look, name, noting(getattr(_Look, name)))
+    for name in ("run", "__call__"):
+        monkeypatch.setattr(_Objective, name, noting(getattr(_Objective, name)))
     attack = APGD(ball=Ball(radius=1.5, per="sample"), steps=20)
     attacked(attack, network, batch.params, data, x, y)
-    del seen[1]  # the full step from the start, which is ours
+    del places[1]  # the full step from the start, which is ours
     for index in range(3):
 
         def value_at(point: Tensor, index: int = index) -> Tensor:
             return -y[0, index] * network.forward(batch.params, point[None, None])[0, 0]
 
-        slow = slow_places(value_at, x[0, index], 1.5)
-        close(torch.stack(seen)[:, 0, index], torch.stack(slow))
+        slow = slow_iterates(value_at, x[0, index], 1.5)
+        close(torch.stack(places)[:, 0, index], torch.stack(slow))
 
 
 def test_bad_fields_are_named():

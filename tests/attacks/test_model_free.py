@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from benign.attacks.attack import Attack, Target
-from benign.attacks.balls import Ball
+from benign.attacks.balls import Ball, Balls
 from benign.attacks.model_free import (
     AllPatch,
     CommonShift,
@@ -22,7 +22,6 @@ from benign.attacks.model_free import (
 from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
-from benign.attacks.several import Balls
 from benign.data.feature_patches import FeaturePatches
 from benign.data.model import DataModel
 from benign.data.signal_noise import SignalNoise

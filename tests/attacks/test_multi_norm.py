@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from benign.attacks.balls import Ball
+from benign.attacks.balls import Ball, Balls
+from benign.attacks.ensemble import EnsembleAttack, evaluation_attack
 from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.pgd import PGD
-from benign.attacks.several import Balls
-from benign.attacks.strong import EnsembleAttack, judging
 from benign.losses import loss, margin
 from benign.networks.linear import Linear
 from benign.spec.base import SpecError
@@ -121,7 +120,7 @@ def test_one_norm_is_refused():
 def test_the_judge_stays_in_the_ball_and_is_not_weaker_than_what_it_judges():
     batch, network, params, sample = curved()
     trained = PGD(ball=Ball(radius=0.5), steps=3, step=1.0)
-    judge = judging(trained)
+    judge = evaluation_attack(trained)
     assert isinstance(judge, EnsembleAttack)
     assert judge.also == trained
     points, weak = (
@@ -136,9 +135,9 @@ def test_the_judge_stays_in_the_ball_and_is_not_weaker_than_what_it_judges():
 def test_who_is_judged_how():
     """A ball of coordinates has no judge but its own attack; several balls are judged together."""
     counting = PGD(ball=Ball(p=0, radius=2.0))
-    assert judging(counting) is counting
-    assert judging(None) is None
-    several = judging(MultiNorm(balls=BALLS))
+    assert evaluation_attack(counting) is counting
+    assert evaluation_attack(None) is None
+    several = evaluation_attack(MultiNorm(balls=BALLS))
     assert isinstance(several, EnsembleAttack)
     assert several.ball == BALLS
     assert small_setup(attack=counting).evaluation.attack == counting

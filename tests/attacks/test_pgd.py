@@ -12,8 +12,8 @@ from torch import Tensor
 
 from benign.attacks.attack import Target
 from benign.attacks.balls import Ball
-from benign.attacks.ground import PerturbationSpace, first_draw
 from benign.attacks.pgd import PGD
+from benign.attacks.space import PerturbationSpace, start_stream
 from benign.data.feature_patches import FeaturePatches
 from benign.data.model import DataModel, Sample
 from benign.networks.attention import Attention, AttentionPass
@@ -256,10 +256,10 @@ def test_a_uniform_start_is_drawn_from_the_attacks_streams_and_differs_by_restar
     case = Case()
     streams = NotedStreams(run_ids(2))
     ball = Ball(radius=0.5)
-    ground = PerturbationSpace(
+    space = PerturbationSpace(
         Target(case.network, case.params, case.data, case.sample, streams), ball
     )
-    starts = [ground.begin(first_draw("uniform", restart)) for restart in (0, 1)]
+    starts = [space.begin(start_stream("uniform", restart)) for restart in (0, 1)]
     assert not torch.equal(*starts)
     expected = ball.uniform(
         Streams(run_ids(2)).within("start/1"), doubles(0.5, 0.5)[:, None, None, None], case.x

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benign.attacks.balls import Balls
 from benign.attacks.multi_norm import MultiNorm
-from benign.attacks.several import Balls
 from benign.claims.conditions import Condition, Conditions, one_cell, smallest_whole
 from benign.data.mixture import Mixture
 from benign.data.signal_noise import SignalNoise

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import EnsembleAttack
 from benign.claims.claim import Evidence
 from benign.claims.study import SCALES
 from benign.claims.verdict import judge

@@ -8,9 +8,9 @@ import torch
 import benign as bo
 from benign.attacks.apgd import APGD
 from benign.attacks.balls import Ball
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import EnsembleAttack
 from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
 from benign.networks.initial import TorchDefault

@@ -11,8 +11,8 @@ from torch import Tensor
 from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack, Target
 from benign.attacks.balls import Ball
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import EnsembleAttack
 from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
 from benign.data.model import Sample

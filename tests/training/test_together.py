@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import EnsembleAttack
 from benign.data.images import Images
 from benign.data.model import DataModel
 from benign.networks.attention import Attention

@@ -1,10 +1,11 @@
 """Attacks: what perturbs points inside a ball, and certificates of what no attack can do.
 
-    attack     Attack, Target: the interface of every attack
-    balls, several, projections    the sets that points stay in
-    pgd, apgd, multi_norm, one_step, model_free, feature_matching    an attack a file
-    strong     EnsembleAttack, which evaluates what others trained
-    ground, products    where iterates live: in R^d, or as combinations of the weights' columns
+    attack          Attack, Target, BestSoFar: the interface of every attack
+    balls, projections    Ball and Balls, the sets that points stay in, and their nearest points
+    losses          what attacks ascend
+    space, gram     projected ascent, in R^d or in coordinates of the weights' columns
+    pgd, apgd, multi_norm, one_step, model_free, feature_matching    attacks, one file each
+    ensemble        EnsembleAttack, the evaluation attack
     certificates    lower bounds of margins in a ball
 
 Imports spec, streams, losses, data, networks. Public: `bo.PGD`, `bo.APGD`, `bo.Ball`, `bo.EnsembleAttack` and others.

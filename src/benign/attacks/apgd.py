@@ -9,12 +9,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from benign.attacks.attack import Attack, Points, Target
+from benign.attacks.attack import Attack, BestSoFar, Delta, Points, Target
 from benign.attacks.balls import Ball
-from benign.attacks.ground import Delta, PerturbationSpace, first_draw
+from benign.attacks.gram import space_for
 from benign.attacks.losses import AttackLoss, check_loss, slope, value
-from benign.attacks.products import ground_of
-from benign.attacks.worst import BestSoFar
+from benign.attacks.space import PerturbationSpace, start_stream
 from benign.data.model import DataModel
 from benign.losses import margin
 from benign.networks.network import Pass
@@ -31,7 +30,7 @@ SPARSER = 1.5
 SMALLEST_STEP = 0.1
 """in an l1 ball, as a share of the radius"""
 
-PerPoint = Float[Tensor, "runs samples"]
+Values = Float[Tensor, "runs samples"]
 
 
 class APGD(Attack):
@@ -77,105 +76,101 @@ class APGD(Attack):
         return self.ball.recordable() and self.start == "zero" and self.restarts == 1
 
     def held(self) -> int:
-        """Two places, room for a third, the best, where both rise, the worst of this ascent and of all, and passes."""
+        """Two iterates, memory for a third, the best, their directions, the worst of one ascent and of all, passes."""
         return 12
 
     def perturb(self, target: Target) -> Points:
-        ground = ground_of(target, self.ball, self.steps)
-        worst = BestSoFar(target.x)
+        space = space_for(target, self.ball, self.steps)
+        best = BestSoFar(target.x)
         for restart in range(self.restarts):
-            first = ground.begin(first_draw(self.start, restart))
-            found = self._ascend(ground, first)
-            worst.update(ground.points(found.points), found.margins)
-        return worst.points
+            found = self._ascend(space, space.begin(start_stream(self.start, restart)))
+            best.update(space.points(found.points), found.margins)
+        return best.points
 
-    def _ascend(self, ground: PerturbationSpace, delta: Delta) -> BestSoFar:
-        look = _Look(self, ground, BestSoFar(torch.zeros_like(delta)))
-        here = look(delta)
-        edge = ground.steepest(here.ascent_direction.clone()).mul_(ground.radius)
-        look.update(ground.project(edge))
-        ascend = _sparse if self.ball.p == 1 else _with_momentum
-        ascend(self, look, here)
-        return look.worst
+    def _ascend(self, space: PerturbationSpace, first: Delta) -> BestSoFar:
+        objective = _Objective(self, space, BestSoFar(torch.zeros_like(first)))
+        here = objective(first)
+        edge = space.steepest(here.ascent_direction.clone()).mul_(space.radius)
+        objective.run(space.project(edge))
+        (_sparse if self.ball.p == 1 else _with_momentum)(self, objective, here)
+        return objective.best
 
 
 @dataclass
-class _Place:
-    """A perturbation of every point, with what is ascended there and where it rises.
+class _Iterate:
+    """A perturbation of every point, with its value and the ascent direction there.
 
-    That is the steepest direction or, with p = 1, whose steps read more in it, the gradient.
+    With p = 1 the direction is the gradient, from which sparse steps are made.
     """
 
     delta: Delta
-    value: PerPoint
+    value: Values
     ascent_direction: Delta
 
-    def copy(self) -> "_Place":
-        return _Place(self.delta.clone(), self.value.clone(), self.ascent_direction.clone())
+    def copy(self) -> "_Iterate":
+        return _Iterate(self.delta.clone(), self.value.clone(), self.ascent_direction.clone())
 
-    def take(self, other: "_Place", chosen: Bool[Tensor, "runs samples"]) -> None:
-        """Become the other place at the chosen points; in place, for the reason that `BestSoFar` tells."""
+    def replace(self, other: "_Iterate", chosen: Bool[Tensor, "runs samples"]) -> None:
+        """Become the other iterate at the chosen points; in place, for the reason given in `BestSoFar`."""
         wide = chosen[:, :, None, None]
         torch.where(wide, other.delta, self.delta, out=self.delta)
         torch.where(chosen, other.value, self.value, out=self.value)
         torch.where(wide, other.ascent_direction, self.ascent_direction, out=self.ascent_direction)
 
-    def take_better(self, other: "_Place") -> None:
-        self.take(other, ~(self.value >= other.value))
+    def keep_better(self, other: "_Iterate") -> None:
+        self.replace(other, ~(self.value >= other.value))
 
 
-class _Look:
-    """Sees what a perturbation does, and remembers the worst."""
+class _Objective:
+    """The attack's loss as a function of the perturbation; it remembers the perturbations of smallest margin."""
 
-    def __init__(self, attack: APGD, ground: PerturbationSpace, worst: BestSoFar):
-        self.attack, self.ground, self.worst = attack, ground, worst
+    def __init__(self, attack: APGD, space: PerturbationSpace, best: BestSoFar):
+        self.attack, self.space, self.best = attack, space, best
 
-    def update(self, delta: Delta) -> Pass:
-        seen = self.ground.run(delta)
-        self.worst.update(delta, margin(seen.outputs, self.ground.y))
-        return seen
+    def run(self, delta: Delta) -> Pass:
+        here = self.space.run(delta)
+        self.best.update(delta, margin(here.outputs, self.space.y))
+        return here
 
-    def __call__(self, delta: Delta) -> _Place:
-        """The place; where it rises, the next look may write over."""
-        ground, loss = self.ground, self.attack.loss
+    def __call__(self, delta: Delta) -> _Iterate:
+        """Evaluate the perturbation; the next call may overwrite the ascent direction."""
+        space, loss = self.space, self.attack.loss
         if self.attack.ball.p == 1:
-            seen = self.update(delta)
-            ascent_direction = seen.inputs_gradient(
-                slope(loss, seen.outputs, ground.y)
-            ).contiguous()
-            return _Place(delta, value(loss, seen.outputs, ground.y), ascent_direction)
-        outputs, ascent_direction = ground.look(delta, loss)
-        self.worst.update(delta, margin(outputs, ground.y))
-        return _Place(delta, value(loss, outputs, ground.y), ascent_direction)
+            here = self.run(delta)
+            gradient = here.inputs_gradient(slope(loss, here.outputs, space.y)).contiguous()
+            return _Iterate(delta, value(loss, here.outputs, space.y), gradient)
+        outputs, ascent_direction = space.evaluate(delta, loss)
+        self.best.update(delta, margin(outputs, space.y))
+        return _Iterate(delta, value(loss, outputs, space.y), ascent_direction)
 
 
-def _with_momentum(attack: APGD, look: _Look, here: _Place) -> None:
-    """The ascent in l2 and linf balls."""
-    ground, best = look.ground, here.copy()
-    step = (2 * ground.radius).expand(*ground.y.shape, 1, 1)
+def _with_momentum(attack: APGD, objective: _Objective, here: _Iterate) -> None:
+    """Ascend in an l2 or linf ball."""
+    space, best = objective.space, here.copy()
+    step = (2 * space.radius).expand(*space.y.shape, 1, 1)
     rises, last_step, last_best = torch.zeros_like(here.value), step, here.value.clone()
-    marks = dict(_checkpoints(attack.steps))
+    checkpoints = dict(_checkpoints(attack.steps))
     before = spare = None  # the last perturbation, and memory for the next
     for number in range(1, attack.steps + 1):
-        new = ground.move(here.delta, here.ascent_direction, step, out=spare)
+        new = space.move(here.delta, here.ascent_direction, step, out=spare)
         if before is not None:  # here + MOMENTUM (new - here) + (1 - MOMENTUM) (here - before)
             new.mul_(MOMENTUM).add_(here.delta, alpha=2 - 2 * MOMENTUM)
-            new = ground.project(new.sub_(before, alpha=1 - MOMENTUM))
+            new = space.project(new.sub_(before, alpha=1 - MOMENTUM))
         before, spare, old = here.delta, before, here.value
-        here = look(new)
+        here = objective(new)
         rises += here.value > old
-        best.take_better(here)
-        if number in marks:
+        best.keep_better(here)
+        if number in checkpoints:
             unchanged = (step == last_step)[:, :, 0, 0] & (best.value <= last_best)
-            stuck = (rises < RISING * marks[number]) | unchanged
+            stuck = (rises < RISING * checkpoints[number]) | unchanged
             last_step, last_best, rises = step, best.value.clone(), torch.zeros_like(rises)
             step = torch.where(stuck[:, :, None, None], step / 2, step)
-            here.take(best, stuck)
+            here.replace(best, stuck)
             torch.where(stuck[:, :, None, None], here.delta, before, out=before)
 
 
 def _checkpoints(steps: int) -> Iterator[tuple[int, int]]:
-    """The steps at which progress is judged, each with the number of steps since the one before.
+    """Yield the steps at which progress is checked, each with the number of steps since the last check.
 
     The first comes after 22 % of the steps; every period is 3 % of the steps shorter than the one
     before, but never below 6 %.
@@ -188,22 +183,22 @@ def _checkpoints(steps: int) -> Iterator[tuple[int, int]]:
         here += period
 
 
-def _sparse(attack: APGD, look: _Look, here: _Place) -> None:
-    """The ascent in an l1 ball."""
-    ball, ground, radius = attack.ball, look.ground, look.ground.radius
+def _sparse(attack: APGD, objective: _Objective, here: _Iterate) -> None:
+    """Ascend in an l1 ball."""
+    ball, space, radius = attack.ball, objective.space, objective.space.radius
     size = here.delta[0, 0].numel()
     share = torch.full_like(here.value, FIRST_SHARE)
-    step = radius.expand(*ground.y.shape, 1, 1)
+    step = radius.expand(*space.y.shape, 1, 1)
     best, moved_before = here.copy(), torch.ones_like(here.value)
     period = max(1, int(0.04 * attack.steps))
     for number in range(1, attack.steps + 1):
         ascent_direction = ball.sparse_direction(here.ascent_direction, share)
-        here = look(ground.project(here.delta + step * ascent_direction))
-        best.take_better(here)
+        here = objective(space.project(here.delta + step * ascent_direction))
+        best.keep_better(here)
         if number % period == 0:
             moved = best.delta.count_nonzero((2, 3)) / size
             sparser = moved < 0.95 * moved_before
             share, moved_before = moved / SPARSER, moved
             step = torch.where(sparser[:, :, None, None], radius, step / SPARSER)
             step = torch.maximum(step, SMALLEST_STEP * radius)
-            here.take(best, sparser)
+            here.replace(best, sparser)

@@ -12,8 +12,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from benign.attacks.attack import Attack, Points, Target, repeated
-from benign.attacks.balls import Ball
-from benign.attacks.several import Balls
+from benign.attacks.balls import Ball, Balls
 from benign.data.feature_patches import FeaturePatches
 from benign.data.model import DataModel, column
 from benign.data.signal_noise import SignalNoise

@@ -5,12 +5,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from benign.attacks.attack import Attack, Points, Target
-from benign.attacks.balls import Ball, Units
+from benign.attacks.attack import Attack, BestSoFar, Delta, Points, Target
+from benign.attacks.balls import Ball, Balls
 from benign.attacks.losses import AttackLoss, check_loss, slope, value
 from benign.attacks.pgd import PGD
-from benign.attacks.several import Balls
-from benign.attacks.worst import BestSoFar
+from benign.attacks.space import PerturbationSpace
 from benign.data.model import DataModel
 from benign.losses import margin
 from benign.spec.base import Count, Positive
@@ -62,41 +61,40 @@ class MultiNorm(Attack):
         points = [self._pgd(ball).perturb(target) for ball in self.balls.each()]
         if self.combine == "average":
             return torch.cat(points, dim=1)
-        worst = BestSoFar(target.x)
+        best = BestSoFar(target.x)
         for each in points:
-            worst.update(each, margin(target.run(each).outputs, target.y))
-        return worst.points
+            best.update(each, margin(target.run(each).outputs, target.y))
+        return best.points
 
     def _pgd(self, ball: Ball) -> PGD:
         keep = "best" if self.combine == "worst" else "last"
         return PGD(ball=ball, steps=self.steps, step=self.step, loss=self.loss, keep=keep)
 
     def _steepest(self, target: Target) -> Points:
-        worst, delta = BestSoFar(target.x), torch.zeros_like(target.x)
-        balls = [(ball, ball.radii(target.data, target.x)) for ball in self.balls.each()]
+        spaces = [PerturbationSpace(target, ball) for ball in self.balls.each()]
+        first = spaces[0]  # points and outputs are the same in all
+        best, delta = BestSoFar(target.x), torch.zeros_like(target.x)
         here = target.run(target.x)
-        worst.update(target.x, margin(here.outputs, target.y))
+        best.update(target.x, margin(here.outputs, target.y))
         for _ in range(self.steps):
             gradient = here.inputs_gradient(slope(self.loss, here.outputs, target.y))
-            tries = [self._try(ball, radius, target, delta, gradient) for ball, radius in balls]
-            delta = _highest(tries)
-            points = balls[0][0].points(target.x, delta)
+            delta = _highest([self._step(space, delta, gradient) for space in spaces])
+            points = first.points(delta)
             here = target.run(points)
-            worst.update(points, margin(here.outputs, target.y))
-        return worst.points
+            best.update(points, margin(here.outputs, target.y))
+        return best.points
 
-    def _try(
-        self, ball: Ball, radius: Units, target: Target, delta: Points, gradient: Points
-    ) -> tuple[Points, Tensor]:
-        """One ball's step, with what is ascended after it."""
-        ascent_direction = ball.steepest(gradient.clone())
-        new = ball.project(delta + self.step * radius * ascent_direction, radius, target.x)
-        outputs = target.run(ball.points(target.x, new)).outputs
-        return new, value(self.loss, outputs, target.y)
+    def _step(
+        self, space: PerturbationSpace, delta: Delta, gradient: Delta
+    ) -> tuple[Delta, Tensor]:
+        """Return the perturbation after a step in one ball, and its value."""
+        ascent_direction = space.steepest(gradient.clone())
+        new = space.project(delta + self.step * space.radius * ascent_direction)
+        return new, value(self.loss, space.target.run(space.points(new)).outputs, space.y)
 
 
-def _highest(tries: list[tuple[Points, Tensor]]) -> Points:
-    """For every point the perturbation of highest value."""
+def _highest(tries: list[tuple[Delta, Tensor]]) -> Delta:
+    """Return the perturbation of highest value, for every point."""
     best, height = tries[0]
     for delta, reached in tries[1:]:
         higher = reached > height

@@ -3,21 +3,15 @@
 from typing import Literal
 
 import torch
-from jaxtyping import Bool
-from torch import Tensor
 
-from benign.attacks.attack import Attack, Points, Target
+from benign.attacks.attack import Attack, BestSoFar, Delta, Points, Target
 from benign.attacks.balls import Ball, Units
-from benign.attacks.ground import Delta, PerturbationSpace, first_draw
+from benign.attacks.gram import space_for
 from benign.attacks.losses import AttackLoss, check_loss
-from benign.attacks.products import ground_of
-from benign.attacks.worst import BestSoFar
+from benign.attacks.space import PerturbationSpace, start_stream
 from benign.data.model import DataModel
-from benign.losses import margin
 from benign.networks.network import Pass
 from benign.spec.base import Count, Positive
-
-Wrong = Bool[Tensor, "runs samples"]
 
 
 class PGD(Attack):
@@ -36,7 +30,7 @@ class PGD(Attack):
     ball: Ball
     """where attacked points stay"""
     steps: Count = 20
-    """steps of a climb"""
+    """steps of an ascent"""
     step: Positive = 0.2
     """length of a step as a share of the radius; with p = 0 of the width of the box, or the length itself"""
     loss: AttackLoss = "margin"
@@ -44,7 +38,7 @@ class PGD(Attack):
     start: Literal["zero", "uniform"] = "zero"
     """the unperturbed point, or a uniform point of the ball"""
     restarts: Count = 1
-    """how often to climb; all climbs but the first start at a uniform point of the ball"""
+    """number of ascents; all but the first start at a uniform point of the ball"""
     keep: Literal["last", "best"] = "last"
     """the point returned: the last iterate, or for each point the one of smallest margin, all starts included;
     several restarts always keep the best"""
@@ -52,60 +46,34 @@ class PGD(Attack):
     """a point that is classified wrongly stays where it is, in later restarts as well"""
 
     def perturb(self, target: Target) -> Points:
-        ground = ground_of(target, self.ball, self.steps)
-        return self._best(ground) if self._keeps_best else ground.points(self._last(ground))
+        space = space_for(target, self.ball, self.steps)
+        return self._best(space) if self._keeps_best else space.points(self._last(space))
 
     def training_pass(self, target: Target) -> tuple[Points, Pass]:
         if self._keeps_best:
             return super().training_pass(target)
-        ground = ground_of(target, self.ball, self.steps)
-        return ground.finish(self._last(ground))
+        space = space_for(target, self.ball, self.steps)
+        return space.finish(self._last(space))
 
-    def _last(self, ground: PerturbationSpace) -> Delta:
-        """The perturbation at which the one climb ends."""
-        first, length = ground.begin(first_draw(self.start, 0)), self._length(ground)
-        if not self.stop_when_wrong:
-            return ground.ascend(first, self.loss, length, self.steps)
-        nowhere = torch.zeros_like(ground.y, dtype=torch.bool)
-        return self._climb(ground, first, length, nowhere)
+    def _last(self, space: PerturbationSpace) -> Delta:
+        """Return the last iterate of the one ascent."""
+        first, length = space.begin(start_stream(self.start, 0)), self._length(space)
+        wrong = torch.zeros_like(space.y, dtype=torch.bool) if self.stop_when_wrong else None
+        return space.ascend(first, self.loss, length, self.steps, wrong=wrong)
 
-    def _best(self, ground: PerturbationSpace) -> Points:
-        """For every point the worst of all climbs."""
-        worst, length = BestSoFar(ground.target.x), self._length(ground)
+    def _best(self, space: PerturbationSpace) -> Points:
+        """Return the worst point of all ascents, for every point."""
+        best, length = BestSoFar(space.target.x), self._length(space)
         for restart in range(self.restarts):
-            first = ground.begin(first_draw(self.start, restart))
-            tries = BestSoFar(torch.zeros_like(first))
-            self._climb(ground, first, length, worst.margins <= 0, tries)
-            worst.update(ground.points(tries.points), tries.margins)
-        return worst.points
+            first = space.begin(start_stream(self.start, restart))
+            found = BestSoFar(torch.zeros_like(first))
+            wrong = best.margins <= 0 if self.stop_when_wrong else None
+            space.ascend(first, self.loss, length, self.steps, best=found, wrong=wrong)
+            best.update(space.points(found.points), found.margins)
+        return best.points
 
-    def _length(self, ground: PerturbationSpace) -> Units:
-        return self.step * self.ball.step_unit(ground.radius)
-
-    def _climb(
-        self,
-        ground: PerturbationSpace,
-        delta: Delta,
-        length: Units,
-        wrong: Wrong,
-        worst: BestSoFar | None = None,
-    ) -> Delta:
-        """The last perturbation; `worst` is offered every one."""
-        for _ in range(self.steps):
-            outputs, ascent_direction = ground.look(delta, self.loss)
-            margins = margin(outputs, ground.y)
-            if worst:
-                worst.update(delta, margins)
-            wrong = wrong | (margins <= 0)
-            if self.stop_when_wrong and wrong.all():
-                return delta
-            before = delta.clone() if self.stop_when_wrong else delta
-            delta = ground.move(delta, ascent_direction, length, out=delta)
-            if self.stop_when_wrong:
-                delta = torch.where(wrong[:, :, None, None], before, delta)
-        if worst:
-            worst.update(delta, margin(ground.run(delta).outputs, ground.y))
-        return delta
+    def _length(self, space: PerturbationSpace) -> Units:
+        return self.step * self.ball.step_unit(space.radius)
 
     @property
     def _keeps_best(self) -> bool:

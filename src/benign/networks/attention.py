@@ -180,7 +180,7 @@ class Attention(Network):
     def trained(self, params: Params) -> tuple[str, ...]:
         return ("weights",)
 
-    def step_scale(self, params: Params) -> Params:
+    def gradient_scale(self, params: Params) -> Params:
         """|w_O|^2 for u (papers/zhang.md S2), 1 for W_Q and W_K; 0 for the part that is not trained."""
         scale = torch.ones_like(params["weights"][:, :1])
         self.value_columns(scale).mul_(params["output"].square().sum(1)[:, None, None])

@@ -44,7 +44,7 @@ class Linear(Network):
     def trained(self, params: Params) -> tuple[str, ...]:
         return ("u",)
 
-    def step_scale(self, params: Params) -> Params:
+    def gradient_scale(self, params: Params) -> Params:
         """|w_O|^2 for u (papers/zhang.md S2)."""
         return {"u": params["output_norm"].square()[:, None]}
 

@@ -6,7 +6,7 @@ network with closed-form gradients overrides `run`.
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -100,14 +100,6 @@ class Network(Component):
         """Names of the parameters that gradient descent moves; the others are frozen."""
         return tuple(params)
 
-    def step_scale(self, params: Params) -> Params:
-        """Return the factor between `params_gradient` and the gradient, which broadcasts against each trained
-        parameter: 1, unless the parameter stands for others that really move.
-
-        Checks of components (`benign.testing`) compare `params_gradient` with autograd by it.
-        """
-        return {name: torch.ones_like(params[name]) for name in self.trained(params)}
-
     def check_against(self, data: DataModel) -> None:
         """Raise ValueError where the network cannot take this data."""
 
@@ -122,6 +114,26 @@ class Network(Component):
         return Cost(weights=0, point=data.tokens * data.dim, multiplies=data.tokens * data.dim)
 
 
+@runtime_checkable
+class ScaledGradients(Protocol):
+    """A network whose `params_gradient` is a multiple of the gradient: a parameter stands for others that really move.
+
+    The check of components (`benign.testing`) multiplies the gradients of autograd by these factors.
+    """
+
+    def gradient_scale(self, params: Params) -> Params:
+        """Return the factor of each trained parameter; it broadcasts against the parameter."""
+        ...
+
+
+def declares(network: Network, name: str) -> bool:
+    """Return whether the network's own class defines a shortcut.
+
+    An inherited shortcut does not count, because it would ignore what the subclass changes in `forward`.
+    """
+    return name in vars(type(network))
+
+
 @dataclass(frozen=True)
 class Cost:
     """Sizes of one run of a network."""
@@ -133,4 +145,4 @@ class Cost:
     multiplies: int
     """multiplications of one point in one pass, forward or backward"""
     columns: int = 0
-    """of the weights, where attacks may climb in their coordinates (benign.attacks.products)"""
+    """of the weights, where attacks may climb in their coordinates (benign.attacks.gram)"""

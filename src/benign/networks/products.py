@@ -1,4 +1,4 @@
-"""What a network declares so that attacks can climb in the coordinates of its weights (benign.attacks.products), and
+"""What a network declares so that attacks can climb in the coordinates of its weights (benign.attacks.gram), and
 clean training can carry its products (benign.training.fast.carried)."""
 
 from collections.abc import Callable, Iterator

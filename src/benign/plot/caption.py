@@ -9,9 +9,9 @@ import xarray as xr
 from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import EnsembleAttack
 from benign.data.model import DataModel
 from benign.experiment import Experiment
 from benign.networks.attention import Attention

@@ -16,8 +16,8 @@ from torch.nn.functional import pad
 from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import EnsembleAttack
 from benign.data.model import BLOCK, DataModel, Sample
 from benign.networks.network import Network, Params
 from benign.reduction.protocols import ReducibleWidth, TokenRows

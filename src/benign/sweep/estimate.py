@@ -8,7 +8,7 @@ from functools import cache
 import torch
 
 from benign.attacks.attack import Attack
-from benign.attacks.products import multiplications
+from benign.attacks.gram import multiplications
 from benign.sweep.plan import Unit
 from benign.training.engine import batch_size, one_thread, run_bytes
 from benign.training.metrics.image_features import reference_key

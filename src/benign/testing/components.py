@@ -16,7 +16,7 @@ from torch import Tensor
 
 from benign.attacks.attack import Attack, Target
 from benign.data.model import DataModel, Sample
-from benign.networks.network import Network, Params
+from benign.networks.network import Network, Params, ScaledGradients
 from benign.spec import axes
 from benign.spec import plugins as outside
 from benign.spec.base import SpecError
@@ -255,7 +255,7 @@ def _pass(network: Network, params: Params, x: Tensor) -> Params:
 
 
 def _autograd(network: Network, params: Params, x: Tensor) -> Params:
-    """The same by autograd through `forward`, times what `step_scale` declares."""
+    """The same by autograd through `forward`, times the factors that the network declares."""
     leaves = {"inputs": x, **{name: params[name] for name in network.trained(params)}}
     leaves = {name: part.clone().requires_grad_() for name, part in leaves.items()}
     with torch.enable_grad():
@@ -263,8 +263,10 @@ def _autograd(network: Network, params: Params, x: Tensor) -> Params:
     slopes = torch.autograd.grad(
         outputs, list(leaves.values()), _weights(outputs), materialize_grads=True
     )
-    scale = {"inputs": 1, **network.step_scale(params)}
-    gradients = {name: slope * scale[name] for name, slope in zip(leaves, slopes, strict=True)}
+    gradients = dict(zip(leaves, slopes, strict=True))
+    if isinstance(network, ScaledGradients):
+        for name, scale in network.gradient_scale(params).items():
+            gradients[name] = gradients[name] * scale
     return {"outputs": outputs.detach()} | _gradients(gradients)
 
 

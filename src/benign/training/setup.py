@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from benign.attacks.attack import Attack
-from benign.attacks.strong import judging
+from benign.attacks.ensemble import evaluation_attack
 from benign.data.model import DataModel
 from benign.networks.network import Network
 from benign.reduction.modes import Space, Tests, Wanted, choose
@@ -120,7 +120,7 @@ class Setup(Spec):
     @property
     def final_attack(self) -> Attack | None:
         """The attack on test points at the end."""
-        return self.evaluation.attack or judging(self.attack)
+        return self.evaluation.attack or evaluation_attack(self.attack)
 
     @cached_property
     def space(self) -> Space:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from benign.attacks.balls import Ball
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.one_step import OneStep
-from benign.attacks.strong import EnsembleAttack
 from benign.data.feature_patches import FeaturePatches
 from benign.networks.patch_cnn import PatchCNN
 from benign.spec.axes import replace

@@ -8,9 +8,9 @@ import torch
 
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import EnsembleAttack
 from benign.data.mixture import Mixture
 from benign.networks.linear import Linear
 from benign.networks.two_layer import TwoLayer

@@ -8,11 +8,10 @@ import torch
 import xarray as xr
 
 import benign as bo
-from benign.attacks.balls import Ball
+from benign.attacks.balls import Ball, Balls
 from benign.attacks.feature_matching import invert_features, match_features, representation
 from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.pgd import PGD
-from benign.attacks.several import Balls
 from benign.data.images import Images
 from benign.data.sources import image_set
 from benign.experiment import Experiment

@@ -6,8 +6,8 @@ from typing import Any
 import xarray as xr
 
 from benign.attacks.balls import Ball
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.one_step import OneStep
-from benign.attacks.strong import EnsembleAttack
 from benign.claims.conditions import Conditions
 from benign.claims.study import Question, Reading
 from benign.data.feature_patches import FeaturePatches

@@ -15,8 +15,8 @@ import numpy as np
 import xarray as xr
 
 from benign.attacks.balls import Ball
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import EnsembleAttack
 from benign.claims.study import Question, Reading
 from benign.data.images import Images
 from benign.experiment import Experiment, specification

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from benign.attacks.strong import EnsembleAttack
+from benign.attacks.ensemble import EnsembleAttack
 from benign.claims.study import Reading
 from benign.experiment import Experiment
 from benign.papers.recipes import Recipe

@@ -7,11 +7,10 @@ from typing import Any
 
 from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack
-from benign.attacks.balls import Ball
+from benign.attacks.balls import Ball, Balls
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.pgd import PGD
-from benign.attacks.several import Balls
-from benign.attacks.strong import EnsembleAttack
 from benign.claims.study import Question, Reading
 from benign.data.constructions import PixelNoise
 from benign.data.images import Images

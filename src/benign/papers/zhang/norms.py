@@ -10,11 +10,10 @@ from pathlib import Path
 import xarray as xr
 
 from benign.attacks.attack import Attack
-from benign.attacks.balls import Ball
+from benign.attacks.balls import NORMS as NORM_OF
+from benign.attacks.balls import Ball, Balls
 from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.pgd import PGD
-from benign.attacks.several import NORMS as NORM_OF
-from benign.attacks.several import Balls
 from benign.claims.study import Question, Reading, at
 from benign.experiment import Experiment, specification
 from benign.papers.attention_questions import OUTPUT, network

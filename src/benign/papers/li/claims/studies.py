@@ -17,10 +17,10 @@ from torch import Tensor
 
 from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.model_free import AllPatch
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import EnsembleAttack
 from benign.claims import Evidence, Reading, Study, Undecided
 from benign.claims.replays import Replays
 from benign.data.feature_patches import FeaturePatches

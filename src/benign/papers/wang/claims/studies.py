@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from benign.attacks.balls import Ball
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.pgd import PGD
-from benign.attacks.strong import EnsembleAttack
 from benign.claims import Reading, Study
 from benign.claims.conditions import Conditions
 from benign.data.mixture import Mixture

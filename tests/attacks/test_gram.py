@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benign.attacks import apgd, products
+from benign.attacks import apgd, gram
 from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack, Target
 from benign.attacks.balls import Ball
-from benign.attacks.ground import PerturbationSpace
+from benign.attacks.ensemble import EnsembleAttack
+from benign.attacks.gram import GramSpace, pays, plain_attacks, space_for
 from benign.attacks.pgd import PGD
-from benign.attacks.products import GramSpace, ground_of, pays, plain_attacks
-from benign.attacks.strong import EnsembleAttack
+from benign.attacks.space import PerturbationSpace
 from benign.data.mixture import Mixture
 from benign.data.model import DataModel, Sample
 from benign.networks import compiled
@@ -57,7 +57,7 @@ PER = pytest.mark.parametrize("per", ["token", "sample"])
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products wherever they are possible, also where they do not pay."""
-    monkeypatch.setattr(products, "pays", lambda *sizes: True)
+    monkeypatch.setattr(gram, "pays", lambda *sizes: True)
 
 
 def target_of(name: str, dtype: torch.dtype = torch.float64, runs: int = 2) -> Target:
@@ -76,10 +76,10 @@ def both(attack: Attack, target: Target) -> tuple[Tensor, Tensor]:
     threat = attack.threat()
     assert threat is not None
     ball = threat.each()[0]
-    assert isinstance(ground_of(target, ball, 10), GramSpace)
+    assert isinstance(space_for(target, ball, 10), GramSpace)
     points = attack.perturb(target)
     with plain_attacks():
-        assert type(ground_of(target, ball, 10)) is PerturbationSpace
+        assert type(space_for(target, ball, 10)) is PerturbationSpace
         return points, attack.perturb(target)
 
 
@@ -106,19 +106,19 @@ def test_pgd_goes_the_same_way(always, name, kind):
 
 @EACH
 @pytest.mark.parametrize(("per", "loss"), [("token", "margin"), ("sample", "cross_entropy")])
-def test_apgd_looks_at_the_same_places(always, name, per, loss, monkeypatch):
+def test_apgd_has_the_same_iterates(always, name, per, loss, monkeypatch):
     """Every place, not only the worst: places of one ascent may be equally bad to the last digit."""
     target, seen = target_of(name), []
 
     def noting(method: Callable) -> Callable:
-        def noted(look: Any, delta: Tensor) -> Any:
-            seen.append(look.ground.points(delta) - target.x)
-            return method(look, delta)
+        def noted(objective: Any, delta: Tensor) -> Any:
+            seen.append(objective.space.points(delta) - target.x)
+            return method(objective, delta)
 
         return noted
 
-    for name in ("update", "__call__"):
-        monkeypatch.setattr(apgd._Look, name, noting(getattr(apgd._Look, name)))
+    for name in ("run", "__call__"):
+        monkeypatch.setattr(apgd._Objective, name, noting(getattr(apgd._Objective, name)))
     attack = APGD(ball=Ball(radius=0.8, per=per), loss=loss, steps=9, restarts=2)
     points, plain = both(attack, target)
     by_products, in_space = torch.stack(seen).chunk(2)
@@ -128,7 +128,7 @@ def test_apgd_looks_at_the_same_places(always, name, per, loss, monkeypatch):
 
 
 @EACH
-def test_the_judging_attack_finds_the_same_margins(always, name):
+def test_the_ensemble_attack_finds_the_same_margins(always, name):
     target = target_of(name)
     points, plain = both(
         EnsembleAttack(ball=Ball(radius=0.8), steps=6, also=small_pgd(0.8)), target
@@ -177,23 +177,23 @@ def test_runs_of_different_radii_are_batched_as_they_are_alone(always, per):
 def test_coordinates_mean_what_they_say(always, name, per, draw):
     """First perturbation, gradient, norm and steepest direction against those in R^d."""
     target, ball = target_of(name), Ball(radius=100.0, per=per)
-    ground, plain = ground_of(target, ball, 10), PerturbationSpace(target, ball)
-    assert isinstance(ground, GramSpace)
-    ground.begin("start/0")  # an earlier climb, of which nothing may be left
-    first, expected = ground.begin(draw), plain.begin(draw)
-    assert torch.equal(ground.points(first * 0), target.x)
+    space, plain = space_for(target, ball, 10), PerturbationSpace(target, ball)
+    assert isinstance(space, GramSpace)
+    space.begin("start/0")  # nothing of an earlier ascent may be left
+    first, expected = space.begin(draw), plain.begin(draw)
+    assert torch.equal(space.points(first * 0), target.x)
     if draw is None:
         assert not first.any()
     else:
-        close(ground.points(first) - target.x, expected)
-    here, there = ground.run(first), plain.run(expected)
+        close(space.points(first) - target.x, expected)
+    here, there = space.run(first), plain.run(expected)
     close(here.outputs, there.outputs)
     gradient, slopes = here.inputs_gradient(target.y), there.inputs_gradient(target.y)
-    close(ground.points(gradient) - target.x, slopes)
+    close(space.points(gradient) - target.x, slopes)
     moved, sum_ = first * 0.7 + gradient, expected * 0.7 + slopes
-    close(ground.points(moved) - target.x, sum_)
-    close(ground.norm(moved), ball.norm(sum_))
-    close(ground.points(ground.steepest(gradient)) - target.x, ball.steepest(slopes.clone()))
+    close(space.points(moved) - target.x, sum_)
+    close(space.norm(moved), ball.norm(sum_))
+    close(space.points(space.steepest(gradient)) - target.x, ball.steepest(slopes.clone()))
 
 
 @PER
@@ -323,9 +323,9 @@ def test_training_multiplies_no_weights_again(always):
     assert counts[1] - counts[0] == counter.get_total_flops() - weights
 
 
-def test_climbs_scale_gradients_only_where_their_squares_would_underflow():
+def test_gradients_are_scaled_only_if_their_squares_would_underflow():
     def fits(*sizes: float, dtype: torch.dtype = torch.float32) -> bool:
-        return products._squares_fit(torch.tensor(sizes, dtype=dtype).reshape(1, 1, -1, 1))
+        return gram._squares_fit(torch.tensor(sizes, dtype=dtype).reshape(1, 1, -1, 1))
 
     assert fits(0.0, 1e-14, 1e14)
     assert not fits(1.0, 1e-16)
@@ -364,16 +364,16 @@ def test_a_pass_on_products_is_the_pass(name):
     ],
     ids=["linf", "l1", "box", "values", "scores", "several tokens"],
 )
-def test_where_products_would_be_wrong_the_climb_is_in_space(always, name, network, ball):
+def test_where_products_would_be_wrong_the_ascent_is_in_rd(always, name, network, ball):
     target = target_of(name)
     network = network or target.network
     params = network.initial_params(target.data, target.streams, torch.float64)
     target = Target(network, params, target.data, target.sample, target.streams)
-    assert type(ground_of(target, ball, 10)) is PerturbationSpace
+    assert type(space_for(target, ball, 10)) is PerturbationSpace
     assert PGD(ball=ball, steps=2).perturb(target).isfinite().all()
 
 
-def test_a_subclass_that_may_see_points_otherwise_is_climbed_in_space(always):
+def test_a_subclass_that_may_change_the_points_is_attacked_in_rd(always):
     with forgetting():
 
         class LengthenedAttention(Attention):
@@ -382,7 +382,7 @@ def test_a_subclass_that_may_see_points_otherwise_is_climbed_in_space(always):
 
     target = target_of("one head")
     target = replace(target, network=LengthenedAttention.model_construct(**vars(target.network)))
-    assert type(ground_of(target, Ball(radius=0.5), 10)) is PerturbationSpace
+    assert type(space_for(target, Ball(radius=0.5), 10)) is PerturbationSpace
 
 
 def test_shapes_decide_what_is_cheaper():
@@ -390,11 +390,11 @@ def test_shapes_decide_what_is_cheaper():
     assert pays(320, 1024, 1040, 20), "jiang/fig1"
     assert pays(4000, 1024, 272, 50), "test points"
     assert not pays(352, 160, 272, 20), "more columns than dimensions"
-    assert not pays(4, 1024, 272, 20), "the Gram matrix costs more than the climb"
+    assert not pays(4, 1024, 272, 20), "the Gram matrix costs more than the ascent"
     assert not pays(352, 1024, 272, 1), "one step"
     assert not pays(40, 40, 16, 10), "nothing to save"
     small = target_of("one head")
-    assert type(ground_of(small, Ball(radius=0.5), 10)) is PerturbationSpace
+    assert type(space_for(small, Ball(radius=0.5), 10)) is PerturbationSpace
 
 
 def test_attacks_are_plain_only_inside(always):
@@ -404,12 +404,12 @@ def test_attacks_are_plain_only_inside(always):
         with plain_attacks():
             with plain_attacks():
                 pass
-            assert type(ground_of(target, ball, 10)) is PerturbationSpace
+            assert type(space_for(target, ball, 10)) is PerturbationSpace
             raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
         fail_inside()
-    assert isinstance(ground_of(target, ball, 10), GramSpace)
+    assert isinstance(space_for(target, ball, 10), GramSpace)
 
 
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, compiles: bool) -> None:
@@ -419,7 +419,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, compiles: bool) -> None:
     def begun(self: GramSpace, *given: Any) -> None:
         first(self, *given)
         self.on_cpu = False
-        self.seen = None
+        self._inputs = None
 
     monkeypatch.setattr(GramSpace, "__init__", begun)
     monkeypatch.setattr(compiled, "_on", compiles)

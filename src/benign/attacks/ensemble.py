@@ -1,31 +1,29 @@
-"""The attack that test points are judged by: the worst of several."""
+"""The evaluation attack: the worst of several attacks."""
 
 from typing import ClassVar
 
 from benign.attacks.apgd import APGD
-from benign.attacks.attack import Attack, Points, Target
-from benign.attacks.balls import Ball
+from benign.attacks.attack import Attack, BestSoFar, Points, Target
+from benign.attacks.balls import Ball, Balls
 from benign.attacks.pgd import PGD
-from benign.attacks.several import Balls
-from benign.attacks.worst import BestSoFar
 from benign.data.model import DataModel
 from benign.losses import margin
 from benign.spec.base import Count
 
 
 class EnsembleAttack(Attack):
-    """For every point the worst of these attacks in a ball, or in each of several:
+    """Return, for every point, the worst result of these attacks in a ball, or in each of several:
 
     - projected ascent of -margin in short steps from the clean point (a tenth of the radius);
     - APGD on -margin, from the clean point and from random ones;
     - with three classes or more, APGD on the difference of logits ratio and on the cross-entropy;
-    - `also`, where given: the training attack, so that none is weaker than what was trained against.
+    - `also`, if given: the training attack, so that evaluation is at least as strong as training.
 
-    The cross-entropy is never relied on alone: at interpolation its gradient is zero and fakes robustness.
+    The cross-entropy alone does not suffice: at interpolation its gradient is zero and fakes robustness.
 
     >>> import benign as bo
     >>> training = bo.PGD(ball=bo.Ball(radius=0.1), steps=10)
-    >>> bo.EnsembleAttack(ball=training.ball, also=training).passes()  # thorough is dear
+    >>> bo.EnsembleAttack(ball=training.ball, also=training).passes()  # forward passes of one attack
     432
     """
 
@@ -34,11 +32,11 @@ class EnsembleAttack(Attack):
     ball: Ball | Balls
     """the ball, or balls of several norms"""
     steps: Count = 50
-    """of every ascent"""
+    """steps of every ascent"""
     restarts: Count = 3
-    """ascents of APGD, the first from the clean point"""
+    """number of ascents of APGD; the first starts at the clean point"""
     also: Attack | None = None
-    """another attack to try, which must stay in the ball"""
+    """another attack to try; it must stay in the ball"""
 
     def check(self) -> None:
         if any(ball.p == 0 for ball in self.ball.each()):
@@ -56,17 +54,17 @@ class EnsembleAttack(Attack):
         return len(self.ball.each()) * (2 * self.steps + 3) * (1 + self.restarts) + also
 
     def held(self) -> int:
-        """The largest of its attacks, with what it found, what is worst, and the pass that tells."""
+        """The largest of its attacks, the points it found, the worst so far, and the pass that compares them."""
         return 3 + max(APGD(ball=self.ball.each()[0]).held(), self.also.held() if self.also else 0)
 
     def perturb(self, target: Target) -> Points:
-        worst = BestSoFar(target.x)
-        worst.update(target.x, margin(target.run(target.x).outputs, target.y))
+        best = BestSoFar(target.x)
+        best.update(target.x, margin(target.run(target.x).outputs, target.y))
         for attack in self._attacks(target.data):
             points = attack.perturb(target)
             for each in points.split(target.x.shape[1], dim=1):
-                worst.update(each, margin(target.run(each).outputs, target.y))
-        return worst.points
+                best.update(each, margin(target.run(each).outputs, target.y))
+        return best.points
 
     def _attacks(self, data: DataModel) -> list[Attack]:
         attacks: list[Attack] = [self.also] if self.also else []
@@ -79,8 +77,8 @@ class EnsembleAttack(Attack):
         return attacks
 
 
-def judging(attack: Attack | None) -> Attack | None:
-    """The attack that judges a network trained against another one: `EnsembleAttack` in the same ball."""
+def evaluation_attack(attack: Attack | None) -> Attack | None:
+    """Return the default evaluation attack of a network trained against `attack`: `EnsembleAttack` in its ball."""
     threat = attack.threat() if attack else None
     if threat is None or any(ball.p == 0 for ball in threat.each()):
         return attack
