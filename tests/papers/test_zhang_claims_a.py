@@ -12,7 +12,7 @@ import xarray as xr
 from benign.claims import Claim, Evidence, Outcome, Study, judge
 from benign.papers.claims import study_of
 from benign.papers.zhang import augment, bounds, plain
-from benign.papers.zhang.claims import CLAIMS, identities, impossible, starts, weak
+from benign.papers.zhang.claims import CLAIMS, draws, identities, theorem3, weak
 from tests.reference import close, doubles
 
 IDS = [
@@ -119,26 +119,26 @@ def test_values_of_the_right_sign_would_hold(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    ("draws", "failing", "expected"),
+    ("count", "failing", "expected"),
     [(300, 0, Outcome.HOLDS), (300, 60, Outcome.FAILS), (20, 0, Outcome.INCONCLUSIVE)],
 )
-def test_a_statement_that_fails_too_often_is_found(draws: int, failing: int, expected: Outcome):
+def test_a_statement_that_fails_too_often_is_found(count: int, failing: int, expected: Outcome):
     """Lemma 10 with classes that are planted."""
     claim = ALL["lem10.class_balance"]
-    hits = torch.arange(draws) < failing
-    assert outcomes(replace(claim, statistic=lambda _: starts._failing(hits))) == {"": expected}
+    hits = torch.arange(count) < failing
+    assert outcomes(replace(claim, statistic=lambda _: draws._failing(hits))) == {"": expected}
 
 
 def test_noise_that_is_too_long_is_found(monkeypatch: pytest.MonkeyPatch):
-    right = starts.token_draws
-    monkeypatch.setattr(starts, "token_draws", lambda e, n: 1.3 * right(e, n))  # 1.3^2 > 3/2
+    right = draws.token_draws
+    monkeypatch.setattr(draws, "token_draws", lambda e, n: 1.3 * right(e, n))  # 1.3^2 > 3/2
     assert outcomes(ALL["lem13.noise_geom"]) == {"": Outcome.FAILS}
 
 
 def test_a_half_below_the_barrier_is_found_to_be_none():
     """At 0.69 |mu| the rule on token 1 makes no error: the bound would be false there."""
-    world = impossible._world(SMOKE)
-    near = impossible._smallest_error(world, world.coupled("signal", 0.69), impossible._any(world))
+    world = theorem3._world(SMOKE)
+    near = theorem3._smallest_error(world, world.coupled("signal", 0.69), theorem3._any(world))
     claim = ALL["thm3.half_at_1_over_sqrt2"]
     assert outcomes(replace(claim, statistic=lambda _: near)) == {"": Outcome.FAILS}
 

@@ -11,11 +11,10 @@ import xarray as xr
 from benign.claims import Claim, Evidence, Outcome, judge
 from benign.papers.jiang.theory import Numbers
 from benign.papers.verify import Verifier
-from benign.papers.zhang import times
-from benign.papers.zhang.claims import cases, dynamics, figures, images, texts
-from benign.papers.zhang.claims.cells import Cell, case_1, case_2
-from benign.papers.zhang.claims.crossings import crossings
-from benign.papers.zhang.claims.maps import concordant
+from benign.papers.zhang import theory as times
+from benign.papers.zhang.claims import figures, stages, text, theorem2
+from benign.papers.zhang.claims.figures import concordant, crossings
+from benign.papers.zhang.claims.studies import Cell, case_1, case_2
 from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.theory import theorem_steps
 from benign.spec.axes import cells
@@ -23,7 +22,7 @@ from benign.training.descent import Status
 
 CLAIMS = {
     claim.id.removeprefix("zhang/"): claim
-    for module in (cases, dynamics, figures, images, texts)
+    for module in (theorem2, stages, figures, text)
     for claim in module.CLAIMS
 }
 
