@@ -54,13 +54,13 @@ def in_a_scope(function: Callable) -> Callable:
     return scoped
 
 
-def exec_module(loader: Any, module: ModuleType) -> None:
+def exec_module(self: Any, module: ModuleType) -> None:
     """Compile and run a module of the package, without a cache.
 
     jaxtyping's loader redirects the cache of every module imported meanwhile, so that torch and scipy were compiled
     from source in each process of the tests.
     """
-    exec(loader.source_to_code(loader.get_data(loader.path), loader.path), module.__dict__)
+    exec(self.source_to_code(self.get_data(self.path), self.path), module.__dict__)
 
 
 def lighten() -> None:
