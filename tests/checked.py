@@ -11,9 +11,11 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
+from types import ModuleType
 from typing import Any
 
 import jaxtyping
+from jaxtyping import _import_hook
 
 SCOPE = jaxtyping.jaxtyped("context")
 """in which a name of an axis has one size"""
@@ -52,6 +54,16 @@ def in_a_scope(function: Callable) -> Callable:
     return scoped
 
 
+def exec_module(self: Any, module: ModuleType) -> None:
+    """Compile and run a module of the package, without a cache.
+
+    jaxtyping's loader redirects the cache of every module imported meanwhile, so that torch and scipy were compiled
+    from source in each process of the tests.
+    """
+    exec(self.source_to_code(self.get_data(self.path), self.path), module.__dict__)
+
+
 def lighten() -> None:
-    """Have jaxtyping's import hook use the above; before the package is imported."""
+    """Make jaxtyping's import hook use the functions above; call it before the package is imported."""
     jaxtyping.jaxtyped = jaxtyped
+    _import_hook._JaxtypingLoader.exec_module = exec_module

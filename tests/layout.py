@@ -1,6 +1,7 @@
-"""The rules about imports, as functions of sources: what breaks a rule comes back as lines of text.
+"""Rules about imports: each is a function that returns one line of text per violation.
 
-Sources are texts by path below `src/benign`, so that tests/test_layout.py can break every rule on purpose.
+Its argument is the text of every module by its path below `src/benign`, so that tests/test_layout.py can plant a
+violation of each rule.
 """
 
 import ast
@@ -12,7 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 
 Sources = dict[str, str]
 
-# Data flows down this list: a module imports from its own folder and from what stands above it.
+# A module imports from its own folder and from the entries above it.
 ORDER = [
     "_lazy",
     "spec",
@@ -38,24 +39,27 @@ ORDER += [
     "cli",
 ]
 EXCEPTIONS = {
-    "experiment.py": {"sweep"},  # `Experiment.run` and its like are short forms of the runner
+    "experiment.py": {"sweep"},  # `Experiment.run` and `replay` are short forms of the runner
     "spec/schema.py": {"experiment"},
     "papers/verify.py": {"cli"},
     "sweep/status_text.py": {"cli"},
     "testing/components.py": {"sweep"},
 }
-"""imports from below that are allowed, by module"""
+"""allowed imports from below, by module"""
 ENDS = ["__init__", "__main__"]
-"""below all: the root, with every name it exports, and the module that starts the command line"""
+"""the last: the root, with every name it exports, and the module that starts the command line"""
 
-ROOMS_MAY_USE = {
+PAPERS_MAY_USE = {
     "compare": {"zhang"},  # the linear mode is Zhang's
-    "zhang": {"jiang"},  # Zhang's Theorems 1 and 2 are stated beside those of Jiang
+    "zhang": {"jiang"},  # Zhang's Theorems 1 and 2 are stated next to Jiang's
     "inside.py": {"jiang", "wang", "zhang"},  # the solver knows the conditions of every theorem
-    "advice.py": {"jiang", "wang", "zhang", "li"},  # and so does advice
-    "numbers.py": {"jiang", "zhang"},  # initial weights in the middle of what conditions allow
+    "advice.py": {"jiang", "wang", "zhang", "li"},  # so does advice
+    "numbers.py": {
+        "jiang",
+        "zhang",
+    },  # initial weights in the middle of the range that conditions allow
 }
-"""which rooms of `papers` a room, or a module beside the rooms, imports"""
+"""papers that a paper, or a module of papers/, may import"""
 
 EVERYWHERE = {"numpy", "torch", "jaxtyping", "pydantic", "pydantic_core"}
 OUTSIDE = {
@@ -79,7 +83,7 @@ OUTSIDE = {
     "torchvision": {"data"},
     "typer": {"cli"},
 }
-"""where a package of others may be imported"""
+"""folders that may import a third-party package"""
 
 DYNAMIC = {
     "_lazy.py",
@@ -88,7 +92,7 @@ DYNAMIC = {
     "papers/recipes.py",
     "papers/claims.py",
 }
-"""modules that may import by a name made at run time: public names, components, files of a user's own, recipes"""
+"""modules that may import by a name made at run time: public names, components, files of users, recipes"""
 DYNAMIC_CALLS = {"import_module", "__import__", "exec", "eval", "run_path", "exec_module"}
 
 
@@ -99,7 +103,7 @@ def _tree(text: str) -> ast.Module:
 
 @cache
 def imports(path: str, text: str) -> list[tuple[int, str]]:
-    """Line and dotted name of everything a file imports, wherever the import stands."""
+    """Return line and dotted name of every import of a file, also inside functions."""
     package = ["benign", *path.split("/")[:-1]]
     found = []
     for node in ast.walk(_tree(text)):
@@ -116,30 +120,30 @@ def imports(path: str, text: str) -> list[tuple[int, str]]:
 
 
 def _inner(path: str, text: str) -> Iterator[tuple[int, str]]:
-    """The same without `benign.` for what it takes from the package."""
+    """Yield line and name, without `benign.`, of every import from the package."""
     for line, name in imports(path, text):
         if name.startswith("benign.") and name != "benign.__version__":
             yield line, name.removeprefix("benign.")
 
 
 def home(path: str) -> str:
-    """The top-level module or folder a file belongs to."""
+    """Return the top-level module or folder of a file."""
     return path.split("/")[0].removesuffix(".py")
 
 
 def unnamed(sources: Sources) -> list[str]:
-    """Top-level modules that `ORDER` does not name, and names in it that are no modules."""
+    """List top-level modules that `ORDER` lacks, and entries of `ORDER` that are no modules."""
     homes = {home(path) for path in sources} - set(ENDS)
     return [f"{name}: name it in ORDER" for name in sorted(homes - set(ORDER))] + [
-        f"{name}: ORDER names it, but it is not there" for name in sorted(set(ORDER) - homes)
+        f"{name}: ORDER names it, but it does not exist" for name in sorted(set(ORDER) - homes)
     ]
 
 
 def upward(sources: Sources) -> list[str]:
-    """Imports from below."""
+    """List imports from below."""
     rank = {name: place for place, name in enumerate([*ORDER, *ENDS])}
     return [
-        f"{path}, line {line}: {name} stands below"
+        f"{path}, line {line}: {name} is below"
         for path, text in sources.items()
         if home(path) != "__init__"
         for line, name in _inner(path, text)
@@ -150,21 +154,21 @@ def upward(sources: Sources) -> list[str]:
     ]
 
 
-def between_rooms(sources: Sources) -> list[str]:
-    """Imports of one paper's room by another that are not listed."""
-    rooms = {path.split("/")[1] for path in sources if re.match(r"papers/\w+/", path)}
-    papers = {path: text for path, text in sources.items() if home(path) == "papers"}
+def between_papers(sources: Sources) -> list[str]:
+    """List imports of one paper by another that `PAPERS_MAY_USE` lacks."""
+    papers = {path.split("/")[1] for path in sources if re.match(r"papers/\w+/", path)}
+    modules = {path: text for path, text in sources.items() if home(path) == "papers"}
     return [
-        f"{path}, line {line}: {name} is another room's"
-        for path, text in papers.items()
+        f"{path}, line {line}: {name} belongs to another paper"
+        for path, text in modules.items()
         for line, name in _inner(path, text)
-        if name.startswith("papers.") and (room := name.split(".")[1]) in rooms
-        if (here := path.split("/")[1]) != room and room not in ROOMS_MAY_USE.get(here, ())
+        if name.startswith("papers.") and (paper := name.split(".")[1]) in papers
+        if (here := path.split("/")[1]) != paper and paper not in PAPERS_MAY_USE.get(here, ())
     ]
 
 
 def outside(sources: Sources) -> list[str]:
-    """Imports of other people's packages where they are not listed."""
+    """List imports of third-party packages that `OUTSIDE` does not allow."""
     ours = {*sys.stdlib_module_names, "benign", *EVERYWHERE}
     return [
         f"{path}, line {line}: {name} is not for this module"
@@ -176,7 +180,7 @@ def outside(sources: Sources) -> list[str]:
 
 
 def dynamic(sources: Sources) -> list[str]:
-    """Calls that import or execute what a string names, where they are not listed."""
+    """List calls that import or execute what a string names, outside the modules of `DYNAMIC`."""
     return [
         f"{path}, line {line}: {name}"
         for path, text in sources.items()
@@ -187,12 +191,41 @@ def dynamic(sources: Sources) -> list[str]:
 
 
 def _names(text: str) -> Iterator[tuple[int, str]]:
-    """Line and name of what is used; `module.eval()` is torch's, so not as an attribute."""
+    """Yield line and name of every name used; `module.eval()` belongs to torch and does not count."""
     for node in ast.walk(_tree(text)):
         if isinstance(node, ast.Name):
             yield node.lineno, node.id
         elif isinstance(node, ast.Attribute) and node.attr not in {"eval", "exec"}:
             yield node.lineno, node.attr
+
+
+GENERIC = re.compile(
+    r"reduction/|sweep/|training/\w+\.py$|training/fast/"
+    r"|training/metrics/(?:metric|audit|scores|values|__init__)\.py$"
+)
+"""modules that know no component of a paper by its class, but the base classes and protocols of components. The other
+modules of training/metrics/ each measure one architecture (`attention` measures `Attention`) and name it; the generic
+modules reach them through the registry of metrics only"""
+BASE_MODULES = {
+    "data.model",
+    "networks.network",
+    "networks.products",
+    "networks.module",  # a user's torch module as a network
+    "networks.compiled",
+}
+"""modules of data/ and networks/ that define base classes and protocols"""
+
+
+def paper_components(sources: Sources) -> list[str]:
+    """List imports of a component of a paper by a generic module."""
+    return [
+        f"{path}, line {line}: {name} is the component of a paper"
+        for path, text in sources.items()
+        if GENERIC.match(path)
+        for line, name in _inner(path, text)
+        if name.split(".")[0] in {"data", "networks"}
+        and ".".join(name.split(".")[:2]) not in BASE_MODULES
+    ]
 
 
 TRAINS = {
@@ -202,22 +235,22 @@ TRAINS = {
     "sweep.plan": {"Run"},
     "sweep.replay": set(),
 }
-"""what trains or draws, and the names of it that a claim may import, as types"""
+"""modules that train or draw, with the types that a claim may import from each"""
 
 
 def training_claims(sources: Sources) -> list[str]:
-    """Claims that train runs or draw numbers by themselves, and not by `claims/replays` or `claims/identity`."""
-    rooms = {path: text for path, text in sources.items() if re.match(r"papers/\w+/claims/", path)}
+    """List claims that train runs or draw numbers without `claims/replays` or `claims/identity`."""
+    claims = {path: text for path, text in sources.items() if re.match(r"papers/\w+/claims/", path)}
     imported = [
         f"{path}, line {line}: {name} trains or draws"
-        for path, text in rooms.items()
+        for path, text in claims.items()
         for line, name in _inner(path, text)
         for module, types in TRAINS.items()
         if _beyond(name, module, types)
     ]
     called = [
         f"{path}, line {node.lineno}: {ast.unparse(node.func)}() trains or draws"
-        for path, text in rooms.items()
+        for path, text in claims.items()
         for node in ast.walk(_tree(text))
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) in {"Batch", "Batch.start", "Streams", "Run"}
@@ -226,13 +259,13 @@ def training_claims(sources: Sources) -> list[str]:
 
 
 def _beyond(name: str, module: str, types: set[str]) -> bool:
-    """Whether an imported name is of a module, and none of its types; the module itself is."""
+    """Return whether an imported name is the module itself or a name in it outside `types`."""
     origin, _, last = name.rpartition(".")
     return name == module or (origin == module and last not in types)
 
 
 def circles(sources: Sources) -> list[str]:
-    """Modules that import themselves over others, lazy imports included."""
+    """List modules that import themselves through others, lazy imports included."""
     modules = {path.removesuffix(".py").replace("/", "."): path for path in sources}
     graph = {
         module: {_module(name, modules) for _, name in _inner(path, sources[path])}
@@ -247,7 +280,7 @@ def circles(sources: Sources) -> list[str]:
 
 
 def _module(name: str, modules: dict[str, str]) -> str:
-    """The module a dotted name is taken from; empty for names of the root."""
+    """Return the module that defines a dotted name, or an empty string for names of the root."""
     parts = name.split(".")
     prefixes = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
     known = [each for prefix in prefixes for each in (prefix, f"{prefix}.__init__")]
@@ -255,6 +288,6 @@ def _module(name: str, modules: dict[str, str]) -> str:
 
 
 def drawn(map_text: str) -> list[str]:
-    """The top-level modules in the tree of docs/architecture.md, from top to bottom."""
+    """Return the top-level modules in the tree of docs/architecture.md, from top to bottom."""
     tree = map_text.split("src/benign/\n")[1].split("\n```")[0]
     return re.findall(r"^  (\w+)(?:\.py|/)", tree, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What the code base promises about its layout: the order of imports, docstrings, versions, pins."""
+"""The layout of the code base: order of imports, docstrings, versions, pins."""
 
 import ast
 import re
@@ -32,9 +32,10 @@ SOURCES = {named(path): path.read_text(encoding="utf-8") for path in MODULES}
 RULES = [
     layout.unnamed,
     layout.upward,
-    layout.between_rooms,
+    layout.between_papers,
     layout.outside,
     layout.dynamic,
+    layout.paper_components,
     layout.training_claims,
     layout.circles,
 ]
@@ -43,12 +44,16 @@ BROKEN: list[tuple[Callable[[Sources], list[str]], str, str]] = [
     (layout.unnamed, "attic.py", ""),
     (layout.upward, "streams.py", "import benign.cli.main"),
     (layout.upward, "losses.py", "def f():\n    from benign import sweep"),
-    (layout.between_rooms, "papers/wang/theory.py", "from benign.papers.li import figures"),
-    (layout.between_rooms, "papers/li/figures.py", "from ..wang.theory import f"),
+    (layout.between_papers, "papers/wang/theory.py", "from benign.papers.li import figures"),
+    (layout.between_papers, "papers/li/figures.py", "from ..wang.theory import f"),
     (layout.outside, "streams.py", "import matplotlib.pyplot as plt"),
     (layout.outside, "cli/main.py", "from pandas import DataFrame"),
     (layout.dynamic, "streams.py", "import importlib\nimportlib.import_module('benign.cli.main')"),
     (layout.dynamic, "spec/yaml.py", "eval('1')"),
+    (layout.paper_components, "training/engine.py", "from benign.data.mixture import Mixture"),
+    (layout.paper_components, "sweep/own_code.py", "def f():\n    from benign.data import images"),
+    (layout.paper_components, "reduction/modes.py", "from ..networks.attention import Attention"),
+    (layout.paper_components, "training/metrics/metric.py", "import benign.networks.two_layer"),
     (layout.training_claims, CLAIM, "from benign.training.descent import descend"),
     (layout.training_claims, CLAIM, "from benign.training import descent"),
     (layout.training_claims, CLAIM, "def f():\n    from benign.sweep.plan import runs_of"),
@@ -67,7 +72,7 @@ def test_imports_keep_the_rules(rule: Callable[[Sources], list[str]]):
 @pytest.mark.parametrize(
     ("rule", "path", "text"), BROKEN, ids=[f"{rule.__name__}-{path}" for rule, path, _ in BROKEN]
 )
-def test_a_broken_rule_is_noticed(rule: Callable[[Sources], list[str]], path: str, text: str):
+def test_a_planted_violation_is_found(rule: Callable[[Sources], list[str]], path: str, text: str):
     planted = SOURCES | {path: f"{SOURCES.get(path, '')}\n{text}\n"}
     assert len(rule(planted)) == 1
 
@@ -111,20 +116,20 @@ def test_importing_benign_loads_nothing_heavy():
 
 
 def test_only_plot_imports_matplotlib():
-    """Recipes are held to it above; examples, scripts and benchmarks are here."""
+    """The rules above cover the package; this covers examples, scripts and benchmarks."""
     drawing = re.compile(r"^\s*(?:import|from) matplotlib", re.MULTILINE)
-    rooms = ("src/benign/plot/", "tests/")
+    allowed = ("src/benign/plot/", "tests/")
     assert not [
-        name for name, text in texts() if drawing.search(text) and not name.startswith(rooms)
+        name for name, text in texts() if drawing.search(text) and not name.startswith(allowed)
     ]
 
 
-def test_the_tests_see_this_checkout():
+def test_the_tests_import_this_checkout():
     assert Path(str(benign.__file__)).parent == SOURCE, "run `make clean`: .venv was made elsewhere"
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Name and text of the files git has or would take up."""
+    """Yield name and text of the files that git tracks or would add."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         done = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -137,7 +142,7 @@ def texts() -> Iterator[tuple[str, str]]:
             continue  # a picture, or a file just removed
 
 
-def test_no_file_knows_a_machine_or_a_registry():
+def test_no_file_names_a_machine_or_a_registry():
     machine = re.compile(
         r"(?<![\w./-])/(?:root|home|work|tmp|opt|mnt|Users)\b|file:/{2}|[A-Z]:\\Users"
     )
@@ -192,15 +197,15 @@ def test_every_pin_satisfies_the_ranges_of_pyproject():
 
 
 def test_what_dependencies_need_is_pinned_too():
-    """Walk the metadata of what is installed; what is not installed here has nothing to tell."""
+    """Walk the metadata of the installed packages; the metadata of others are unknown here."""
     pinned = pins()
-    waiting, seen = named_in_pyproject(), set()
+    waiting, visited = named_in_pyproject(), set()
     while waiting:
         requirement = waiting.pop()
         name = canonicalize_name(requirement.name)
-        if name == "benign" or (name, *requirement.extras) in seen:
+        if name == "benign" or (name, *requirement.extras) in visited:
             continue
-        seen.add((name, *requirement.extras))
+        visited.add((name, *requirement.extras))
         assert name in pinned, f"{name} is not pinned in constraints.txt"
         try:
             needed = [Requirement(text) for text in requires(name) or []]

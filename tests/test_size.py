@@ -1,7 +1,6 @@
 """scripts/size.py: what it reports of lines, modules and repeated code."""
 
-from repeats import repeats
-from size import by_folder
+from size import by_folder, repeats, with_one_importer
 
 BODY = "".join(f"    value_{number} = {number} * x\n" for number in range(7))
 ONE = f'"""One."""\n\nimport math\n\n\ndef one(x):\n    """What it does."""\n{BODY}    return 1\n'
@@ -31,3 +30,16 @@ def test_lines_and_modules_are_counted_by_folder():
     assert top.split()[:4] == ["(top)", "1", "modules", "0"]
     assert folder.split()[:4] == ["a", "2", "modules", "4"]
     assert whole.split()[1::2][:3] == ["3", "4", "1"]
+
+
+def test_modules_with_one_importer_are_reported():
+    texts = {
+        "a/__init__.py": "from benign.a import one\n",
+        "a/one.py": "import benign.b.two\n",
+        "b/two.py": "",
+        "b/three.py": "from benign.b.two import x\nfrom benign.a.one import y\n",
+        "b/four.py": "from benign.b import three\n",
+        "c/__init__.py": "from benign.b.four import z\n",
+        "five.py": "",
+    }
+    assert with_one_importer(texts) == ["b/three.py: only b/four.py imports it"]

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import runpy
 import signal
 import subprocess
@@ -52,20 +53,42 @@ def counts(line: str) -> list[int]:
 # What is quick
 
 
-@pytest.mark.parametrize("option", ["--version", "--help"])
-def test_the_version_is_printed_quickly(option):
-    """In 0.2 s on a quiet machine, since nothing large is imported."""
+def modules_loaded(*arguments: str) -> set[str]:
+    """The top-level names of the modules that a process of Python imports."""
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "benign", option],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-X", "importtime", *arguments], capture_output=True, text=True, check=True
     )
-    assert done.stdout.startswith(
-        f"benign {benign.__version__}\n" if option == "--version" else "Usage"
-    )
-    loaded = set(re.findall(r"\|\s+(\w+)\s*$", done.stderr, re.MULTILINE))
-    assert loaded.isdisjoint({"torch", "numpy", "xarray", "matplotlib", "yaml"})
+    return set(re.findall(r"\|\s+(\w+)\s*$", done.stderr, re.MULTILINE))
+
+
+def cpu_seconds(*arguments: str) -> float:
+    """The least CPU time of five processes of Python."""
+
+    def once() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    return min(once() for _ in range(5))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "limit"),
+    [
+        (("-c", "import benign"), 0.1),
+        (("-m", "benign", "--help"), 0.3),
+    ],
+    ids=["import", "--help"],
+)
+def test_the_program_starts_quickly_and_without_torch(arguments: tuple[str, ...], limit: float):
+    """CPU time, beyond that of an empty process: it depends little on what else the machine does."""
+    assert modules_loaded(*arguments).isdisjoint({"torch", "numpy", "xarray", "matplotlib", "yaml"})
+    assert cpu_seconds(*arguments) - cpu_seconds("-c", "pass") < limit
+
+
+def test_the_version_is_printed(run):
+    assert run("--version") == (0, f"benign {benign.__version__}\n", "")
 
 
 NAMES = ("papers", "run", "resume", "status", "show", "export", "pack", "merge", "data")

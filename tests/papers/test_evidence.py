@@ -11,7 +11,7 @@ import xarray as xr
 from benign.claims import Evidence, Outcome, Study, Verdict, judge
 from benign.experiment import Experiment
 from benign.papers.claims import claims
-from benign.papers.jiang.claims.phase import BOUNDARY
+from benign.papers.jiang.claims.figures import BOUNDARY
 from benign.papers.jiang.claims.studies import BENIGN_END
 from benign.papers.jiang.theory import Numbers
 from benign.papers.li.claims.studies import STANDARD

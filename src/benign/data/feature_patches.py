@@ -107,6 +107,9 @@ class FeaturePatches(DataModel):
             raise ValueError(f"`only` must be one of {', '.join(get_args(Shown))}, got {only!r}")
         return replace(self, {("only",): only})
 
+    def views(self) -> dict[str, DataModel]:
+        return {kind: self.showing(kind) for kind in ("robust", "non_robust")}
+
     def label_count(self) -> int:
         return self.classes
 

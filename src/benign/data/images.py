@@ -154,8 +154,15 @@ class Images(DataModel):
     def absent(self) -> str | None:
         return None if where_is(self.source) else absent(self.source)
 
-    def fingerprint(self) -> str | None:
-        return fingerprint(self.source)
+    def file_set(self) -> str:
+        return self.source
+
+    @classmethod
+    def fingerprint_of(cls, file_set: str) -> str | None:
+        return fingerprint(file_set)
+
+    def picture_shape(self) -> tuple[int, int, int]:
+        return self.channel_count(), self.side, self.side
 
     def channel_count(self) -> Any:
         """1 or 3; None where the specification does not tell."""

@@ -86,8 +86,29 @@ class DataModel(Component):
         """One line where what points are drawn from is not on this machine, with the remedy."""
         return None
 
+    def file_set(self) -> str | None:
+        """Return the name of the files that points are drawn from, or None if they are drawn from random numbers.
+
+        A record names them by kind and name: `images mnist`.
+        """
+        return None
+
+    @classmethod
+    def fingerprint_of(cls, file_set: str) -> str | None:
+        """Return a digest of these files, or None if they are not on this machine."""
+        return None
+
     def fingerprint(self) -> str | None:
-        """What tells files that points are drawn from from others of the same name; None where there are none."""
+        """Return a digest of the files that points are drawn from, or None if there is nothing to digest."""
+        name = self.file_set()
+        return None if name is None else self.fingerprint_of(name)
+
+    def views(self) -> "dict[str, DataModel]":
+        """Return models of the same draws that show a part of every point only, by the name of the part."""
+        return {}
+
+    def picture_shape(self) -> tuple[int, int, int] | None:
+        """Return channels, rows and columns of a point that is a picture, or None if points are no pictures."""
         return None
 
     def most_tests(self) -> int | None:

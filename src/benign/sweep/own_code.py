@@ -16,8 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from benign.data.images import Images
-from benign.data.sources import fingerprint
+from benign.data.model import DataModel
 from benign.spec.axes import Axis
 from benign.spec.base import digest, snake_case
 from benign.spec.registry import Component
@@ -25,8 +24,6 @@ from benign.training.metrics import METRICS, RUNNING_METRICS, metrics_for, runni
 from benign.training.metrics.metric import Metric, RunningMetric
 from benign.training.setup import Setup
 
-IMAGES = "images "
-"""begins the names of image sets"""
 Code = dict[str, str | None]
 """digests by name, such as `network mine`, `probe my_margin` or `images mnist`; None where the source is not known"""
 
@@ -35,8 +32,8 @@ def own_code(cells: Iterable[Setup]) -> Code:
     """The user's own components and probes that have a part in these cells, and the image sets."""
     found: Code = {}
     for cell in cells:
-        if isinstance(cell.data, Images) and (mark := cell.data.fingerprint()):
-            found[IMAGES + cell.data.source] = mark
+        if mark := cell.data.fingerprint():
+            found[f"{cell.data.kind} {cell.data.file_set()}"] = mark
         for part in _components(cell):
             found |= _told(_name(type(part)), _classes(type(part)))
         for probe in [*metrics_for(cell), *running_metrics_for(cell)]:
@@ -55,8 +52,10 @@ def changed(recorded: Mapping[str, str | None]) -> frozenset[str]:
     for probe in [*METRICS.values(), *RUNNING_METRICS.values()]:
         today |= _told(f"probe {probe.name}", _functions(probe))
     for name in recorded:
-        if name.startswith(IMAGES):
-            today[name] = fingerprint(name.removeprefix(IMAGES))
+        kind, _, files = name.partition(" ")
+        model = Component.families[DataModel].get(kind)
+        if model and issubclass(model, DataModel):
+            today[name] = model.fingerprint_of(files)
     return frozenset(
         name for name, code in recorded.items() if code and today.get(name) not in (None, code)
     )

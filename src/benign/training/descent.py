@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from benign.attacks.attack import Attack, Target, repeated
-from benign.data.feature_patches import FeaturePatches
 from benign.data.model import BLOCK, Sample, column
 from benign.losses import loss, loss_slope, margin
 from benign.networks.network import Params, Pass
@@ -110,11 +109,11 @@ class Batch:
         view = self.source if isinstance(self.source, View) else None
         return widened(target, self.dim, view)
 
-    def test_points(self, split: str, count: int, only: str = "both") -> Sample:
-        """Points that the runs were not trained on; `only` is for `FeaturePatches`, see there."""
+    def test_points(self, split: str, count: int, view: str | None = None) -> Sample:
+        """Draw points that the runs were not trained on; with `view`, that view of them (`DataModel.views`)."""
         model = self.source.model(self.setup.data)
-        if isinstance(model, FeaturePatches) and only != "both":
-            model = model.showing(only)
+        if view is not None:
+            model = model.views()[view]
         return self.source.draw(model, self.streams, split, count, self.setup.dtype)
 
     def run(self, fresh: Sample) -> Pass:

@@ -6,7 +6,6 @@ from pydantic import StrictFloat
 
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
-from benign.data.images import Images
 from benign.data.model import DataModel
 from benign.spec.base import Count, Positive, Spec, Whole
 
@@ -69,15 +68,15 @@ class FeatureTests(Spec):
 
     def check_against(self, data: DataModel) -> None:
         """Raise ValueError where this cannot be asked of networks trained on this data."""
-        if not isinstance(data, Images):
+        if data.picture_shape() is None:
             raise ValueError(
-                f"`evaluation.features` is for `images`, but `data` is `{data.kind}`: leave it out"
+                f"`evaluation.features` is for pictures (`images`), but `data` is `{data.kind}`: leave it out"
             )
         self.attack.check_against(data)
         most, count = data.most_tests(), data.label_count()
         if most is not None and self.samples > most:
             raise ValueError(
-                f"`evaluation.features.samples` must be at most {most:,}, the test images of {data.source}, "
+                f"`evaluation.features.samples` must be at most {most:,}, the test images of `data`, "
                 f"got {self.samples:,}"
             )
         for pair in self.pairs:

@@ -86,7 +86,7 @@ def _measure_block(
     values = _clean(setup, batch.run(test), test)
     if isinstance(setup.data, FeaturePatches):
         for kind in ("robust", "non_robust"):
-            shown = batch.test_points(split, count, only=kind)
+            shown = batch.test_points(split, count, view=kind)
             outputs = batch.run(shown).outputs.double()
             values[f"{kind}_feature_accuracy"] = correct(margin(outputs, shown.y.double()))
     if attack is not None:

@@ -198,6 +198,39 @@ def score_shift_max(step: Step) -> PerRunValue:
     return moved.abs().flatten(1).amax(1)
 
 
+# Scores and values of the strong noise token and of the signal, figures 3 and 4 of Jiang et al.: means over clean
+# points, and over heads for scores. The signal of a point is mu_+ or mu_-; its strong token is xi_2.
+
+
+@metric("<q_s, k_s>: score of the signal's row for the signal, mean", applies=strong_token)
+def score_signal_for_signal(step: Step) -> PerRunValue:
+    return _score(step, 0, 0)
+
+
+@metric("<q_s, k_2>: score of the signal's row for the strong token, mean", applies=strong_token)
+def score_signal_for_strong(step: Step) -> PerRunValue:
+    return _score(step, 0, 1)
+
+
+@metric("<q_2, k_s>: score of the strong token's row for the signal, mean", applies=strong_token)
+def score_strong_for_signal(step: Step) -> PerRunValue:
+    return _score(step, 1, 0)
+
+
+@metric(
+    "<q_2, k_2>: score of the strong token's row for the strong token, mean", applies=strong_token
+)
+def score_strong_for_strong(step: Step) -> PerRunValue:
+    return _score(step, 1, 1)
+
+
+@metric("y V_2: value of the strong token times the label, mean", applies=strong_token)
+def value_strong_noise(step: Step) -> PerRunValue:
+    """Summed over heads, as other values are."""
+    values = attention_pass(step.clean_pass).values.sum(2)[..., 1]
+    return (step.batch.sample.y * values).mean(1)
+
+
 def balance(step: Step) -> PerRunValue:
     """Frobenius norm of W_Q^T W_Q - W_K^T W_K over all heads, which gradient flow conserves (papers/zhang.md S4).
 
@@ -226,3 +259,7 @@ def _signal_scores(step: Step) -> Float[Tensor, "runs 2 heads"]:
 
 def _mean_norm(vectors: Float[Tensor, "runs *tokens heads hidden"]) -> PerRunValue:
     return torch.linalg.vector_norm(vectors, dim=-1).flatten(1).mean(1)
+
+
+def _score(step: Step, row: int, key: int) -> PerRunValue:
+    return attention_pass(step.clean_pass).scores[..., row, key].mean((1, 2))

@@ -1,4 +1,7 @@
-"""Lemmas of Li and Li that are identities, or statements about a recursion: computed on the spot, in float64."""
+"""Claims about Li and Li that need no study: the assumptions, Propositions 3.1 and 3.2, lemmas that are identities.
+
+Points and hand-made filters; small runs without noise and recursions, in float64.
+"""
 
 import itertools
 from functools import lru_cache
@@ -7,15 +10,131 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benign.claims import Claims, Evidence, Measured, at_most, worst
-from benign.claims.identity import identity_batch, identity_steps
+from benign.attacks.attack import Target
+from benign.attacks.model_free import AllPatch, FeatureSwap
+from benign.attacks.pgd import PGD
+from benign.claims import Claims, Evidence, Measured, at_least, at_most, exact, share, worst
+from benign.claims.identity import identity_batch, identity_steps, own_streams
 from benign.data.feature_patches import FeaturePatches
+from benign.data.model import Sample
+from benign.losses import correct, margin
 from benign.networks.patch_cnn import PatchCNN
+from benign.papers.li import theory
+from benign.papers.li.claims.studies import EPS, FIGURE, SEPARATED, Perturb, linf
 from benign.papers.li.recursion import Features, Problem, feature_recursion, tensor_power
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Setup
 
 CLAIMS = Claims("li")
+
+GAMMAS = (1.0, 10.0, 100.0)
+STREAMS = own_streams("li/claims")
+
+
+def _data(law: dict) -> FeaturePatches:
+    return FeaturePatches(samples=1, dim=100, noise_std=0.1, **law)
+
+
+def _points(evidence: Evidence, data: FeaturePatches) -> Sample:
+    return data.sample(STREAMS, "test/0", evidence.size(50, 250, 1000), torch.float64)
+
+
+def _network_of(features: str, gamma: float, sample: Sample, data: FeaturePatches) -> Target:
+    """w_i = gamma u_i (robust) or gamma v_i (non-robust), one filter a class."""
+    first = 0 if features == "robust" else data.classes
+    rows = sample.latent["features"][:, first : first + data.classes]
+    network = PatchCNN(width=1, threshold=1.0, init_std=1.0)
+    return Target(network, {"weights": gamma * rows[:, :, None]}, data, sample, STREAMS)
+
+
+def _right(target: Target, perturb: Perturb | None = None) -> torch.Tensor:
+    points = perturb(target) if perturb else target.x
+    return correct(margin(target.run(points).outputs, target.y)).mean(1)
+
+
+@CLAIMS.add("asm.separation", "Section 2.5", at_least(0.99))
+def classes_are_separated(evidence: Evidence) -> Measured:
+    """Points of different classes are farther than 2 eps apart in the l_inf norm, with the numbers of Figure 3."""
+    data = _data(FIGURE)
+    sample = _points(evidence, data)
+    x, y = sample.x[0].flatten(1), sample.y[0]
+    ones, others = x[y == 0], x[y == 1]
+    distances = torch.cdist(ones, others, p=torch.inf)
+    limit = theory.robust_accuracy_limit(ones.numpy(), others.numpy(), EPS)
+    # Pairs of one set of points are not independent: each point is used once.
+    pairs = min(len(ones), len(others))
+    found = share(
+        "pairs farther than 2 eps apart", distances.diagonal()[:pairs] > 2 * EPS, "disjoint pair"
+    )
+    told = f"of all pairs {float((distances > 2 * EPS).double().mean()):.3g}"
+    return found.noting(f"{told}; no classifier's robust accuracy on these exceeds {limit:.3g}")
+
+
+@CLAIMS.add("asm.consistency", "Assumption 2.3 with B.3; the conflict is derived", at_least(1.0))
+def the_assumptions_leave_room(evidence: Evidence) -> Measured:
+    """Some numbers satisfy all of density, eps >= beta, and what a network of robust features needs to be robust.
+
+    Density is sum beta^q > sum alpha^q; robustness in two classes needs P < |J_R| max(1, (alpha-eps)/eps)^q. The room
+    is that of the tighter of the two: at least 1 where both hold.
+    """
+    steps = evidence.size(6, 14, 40)
+    patches = [round(1.6**k) for k in range(1, 25)]
+    strengths = [1.3**k for k in range(1, steps)]
+    papers = [
+        min(
+            theory.density_room(robust, others, alpha, 1.0, q),
+            theory.robust_network_room(robust, others, alpha, eps, q),
+        )
+        for robust, others, q in itertools.product((1, 2, 5, 20), patches, (3, 4, 5))
+        for eps, alpha in itertools.product([1.0, *strengths], strengths)
+        if alpha > eps
+    ]
+    return worst("largest room of the tighter condition", papers)
+
+
+@CLAIMS.add(
+    "prop3.1.v-net-nonrobust",
+    "Proposition 3.1",
+    {"clean": at_least(0.99), "attacked": at_most(0.01, fails_above=0.5)},
+)
+def non_robust_filters_are_broken(evidence: Evidence) -> dict[str, Measured]:
+    """The network w_i = gamma v_i classifies clean points rightly, and none of them after Delta(X, y)."""
+    data = _data(FIGURE)
+    sample = _points(evidence, data)
+    networks = [_network_of("non_robust", gamma, sample, data) for gamma in GAMMAS]
+    swap = FeatureSwap(clip=EPS).perturb
+    clean = min(float(_right(each)) for each in networks)
+    attacked = max(float(_right(each, swap)) for each in networks)
+    return {
+        "clean": exact("lowest clean accuracy over gamma = 1, 10, 100", clean),
+        "attacked": exact("highest accuracy under Delta", attacked),
+    }
+
+
+@CLAIMS.add("prop3.2.u-net-robust", "Proposition 3.2", at_least(0.99, fails_below=0.5))
+def robust_filters_withstand(evidence: Evidence) -> Measured:
+    """The network w_i = gamma u_i classifies rightly whatever moves by at most eps.
+
+    Judged inside Assumption 2.3 with separated classes: alpha = 2.5 > 2 eps, |J_R| = 1, |J_NR| = 19.
+    """
+    data = _data(SEPARATED)
+    sample = _points(evidence, data)
+    attacks = {
+        "Delta": FeatureSwap(clip=EPS),
+        "all patches": AllPatch(clip=EPS),
+        "margin ascent": PGD(ball=linf(), step=0.125),
+    }
+    found = {
+        name: min(
+            float(_right(_network_of("robust", g, sample, data), attack.perturb)) for g in GAMMAS
+        )
+        for name, attack in attacks.items()
+    }
+    room = theory.linear_network_room_corrected(1, data.tokens - 1, SEPARATED["alpha"], EPS)
+    told = ", ".join(f"{name} {value:.2g}" for name, value in found.items())
+    note = f"{told}; |J_R| (alpha - eps) / (P eps) = {room:.2g}"
+    return exact("lowest accuracy over attacks and gamma = 1, 10, 100", min(found.values()), note)
+
 
 EXACT = 1e-10
 

@@ -1,4 +1,10 @@
-"""What the figures of Zhang et al. show, on runs in the setting of the figures."""
+"""Claims about the figures of Zhang et al., synthetic (1 to 3) and on real images (4 to 8)."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -16,11 +22,14 @@ from benign.claims import (
     mean,
     worst,
 )
-from benign.papers.zhang.claims.crossings import crossings
-from benign.papers.zhang.claims.figure_studies import OUTPUT_SCALES
-from benign.papers.zhang.claims.maps import boundary_slope, concordant, edges, shift_of_boundary
+from benign.papers.zhang.claims.studies import OUTPUT_SCALES
 from benign.papers.zhang.fig2 import FIGURE_2
 from benign.papers.zhang.fig3 import FIGURE_3
+from benign.papers.zhang.fig8 import FIGURE_8
+from benign.papers.zhang.image_maps import FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, source
+from benign.papers.zhang.images import CUT_OFF
+from benign.papers.zhang.setting import LEVEL
+from benign.stats.boundary import Boundary, boundary
 from benign.training.descent import Status
 
 CLAIMS = Claims("zhang")
@@ -225,3 +234,115 @@ def output_scale_matters(evidence: Evidence) -> Measured:
     converged = (evidence.result.status == Status.CONVERGED).astype(float)
     shares = converged.mean("snr").transpose("seed", "network").values
     return mean("share converged, w_O undivided less divided", shares[:, 0] - shares[:, 1])
+
+
+@CLAIMS.add(
+    "fig4-6.monotone",
+    "Figures 4 to 6",
+    at_least(0.9),
+    FIGURE_4,
+    FIGURE_5,
+    FIGURE_6,
+    robust=True,
+)
+def images_rise(evidence: Evidence) -> dict[str, Measured]:
+    """On MNIST, CIFAR-10 and Tiny-ImageNet clean and robust accuracy rise with N and with SNR."""
+    found = {}
+    for name, experiment, result in zip(
+        ("figure 4", "figure 5", "figure 6"), evidence.experiments, evidence.results, strict=True
+    ):
+        for kind in ("test_accuracy", "robust_accuracy"):
+            found[f"{name}, {kind.replace('_', ' ')}"] = concordant(
+                "share of pairs of cells that rise",
+                result[kind],
+                ("samples", "snr"),
+                experiment.evaluation.samples,
+            )
+    return found
+
+
+@CLAIMS.add("fig7.multinorm_lower", "Figure 7", at_most(0.0), FIGURE_4, FIGURE_7, robust=True)
+def several_norms_are_harder(evidence: Evidence) -> Measured:
+    """Against attacks in several norms at once robust accuracy is lower than against one norm."""
+    single, several = (result.robust_accuracy for result in evidence.results)
+    less = (several - single).mean([dim for dim in single.dims if dim != "seed"])
+    return mean("robust accuracy, several norms less l2", less)
+
+
+@CLAIMS.add("fig8.boundary_shift", "Figure 8", at_least(0.0), FIGURE_8, robust=True)
+def robust_boundary_is_later(evidence: Evidence) -> Measured:
+    """The boundary of robust accuracy lies at a larger N SNR^2 than that of clean accuracy."""
+    # At the cut-off of the image set, where the paper draws its curves.
+    shift = shift_of_boundary(evidence.result, CUT_OFF[source(evidence.result)])
+    return replace(mean("log(c_robust / c_clean)", shift), basis=f"{shift.size} rows of the map")
+
+
+ERRORS = 2.0
+"""standard errors by which two accuracies must differ to be no tie"""
+
+
+def concordant(of: str, accuracy: xr.DataArray, axes: Sequence[str], points: int) -> Measured:
+    """The share of pairs along rows and columns of a map that rise with their axis, of those that are no tie.
+
+    `points` are the test points of a run, which decide what is a tie.
+    """
+    seeds = accuracy.sizes["seed"]
+    tie = ERRORS * math.sqrt(2 * 0.25 / (points * seeds))
+    mean = accuracy.mean("seed")
+    rises = [rise for axis in axes for rise in _rises(mean, axis) if abs(rise) > tie]
+    if not rises:
+        raise Undecided(f"{of}: no two cells differ by more than chance")
+    note = f"{len(rises)} pairs"
+    return exact(of, float(np.mean([rise > 0 for rise in rises])), note)
+
+
+def _rises(mean: xr.DataArray, axis: str) -> list[float]:
+    lines = mean.sortby(axis).transpose(..., axis).values.reshape(-1, mean.sizes[axis])
+    pairs = itertools.combinations(range(lines.shape[1]), 2)
+    return [float(line[j] - line[i]) for i, j in pairs for line in lines]
+
+
+def boundary_slope(of: str, accuracy: xr.DataArray) -> Measured:
+    """Slope of log SNR* on log N, SNR* where accuracy is 0.75: -1/2 means N SNR^2 = const."""
+    edge = boundary(accuracy, LEVEL)
+    if edge.fit is None:
+        raise Undecided(f"{of}: {edge.reason}")
+    slope = edge.fit.growth
+    return Measured(of, slope, f"{edge.fit.rows} rows")
+
+
+def edges(result: xr.Dataset, level: float = LEVEL) -> tuple[Boundary, Boundary]:
+    """Where clean and robust accuracy cross the level."""
+    return boundary(result.test_accuracy, level), boundary(result.robust_accuracy, level)
+
+
+def shift_of_boundary(result: xr.Dataset, level: float = LEVEL) -> np.ndarray:
+    """log(c_rob / c_clean) of N SNR^2 = c, in every row where both accuracies cross."""
+    clean, robust = edges(result, level)
+    shift = 2 * (np.log(robust.critical.values) - np.log(clean.critical.values))
+    found = shift[np.isfinite(shift)]
+    if found.size < 2:
+        raise Undecided(f"both accuracies cross {level} in {found.size} of {shift.size} rows only")
+    return found
+
+
+def crossings(
+    values: xr.DataArray, axis: str, level: float, which: Literal["first", "last"] = "last"
+) -> np.ndarray:
+    """For every seed the place on the axis where its curve crosses the level, linearly between places; NaN where it
+    does not. The last place is where something ends for good; accuracy over SNR is asked for the first, since single
+    runs lose it again at large SNR."""
+    curves = values.transpose("seed", axis).values.astype(float)
+    places = values[axis].values.astype(float)
+    return np.array([_place(places, curve - level, which) for curve in curves])
+
+
+def _place(places: np.ndarray, above: np.ndarray, which: str) -> float:
+    known = np.isfinite(above)
+    places, above = places[known], above[known]
+    changes = np.flatnonzero((above[1:] >= 0) != (above[:-1] >= 0))
+    if not changes.size:
+        return np.nan
+    left = changes[0 if which == "first" else -1]
+    share = above[left] / (above[left] - above[left + 1])
+    return float(places[left] + share * (places[left + 1] - places[left]))

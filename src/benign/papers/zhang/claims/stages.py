@@ -25,15 +25,16 @@ from benign.claims import (
 from benign.experiment import Experiment
 from benign.papers.jiang.recursion import State, predict, start
 from benign.papers.jiang.theory import Numbers
-from benign.papers.zhang.claims.cells import clean_case_1, clean_loud
 from benign.papers.zhang.claims.studies import (
     STAGES,
     STAGES_ATTACKED,
     START,
     START_ATTACKED,
     WIDTHS,
+    clean_case_1,
+    clean_loud,
 )
-from benign.papers.zhang.times import stage_1_steps_corrected, stage_1_steps_printed
+from benign.papers.zhang.theory import stage_1_steps_corrected, stage_1_steps_printed
 from benign.spec.axes import cells
 
 CLAIMS = Claims("zhang")

@@ -16,8 +16,7 @@ from benign.claims import (
     share,
     slope_by_seed,
 )
-from benign.papers.zhang.claims.cells import case_1, case_2, either_case, weak_radius
-from benign.papers.zhang.claims.crossings import crossings
+from benign.papers.zhang.claims.figures import crossings
 from benign.papers.zhang.claims.studies import (
     CASES,
     CONVERGENCE,
@@ -25,6 +24,10 @@ from benign.papers.zhang.claims.studies import (
     NEEDED_RATIO,
     SLOWDOWN,
     THRESHOLD,
+    case_1,
+    case_2,
+    either_case,
+    weak_radius,
 )
 from benign.papers.zhang.heads import HEADS
 from benign.papers.zhang.setting import LEVEL

@@ -1,4 +1,4 @@
-"""What Zhang et al. say in their text about Theorem 2, beyond its statement."""
+"""Claims about the text of Zhang et al. outside theorems and figures: remarks on Theorem 2, practical guideline 2."""
 
 import numpy as np
 
@@ -9,18 +9,25 @@ from benign.claims import (
     at_least,
     at_most,
     between,
+    contains,
     mean,
     share,
     slope_by_seed,
     worst,
 )
 from benign.papers.jiang.theory import ALL_ONE, Numbers, largest_rate
-from benign.papers.zhang.claims.cells import case_1
-from benign.papers.zhang.claims.crossings import crossings
-from benign.papers.zhang.claims.figure_studies import SPARSE
-from benign.papers.zhang.claims.studies import CONVERGENCE, MANY_TOKENS, OUTPUT_NORMS
+from benign.papers.zhang.augment import COPIES, INJECTED, worth
+from benign.papers.zhang.bounds import augmented_race
+from benign.papers.zhang.claims.figures import crossings
+from benign.papers.zhang.claims.studies import (
+    CONVERGENCE,
+    MANY_TOKENS,
+    OUTPUT_NORMS,
+    SPARSE,
+    case_1,
+)
 from benign.papers.zhang.setting import LEVEL
-from benign.papers.zhang.times import minimal_steps_corrected, wang_steps
+from benign.papers.zhang.theory import minimal_steps_corrected, wang_steps
 from benign.spec.axes import cells
 from benign.training.descent import Status
 
@@ -128,3 +135,32 @@ def attention_finds_sparser_signals(evidence: Evidence) -> Measured:
         for name in ("learned", "uniform")
     )
     return mean("log of the critical SNR, learned less uniform", learned - uniform)
+
+
+def _real_share(copies: int) -> float:
+    """What K N points are worth if copies share their noise, relative to what is told."""
+    told, real = augmented_race(1.0, copies, INJECTED)
+    return real / told
+
+
+@CLAIMS.add(
+    "guide.augmentation",
+    "practical guideline 2",
+    {
+        **{f"K={copies}": contains(1.0, (_real_share(copies),)) for copies in COPIES},
+        "gain": at_least(1.0),
+    },
+    "zhang/augment",
+    informational=("gain",),
+)
+def augmentation(evidence: Evidence) -> dict[str, Measured]:
+    """Noise-injected copies are new data points: K copies of N points, at the SNR that the noise leaves, are worth as
+    much N SNR^2 as K N independent points of that SNR."""
+    found = worth(evidence.result)
+    shares = found.copied / found.independent
+    told = {
+        f"K={copies}": mean("N SNR^2 of copies / of as many points", shares.sel(copies=copies))
+        for copies in COPIES
+    }
+    gain = (found.copied.isel(copies=-1) / found.original).values
+    return {**told, "gain": mean(f"N SNR^2 with K={COPIES[-1]} copies / without", gain)}
