@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from benign.attacks import products
+from benign.attacks import gram
 from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.pgd import PGD
 from benign.data.feature_patches import FeaturePatches
@@ -87,7 +87,7 @@ def test_a_batch_stays_within_its_estimate(name, monkeypatch):
     if isinstance(setup.training, GradientDescent):
         changes |= {("training", "max_steps"): 2}
     setup = axes.replace(setup, changes)
-    monkeypatch.setattr(products, "pays", lambda *sizes: True)
+    monkeypatch.setattr(gram, "pays", lambda *sizes: True)
     monkeypatch.setattr(engine, "CPU_BUDGET", 4 * run_bytes(setup))
     assert batch_size(setup, "cpu") == 4
     with JointTestPoints() as held:
