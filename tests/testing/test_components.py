@@ -246,7 +246,7 @@ def test_metrics_on_fresh_points_of_a_right_shape_are_measured(tmp_path: Path):
         array_of_two("two numbers")(both)
         result = experiment(attack=small_pgd()).run(tmp_path / "runs")
     assert result.both.dims == ("seed", "place")
-    assert float(result.squares) == pytest.approx(float(result.both[0, 0]), rel=1e-6)
+    assert result.squares.item() == pytest.approx(result.both[0, 0].item(), rel=1e-6)
 
 
 def test_a_metric_that_fails_is_refused_with_the_error(tmp_path: Path):
