@@ -112,7 +112,7 @@ def test_every_claim_is_judged_at_smoke_scale(tmp_path: Path):
 def test_studies_of_the_theorems_are_inside_them(study, scale):
     for _, cell in cells(study.experiment(scale)):
         attacked = getattr(cell.attack, "clip", 0.0)
-        theory.conditions(cell, "4.4" if attacked else "4.3").demand()
+        theory.conditions(cell, "4.4" if attacked else "4.3").require()
 
 
 # Planted truths.
