@@ -271,7 +271,7 @@ def test_conditions_at_figure_3():
     assert found["2.3 (a)"].ratio == 2
     assert found["2.3 (b)"].ratio == 15 / 8
     assert found["separation"].ratio == pytest.approx(2 / 2.4)
-    assert (found["separation"].holds, found["separation"].asked) == (False, False)
+    assert (found["separation"].holds, found["separation"].required) == (False, False)
     assert not theory.conditions(numbers(init_std=0.01), "4.3").hold
     strict = theory.Constants(log_power=1.0)
     assert [row.name for row in theory.conditions(numbers(), "4.3", strict).failing] == ["B.3 rho"]
