@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import benign as bo
-from benign.plot.bars import Row, pictures_figure
+from benign.plot.bars import PictureRow, pictures_figure
 from benign.plot.laws import Critical, exponents_figure, exponents_panels
 from benign.plot.sheet import INCHES, drawn_for
 from tests.plot.crossing import crossing
@@ -130,7 +130,7 @@ def test_what_recipes_draw_with_takes_the_width_in_force():
     found = bo.boundary(crossing().test_accuracy, 0.5)
     sets = [Critical("one set with a long name, and more", found), Critical("another", found)]
     told: Any = {"title": "A title too long for a column of a paper", "caption": "word " * 60}
-    strip = [Row("a row", np.zeros((9, 1, 4, 4)))]
+    strip = [PictureRow("a row", np.zeros((9, 1, 4, 4)))]
     panel = bo.plot.Curves([("one", crossing().test_accuracy[0])], "accuracy", "snr")
     screen = []
     for width, across in ((None, 3), ("page", 2), ("column", 1)):

@@ -75,7 +75,7 @@ def _has(panel: Bars, name: str, whose: str) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class PictureRow:
     """Pictures side by side."""
 
     name: str
@@ -86,7 +86,7 @@ class Row:
     """a word above each picture"""
 
 
-def pictures_figure(rows: Sequence[Row], *, title: str, caption: str) -> Figure:
+def pictures_figure(rows: Sequence[PictureRow], *, title: str, caption: str) -> Figure:
     """All pictures of a row on one scale, from its 0.5 % darkest to its 0.5 % brightest numbers."""
     counts = {len(row.pictures) for row in rows}
     if len(counts) != 1:

@@ -27,7 +27,7 @@ from benign.plot.style import SMALL
 from benign.plot.variables import (
     axes_of,
     caption_of,
-    held,
+    extended_curve,
     listed,
     named,
     plain,
@@ -318,7 +318,7 @@ def _by_token(result: xr.Dataset) -> xr.Dataset:
     if axes_of(result["attention_on_signal"]):
         variable_of(result, "attention_on_signal", 1)  # refuses more than one
     tokens = xr.DataArray(result.coords.get("tokens", specification(result)["data"]["tokens"]))
-    known = {name: held(result, name) for name in ATTENTION if f"{name}_curve" in result}
+    known = {name: extended_curve(result, name) for name in ATTENTION if f"{name}_curve" in result}
     apart = [values for name, values in known.items() if not name.endswith("attacked")]
     rest = (1 - sum(apart)) / (tokens - len(apart)).where(tokens > len(apart))
     parts = {ATTENTION[name]: values for name, values in known.items()}

@@ -43,7 +43,7 @@ def reached(values: xr.DataArray) -> xr.DataArray:
     return values.where(values >= 0).assign_attrs(attrs)
 
 
-def held(result: xr.Dataset, name: str) -> xr.DataArray:
+def extended_curve(result: xr.Dataset, name: str) -> xr.DataArray:
     """A curve along training on which a run that has ended stays at its last value, that of the result.
 
     Without that the mean over seeds would jump whenever a run leaves it. Of an attack the curve is that of training,
