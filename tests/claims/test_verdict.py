@@ -76,7 +76,7 @@ def test_a_verdict_has_two_parts(values, signal, word):
     verdict = judge(_claim(conditions=strong_signal), _evidence(values, signal=signal))
     assert verdict.label == word
     assert (verdict.reason != "") == (word == "inconclusive")
-    assert verdict.setting.ratios == {"(1)": np.min(signal) / 3}
+    assert verdict.conditions.ratios == {"(1)": np.min(signal) / 3}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,11 @@ def test_cells_that_a_theorem_does_not_speak_about_do_not_count():
         return strong_signal(cell) if cell.data.signal > 2 else None
 
     verdict = judge(_claim(conditions=elsewhere), _evidence(GOOD, signal=[1.0, 4.0]))
-    assert (verdict.label, verdict.setting.cells, verdict.setting.inside) == ("confirmed", 1, 1)
+    assert (verdict.label, verdict.conditions.cells, verdict.conditions.inside) == (
+        "confirmed",
+        1,
+        1,
+    )
 
 
 @pytest.mark.parametrize("flag", ["masked_on_test_points", "masked_on_training_points"])

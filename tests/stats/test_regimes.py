@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from benign.stats.regimes import Regime, definition, of_most, regimes
+from benign.stats.regimes import Regime, definition, majority_regime, regimes
 from benign.training.descent import Status
 from tests.says import holds, says
 
@@ -64,7 +64,7 @@ def test_a_cell_is_what_most_of_its_seeds_are_and_the_worst_of_equals():
     codes = xr.DataArray(
         [[2, 2, 0], [2, 1, NAN], [0, 1, 2], [NAN, NAN, NAN], [NAN, NAN, 2]], dims=("cell", "seed")
     )
-    assert told(of_most(codes)) == ["benign", "harmful", "not fitted", "none", "benign"]
+    assert told(majority_regime(codes)) == ["benign", "harmful", "not fitted", "none", "benign"]
 
 
 def test_a_caption_tells_the_rule_that_was_used():

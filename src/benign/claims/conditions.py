@@ -33,7 +33,7 @@ class Condition:
     """left side: what the experiment has"""
     bound: float
     """right side, hidden constants included"""
-    asked: bool = True
+    required: bool = True
     """False for what is told beside the theorem, as the constants that its proof really uses"""
 
     @staticmethod
@@ -72,7 +72,7 @@ class Condition:
 
     def informational(self) -> "Condition":
         """The same, told but not asked for."""
-        return replace(self, asked=False)
+        return replace(self, required=False)
 
     def miss(self) -> str:
         """By how much it fails, in words."""
@@ -87,7 +87,7 @@ class Condition:
         verdict = "not tested" if self.untested else "holds" if self.holds else "fails"
         sides = ["" if math.isnan(side) else number(side) for side in (self.value, self.bound)]
         room = number(self.ratio) if math.isfinite(self.ratio) else "any"
-        told = verdict if self.asked else f"{verdict}, not asked"
+        told = verdict if self.required else f"{verdict}, not asked"
         return [self.name, self.statement, *sides, room, told]
 
 
@@ -113,7 +113,7 @@ class Conditions:
     @property
     def failing(self) -> list[Condition]:
         """What is asked and does not hold, the largest miss first."""
-        failing = [row for row in self.rows if row.asked and not row.holds]
+        failing = [row for row in self.rows if row.required and not row.holds]
         return sorted(failing, key=lambda row: row.ratio)
 
     @property
@@ -121,12 +121,12 @@ class Conditions:
         """Whether everything asked for holds: the experiment is inside the theorem."""
         return not self.failing
 
-    def leaving(self, *names: str) -> "Conditions":
+    def without(self, *names: str) -> "Conditions":
         """The same without asking for some of them."""
         rows = tuple(row.informational() if row.name in names else row for row in self.rows)
         return replace(self, rows=rows, left=names)
 
-    def demand(self) -> None:
+    def require(self) -> None:
         """ValueError, in one line, where something asked for does not hold."""
         if self.failing:
             misses = "; ".join(row.miss() for row in self.failing)

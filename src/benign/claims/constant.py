@@ -23,7 +23,7 @@ TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
-class Along:
+class AxisRatio:
     """The ratio of measured to predicted along one axis."""
 
     axis: str
@@ -55,7 +55,7 @@ class Constant:
     """the smallest ratio of a cell, the constant of Omega, with its interval by seeds"""
     high: Estimate
     """the largest, the constant of O"""
-    along: dict[str, Along]
+    along: dict[str, AxisRatio]
     left_out: int
     """runs without a positive number"""
     capped: int
@@ -177,7 +177,7 @@ def _axes(measured: xr.DataArray) -> list[str]:
 
 def _along(
     axis: str, ratio: xr.DataArray, cells: xr.DataArray, kind: str, confidence: float, tolerance: float
-) -> Along:  # fmt: skip
+) -> AxisRatio:  # fmt: skip
     if axis not in ratio.coords or ratio[axis].ndim != 1:
         raise ValueError(f"`axes` must be among {', '.join(_axes(ratio))}, got {axis!r}")
     [dim] = ratio[axis].dims
@@ -186,7 +186,7 @@ def _along(
     slopes = _slopes(ratio, ratio[axis], str(dim))
     known = slopes[np.isfinite(slopes)]
     slope = mean_interval(known, confidence) if known.size else Estimate(math.nan, -math.inf, math.inf)  # fmt: skip
-    return Along(
+    return AxisRatio(
         axis,
         tuple(map(float, ratio[axis].values)),
         tuple(map(float, low.values)),

@@ -29,7 +29,7 @@ MOST_MASKED = 0.05
 
 
 @dataclass(frozen=True)
-class Part:
+class PartVerdict:
     """One number of a claim, judged."""
 
     name: str
@@ -49,7 +49,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Setting:
+class ConditionSummary:
     """Where the runs are beside the conditions of the theorem."""
 
     cells: int = 0
@@ -83,15 +83,15 @@ class Verdict:
 
     claim: Claim
     evidence: Evidence
-    parts: tuple[Part, ...]
-    setting: Setting
+    parts: tuple[PartVerdict, ...]
+    conditions: ConditionSummary
     seconds: float
     """that the judging took; runs not counted"""
     error: str = ""
     """a fault of ours, not of the paper: the statistic could not be computed"""
 
     @property
-    def deciding(self) -> tuple[Part, ...]:
+    def deciding(self) -> tuple[PartVerdict, ...]:
         """The parts that decide about the claim: all but its informational ones."""
         return tuple(part for part in self.parts if part.name not in self.claim.informational)
 
@@ -110,7 +110,7 @@ class Verdict:
         shows only by runs of its size."""
         if self.error:
             return "error"
-        where = " outside its conditions" if self.setting.outside else ""
+        where = " outside its conditions" if self.conditions.outside else ""
         if self.claim.of_a_figure and (self.evidence.scale != "paper" or self.evidence.changes):
             where = " at a smaller size"
         if self.outcome is Outcome.HOLDS:
@@ -136,8 +136,8 @@ class Verdict:
             "source": self.claim.source,
             "verdict": self.label,
             "on these runs": self.outcome.value,
-            "setting": self.setting.label,
-            "condition ratios": _finite(self.setting.ratios or {}),
+            "setting": self.conditions.label,
+            "condition ratios": _finite(self.conditions.ratios or {}),
             "reason": self.reason,
             "parts": [_part(part) for part in self.parts],
             "scale": self.evidence.scale,
@@ -153,37 +153,37 @@ def judge(claim: Claim, evidence: Evidence) -> Verdict:
     """Compute the statistic of a claim, compare it with the rule, and see where the runs are."""
     began = time.perf_counter()
     error, parts = "", ()
-    setting = Setting()
+    conditions = ConditionSummary()
     try:
-        setting = setting_of(claim.conditions, evidence.experiments)
+        conditions = summarise_conditions(claim.conditions, evidence.experiments)
         found = claim.statistic(evidence)
         named = found if isinstance(found, Mapping) else {"": found}
         parts = tuple(_judged(claim, name, each) for name, each in named.items())
         if claim.robust and (doubt := _masked(evidence)):
             parts = tuple(_doubted(part, doubt) for part in parts)
     except Undecided as reason:
-        parts = (Part("", None, _rules(claim), Outcome.INCONCLUSIVE, str(reason)),)
+        parts = (PartVerdict("", None, _rules(claim), Outcome.INCONCLUSIVE, str(reason)),)
     except Exception as problem:
         error = f"{type(problem).__name__}: {problem}"
-        parts = (Part("", None, _rules(claim), Outcome.INCONCLUSIVE, error),)
-    return Verdict(claim, evidence, parts, setting, time.perf_counter() - began, error)
+        parts = (PartVerdict("", None, _rules(claim), Outcome.INCONCLUSIVE, error),)
+    return Verdict(claim, evidence, parts, conditions, time.perf_counter() - began, error)
 
 
 def cannot_run(claim: Claim, scale: str, reason: str) -> Verdict:
     """The verdict on a claim whose runs cannot be had here."""
-    part = Part("", None, _rules(claim), Outcome.INCONCLUSIVE, reason)
-    return Verdict(claim, Evidence(scale), (part,), Setting(), 0.0)
+    part = PartVerdict("", None, _rules(claim), Outcome.INCONCLUSIVE, reason)
+    return Verdict(claim, Evidence(scale), (part,), ConditionSummary(), 0.0)
 
 
-def _judged(claim: Claim, name: str, measured: Measured) -> Part:
+def _judged(claim: Claim, name: str, measured: Measured) -> PartVerdict:
     rule = claim.rule_for(name)
     outcome = rule.judge(measured.estimate)
     reason = rule.reason(measured.estimate) if outcome is Outcome.INCONCLUSIVE else ""
-    return Part(name, measured, str(rule), outcome, reason)
+    return PartVerdict(name, measured, str(rule), outcome, reason)
 
 
-def _doubted(part: Part, doubt: str) -> Part:
-    return Part(part.name, part.measured, part.rule, Outcome.INCONCLUSIVE, doubt)
+def _doubted(part: PartVerdict, doubt: str) -> PartVerdict:
+    return PartVerdict(part.name, part.measured, part.rule, Outcome.INCONCLUSIVE, doubt)
 
 
 def _masked(evidence: Evidence) -> str:
@@ -204,12 +204,12 @@ def _masked(evidence: Evidence) -> str:
     return ""
 
 
-def setting_of(
+def summarise_conditions(
     asked: Callable[[Setup], Conditions | None] | None, experiments: Iterable[Experiment]
-) -> Setting:
+) -> ConditionSummary:
     """The conditions of a theorem at all cells of experiments."""
     if asked is None:
-        return Setting()
+        return ConditionSummary()
     ratios: dict[str, float] = {}
     count = inside = 0
     for experiment in experiments:
@@ -220,9 +220,9 @@ def setting_of(
             count += 1
             inside += conditions.hold
             for row in conditions:
-                if row.asked:
+                if row.required:
                     ratios[row.name] = min(row.ratio, ratios.get(row.name, math.inf))
-    return Setting(count, inside, ratios)
+    return ConditionSummary(count, inside, ratios)
 
 
 def _rules(claim: Claim) -> str:
@@ -231,7 +231,7 @@ def _rules(claim: Claim) -> str:
     return str(claim.rule)
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: PartVerdict) -> dict[str, Any]:
     told: dict[str, Any] = {"name": part.name, "rule": part.rule, "outcome": part.outcome.value}
     if part.measured is not None:
         value, low, high = part.measured.estimate

@@ -18,7 +18,7 @@ WIDTH = 100
 
 
 @dataclass(frozen=True)
-class Judged:
+class TimedVerdict:
     """A verdict, and the seconds that the runs of its studies took in this call; shared runs count for each."""
 
     verdict: Verdict
@@ -28,7 +28,7 @@ class Judged:
         return verdict_text(self)
 
 
-def report(judged: Sequence[Judged], scale: str) -> dict[str, Any]:
+def report(judged: Sequence[TimedVerdict], scale: str) -> dict[str, Any]:
     """All verdicts, ready for JSON."""
     return {
         "benign": __version__,
@@ -41,7 +41,7 @@ def report(judged: Sequence[Judged], scale: str) -> dict[str, Any]:
     }
 
 
-def write(judged: Sequence[Judged], scale: str, folder: Path) -> list[Path]:
+def write(judged: Sequence[TimedVerdict], scale: str, folder: Path) -> list[Path]:
     """The verdicts as JSON and as a table in Markdown."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
@@ -57,7 +57,7 @@ def write(judged: Sequence[Judged], scale: str, folder: Path) -> list[Path]:
 HEAD = ("claim", "verdict", "statistic", "rule", "conditions", "time")
 
 
-def rows(each: Judged) -> list[tuple[str, ...]]:
+def rows(each: TimedVerdict) -> list[tuple[str, ...]]:
     """A claim in a table: one row for each of its numbers."""
     verdict = each.verdict
     spent = f"{each.runs_seconds + verdict.seconds:.1f} s"
@@ -76,7 +76,7 @@ def rows(each: Judged) -> list[tuple[str, ...]]:
 
 def conditions_text(verdict: Verdict) -> str:
     """Where the runs are, and the condition that is missed by most."""
-    setting = verdict.setting
+    setting = verdict.conditions
     missed: Mapping[str, float] = {n: r for n, r in (setting.ratios or {}).items() if r < 1 - 1e-9}
     if not missed:
         return setting.label
@@ -84,7 +84,7 @@ def conditions_text(verdict: Verdict) -> str:
     return f"{setting.label}: {name} at {missed[name]:.2g}"
 
 
-def counts(judged: Iterable[Judged]) -> dict[str, int]:
+def counts(judged: Iterable[TimedVerdict]) -> dict[str, int]:
     """How many verdicts of each word."""
     found: dict[str, int] = {}
     for each in judged:
@@ -92,7 +92,7 @@ def counts(judged: Iterable[Judged]) -> dict[str, int]:
     return found
 
 
-def markdown(judged: Sequence[Judged], scale: str) -> str:
+def markdown(judged: Sequence[TimedVerdict], scale: str) -> str:
     """Verdicts as a page: the counts, a table, then every claim with its statement and reasons."""
     told = ", ".join(f"{number} {word}" for word, number in counts(judged).items())
     lines = [f"# Verdicts at {scale} scale", "", f"benign {__version__}: {told}.", ""]
@@ -119,9 +119,11 @@ def _details(verdict: Verdict) -> list[str]:
             ]
     if reading:
         told += ["", "Reading: " + ", ".join(f"{q}={a}" for q, a in reading.items())]
-    if verdict.setting.ratios:
-        ratios = ", ".join(f"{name} {ratio:.3g}" for name, ratio in verdict.setting.ratios.items())
-        told += ["", f"Conditions ({verdict.setting.label}), smallest room: {ratios}"]
+    if verdict.conditions.ratios:
+        ratios = ", ".join(
+            f"{name} {ratio:.3g}" for name, ratio in verdict.conditions.ratios.items()
+        )
+        told += ["", f"Conditions ({verdict.conditions.label}), smallest room: {ratios}"]
     return told
 
 
@@ -138,7 +140,7 @@ def claim_text(claim: Claim, cannot: str = "") -> str:
     return f"{claim.id}\n{textwrap.fill(told, WIDTH, initial_indent='  ', subsequent_indent='  ')}"
 
 
-def verdict_text(each: Judged) -> str:
+def verdict_text(each: TimedVerdict) -> str:
     """A verdict as a few lines of a terminal."""
     verdict = each.verdict
     seconds = each.runs_seconds + verdict.seconds
@@ -149,7 +151,7 @@ def verdict_text(each: Judged) -> str:
             word = f", {part.outcome.value}" if len(verdict.parts) > 1 else ""
             found = f"{name}{part.measured.of} = {part.statistic()} ({part.measured.basis}), asked: {part.rule}{word}"
             lines.append(found)
-    if verdict.setting.cells:
+    if verdict.conditions.cells:
         lines.append(f"conditions: {conditions_text(verdict)}")
     if verdict.reason:
         lines.append(verdict.reason)

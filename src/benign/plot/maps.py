@@ -40,7 +40,7 @@ from benign.plot.variables import axes_of, caption_of, listed, plain, two_axes, 
 from benign.stats import regimes as theory
 from benign.stats.boundary import Boundary, boundary
 from benign.stats.law import Law
-from benign.stats.regimes import Regime, of_most
+from benign.stats.regimes import Regime, majority_regime
 
 # A light rim keeps a line readable on dark and on bright cells.
 _RIM = [patheffects.withStroke(linewidth=2.8, foreground="white")]
@@ -483,7 +483,7 @@ def regimes(
 
 def _draw_regimes(ax: Axes, codes: xr.DataArray, rule: str) -> None:
     """The cells of `codes` (y, x, seed), and a legend that counts them and tells the `rule` of the best."""
-    cells = of_most(codes)
+    cells = majority_regime(codes)
     colours = ListedColormap([REGIME_COLOURS[each] for each in Regime])
     mesh = draw_cells(ax, cells, colours, Normalize(0, len(Regime) - 1))
     part_cells(ax, mesh)

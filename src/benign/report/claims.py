@@ -312,7 +312,8 @@ def _theorem(title: str, found: dict[int, Conditions], places: Sequence[str]) ->
 def _room(conditions: Conditions) -> float:
     """The smallest room of what has numbers: a setting that is not the theorem's is so in every cell alike."""
     return min(
-        (row.ratio for row in conditions if row.asked and row.name != "setting"), default=math.inf
+        (row.ratio for row in conditions if row.required and row.name != "setting"),
+        default=math.inf,
     )
 
 
@@ -328,7 +329,7 @@ def _line(name: str, found: Sequence[Conditions]) -> Line:
     return Line(
         name=name,
         statement=next((row.statement for row in rows if not row.holds), rows[0].statement),
-        asked=any(row.asked for row in rows),
+        asked=any(row.required for row in rows),
         cells=len(rows),
         holds=sum(row.holds for row in rows),
         least=min(row.ratio for row in rows),

@@ -24,9 +24,9 @@ from scipy import stats
 from benign.stats.crossing import Crossing, first_crossing, resampled_crossings
 from benign.stats.intervals import Estimate, check_confidence, interval_text, number
 from benign.stats.law import (
-    Errors,
     ExponentTest,
     Law,
+    LineErrors,
     PowerLaw,
     exp,
     line_weights,
@@ -103,7 +103,7 @@ class Boundary:
         middle, half = ends.mean(1) - logs, np.ptp(ends, axis=1) / 2
         return np.outer(middle, middle) + (np.outer(half, half) + np.diag(half**2)) / 3
 
-    def _errors(self, weights: np.ndarray, scatter: np.ndarray, degrees: int) -> Errors:
+    def _errors(self, weights: np.ndarray, scatter: np.ndarray, degrees: int) -> LineErrors:
         """What `weights @ log column*` may be wrong by, over the rows that cross.
 
         `scatter` is its covariance by the rows alone.
@@ -115,7 +115,7 @@ class Boundary:
             moved = (self.resampled[:, known] - logs) @ weights.T
             scatter = np.atleast_2d(np.cov(moved.T)) * seeds / (seeds - 1)
             source, degrees = "seeds", seeds - 1
-        return Errors(scatter, degrees, weights @ grid @ weights.T, source)
+        return LineErrors(scatter, degrees, weights @ grid @ weights.T, source)
 
     def _fitted(self) -> tuple[PowerLaw | None, str]:
         """The power law through the known critical values, or the reason why there is none."""
@@ -129,7 +129,7 @@ class Boundary:
         errors = self._errors(line_weights(rows), scatter, count - 2)
         if errors.source == "seeds" and self._misfits(rows, columns):
             told = "rows (they scatter more than seeds and grid explain: it may be no power law)"
-            errors = Errors(scatter, count - 2, errors.grid, told)
+            errors = LineErrors(scatter, count - 2, errors.grid, told)
         return power_law(rows, columns, errors, self.confidence), ""
 
     def _misfits(self, rows: np.ndarray, columns: np.ndarray) -> bool:

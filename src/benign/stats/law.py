@@ -1,7 +1,7 @@
 """The law of a boundary: how it is written, and how well critical values determine it.
 
 log column* is regressed on log row, never the reverse: rows are set by the experimenter and exact,
-critical columns are measured. What they are wrong by has two sources, kept apart in `Errors`: draws
+critical columns are measured. What they are wrong by has two sources, kept apart in `LineErrors`: draws
 (seeds, or the scatter of rows about the line) and the grid, whose columns only bracket a crossing.
 """
 
@@ -71,7 +71,7 @@ class Law:
 
 
 @dataclass(frozen=True, eq=False)
-class Errors:
+class LineErrors:
     """What the line's `(height, slope)` may be wrong by; height is log column* at the mean log row.
 
     `draws` is a covariance known from `degrees` degrees of freedom, `grid` the mean square of what a
@@ -90,10 +90,10 @@ class Errors:
         t, z = t_quantile(confidence, self.degrees), normal_quantile(confidence)
         return t**2 * self.draws + z**2 * self.grid
 
-    def along(self, direction: ArrayLike) -> Errors:
+    def along(self, direction: ArrayLike) -> LineErrors:
         """Of one number, `direction @ (height, slope)`."""
         d = np.atleast_2d(np.asarray(direction, dtype=float))
-        return Errors(d @ self.draws @ d.T, self.degrees, d @ self.grid @ d.T, self.source)
+        return LineErrors(d @ self.draws @ d.T, self.degrees, d @ self.grid @ d.T, self.source)
 
     def half_width(self, confidence: float) -> float:
         """Of the only number."""
@@ -102,7 +102,7 @@ class Errors:
     def p_value(self, distance: float) -> float:
         """1 less the confidence at which an interval of the only number ends at this distance.
 
-        >>> errors = Errors(np.array([[1.0]]), 10, np.array([[0.0]]), "seeds")
+        >>> errors = LineErrors(np.array([[1.0]]), 10, np.array([[0.0]]), "seeds")
         >>> round(errors.p_value(2.228139), 6)  # the 97.5 % quantile of Student's t
         0.05
         """
@@ -162,7 +162,7 @@ class PowerLaw:
     constant_interval: tuple[float, float]
     r_squared: float
     rows: int
-    errors: Errors
+    errors: LineErrors
     centre: float
     """mean log row, where the height of the line is known best"""
 
@@ -218,7 +218,9 @@ def scatter_of(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return residual @ residual / (y.size - 2) * (weights @ weights.T)
 
 
-def power_law(rows: np.ndarray, columns: np.ndarray, errors: Errors, confidence: float) -> PowerLaw:
+def power_law(
+    rows: np.ndarray, columns: np.ndarray, errors: LineErrors, confidence: float
+) -> PowerLaw:
     """The law through critical columns, with intervals from what they may be wrong by."""
     x, y = np.log(rows), np.log(columns)
     height = float(y.mean())

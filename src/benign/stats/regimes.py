@@ -44,7 +44,7 @@ def regimes(
     return codes.where(known).assign_coords(named).rename("regime")
 
 
-def of_most(codes: xr.DataArray, seed_dim: str = "seed") -> xr.DataArray:
+def majority_regime(codes: xr.DataArray, seed_dim: str = "seed") -> xr.DataArray:
     """The regime of most seeds of a cell; of equally many, the worst."""
     counts = xr.concat([(codes == each).sum(seed_dim) for each in Regime], "regime")
     return counts.argmax("regime").where(codes.notnull().any(seed_dim))
