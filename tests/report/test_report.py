@@ -165,7 +165,7 @@ def test_what_no_command_makes_is_made_from_its_specification(target: str | None
     assert found.experiment.as_dict() == open_experiment(folder).as_dict()
 
 
-def test_verdicts_are_those_of_the_judge(default: ResultFolder):
+def test_verdicts_equal_those_of_judge(default: ResultFolder):
     rows = {row.id: row for row in claims.rows([default])}
     evidence = Evidence("smoke", default.reading, (default.result,), (default.experiment,))
     judged = [row for row in rows.values() if row.verdict != claims.NOT_JUDGED]
@@ -181,7 +181,7 @@ def test_verdicts_are_those_of_the_judge(default: ResultFolder):
     assert len(rows) == sum(name.startswith("jiang/") for name in all_claims())
 
 
-def test_verdicts_that_lie_beside_the_runs_fill_the_table(
+def test_verdict_files_next_to_the_runs_fill_the_table(
     jiang: Path, default: ResultFolder, run: Any
 ):
     found = run("verify", "jiang/B1.gradients", "--scale", "smoke", "--out", jiang)
@@ -209,7 +209,7 @@ def test_every_verdict_has_a_meaning():
     assert words == set(claims.MEANINGS)
 
 
-def test_conditions_tell_how_far_cells_are_from_the_theorem(default: ResultFolder):
+def test_conditions_give_the_distance_of_cells_from_the_theorem(default: ResultFolder):
     (theorem,), _ = theorems(default.experiment, default.recipe)
     assert (theorem.cells, theorem.inside) == (12, 0)
     lines = {line.name: line for line in theorem.lines}
@@ -230,7 +230,7 @@ def test_own_networks_have_the_conditions_of_theorems_or_a_reason(three: Path):
     assert holds(why, "theorems", "Attention")
 
 
-def test_runs_that_are_missing_or_failed_are_told(tmp_path: Path):
+def test_missing_and_failed_runs_have_a_notice(tmp_path: Path):
     fill(tmp_path, tiny())
     first = min(Store.open(tmp_path).keys())
     Store.open(tmp_path).path(first).unlink()
@@ -313,7 +313,7 @@ def test_what_lies_in_a_folder_of_results_belongs_to_it(three: Path, tmp_path: P
     assert open_result(tmp_path / "outer").attrs["runs_missing"] == 0
 
 
-def test_a_few_verdicts_are_told_claim_by_claim_where_a_reader_looks_first(default: ResultFolder):
+def test_a_few_verdicts_are_listed_claim_by_claim_at_the_top(default: ResultFolder):
     written = page([default])
     minute = written[written.index('id="minute"') : written.index("</section>")]
     linked = re.findall(
@@ -358,7 +358,7 @@ def test_what_cannot_be_a_page_is_refused_first(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_folder_of_results_is_told_with_what_was_meant(
+def test_a_path_that_is_no_folder_of_results_is_refused_with_a_suggestion(
     three: Path, jiang: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / "my.yaml").write_text("seeds: 2")
@@ -393,7 +393,7 @@ def test_a_comparison_of_networks_has_names_that_people_read(tmp_path: Path):
     assert re.search("claim[^<]* compare/architectures", page([folder]))
 
 
-def test_runs_that_did_not_converge_are_told_beside_a_verdict(
+def test_a_verdict_gives_the_number_of_runs_that_did_not_converge(
     tmp_path: Path, default: ResultFolder
 ):
     result = default.result.assign(status=xr.full_like(default.result["status"], Status.STEP_CAP))
@@ -417,7 +417,7 @@ def test_what_was_changed_sets_verdicts_apart_and_settings_stand_above_their_map
     assert "or step 7," in written
 
 
-def test_what_a_paper_computes_from_a_variable_has_not_its_definition(default: ResultFolder):
+def test_a_quantity_computed_from_a_variable_does_not_get_its_definition(default: ResultFolder):
     told = {each.title: each.meaning for each in default.atlas.quantities}
     assert "loss" in told["test loss"]
     assert told["test error"] == ""

@@ -20,9 +20,9 @@ from markupsafe import Markup, escape
 
 from benign import __version__
 from benign.experiment import Folder as Place
-from benign.plot.variables import possible
+from benign.plot.variables import value_range
 from benign.report import claims
-from benign.report.atlas import CHIEF, REST, Atlas, CurveGroup, Quantity, said
+from benign.report.atlas import CHIEF, REST, Atlas, CurveGroup, Quantity, readable
 from benign.report.cells import (
     BUDGET,
     Limits,
@@ -410,7 +410,7 @@ def _main_numbers(atlas: Atlas) -> list[tuple[str, list[str]]]:
     return [
         (each.title, [found.text(cell) for cell in cells])
         for each in chief
-        for found in [means(atlas.result[each.name], *atlas.dims, within=possible(each.title))]
+        for found in [means(atlas.result[each.name], *atlas.dims, within=value_range(each.title))]
     ]
 
 
@@ -441,7 +441,7 @@ def _curves(atlas: Atlas, groups: Sequence[CurveGroup], packed: PackedCurves) ->
         "together": [{"title": group.title, "figure": drawn(group)} for group in together],
         "alone": [
             {
-                "title": said(group.names[0]),
+                "title": readable(group.names[0]),
                 "meaning": str(atlas.result[group.names[0]].attrs.get("long_name", "")),
                 "figure": drawn(group),
             }

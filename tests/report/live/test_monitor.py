@@ -73,7 +73,7 @@ def content(root: Path) -> dict[Path, tuple[int, int]]:
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*")}
 
 
-def test_a_finished_sweep_is_told_and_nothing_is_written(root):
+def test_a_finished_sweep_is_described_and_nothing_is_written(root):
     before = content(root)
     monitor = monitored(root)
     sweep = monitor.sweeps["a/tiny"]
@@ -147,7 +147,7 @@ def test_a_sweep_that_vanishes_is_gone_and_comes_back(root):
     assert "nobody" in left_text(monitor.sweeps["new"], 0.0)
 
 
-def test_a_folder_that_vanishes_while_it_is_read_is_told(root, monkeypatch):
+def test_a_folder_that_vanishes_while_it_is_read_is_reported(root, monkeypatch):
     def vanish(store, history):
         shutil.rmtree(root / "a")
         raise FileNotFoundError(2, "No such file or directory")
@@ -175,7 +175,7 @@ def test_a_broken_specification_is_a_line_and_others_are_shown(root, finished, t
         load_sweep(StoreReader(broken.folder))
 
 
-def test_one_at_work_stands_first_and_tells_about_when_it_ends(root, finished):
+def test_a_running_sweep_comes_first_with_an_estimate_of_its_end(root, finished):
     shutil.copytree(finished, root / "z")
     tiny().prepare(root / "z2")  # the newest
     record(root, 0).unlink()
@@ -199,7 +199,7 @@ def tell(root: Path, number: int, at: UnitPosition) -> None:
     write_note(StoreReader(root / "a" / "tiny"), tiny().units()[number].key, at)
 
 
-def test_how_far_a_unit_is_counts_as_a_change_and_is_told(root, monkeypatch):
+def test_the_position_of_a_unit_is_shown_and_counts_as_a_change(root, monkeypatch):
     record(root, 0).unlink()
     work_on(root, 0, time.time())
     monitor = monitored(root)
@@ -223,7 +223,7 @@ def test_how_far_a_unit_is_counts_as_a_change_and_is_told(root, monkeypatch):
     assert monitor.version == 3
 
 
-def test_notes_of_the_dead_tell_nothing(root):
+def test_notes_of_dead_processes_are_ignored(root):
     record(root, 0).unlink()
     file = work_on(root, 0, time.time())
     tell(root, 0, AT)
@@ -234,7 +234,7 @@ def test_notes_of_the_dead_tell_nothing(root):
     assert "nobody" in left_text(sweep, time.time())
 
 
-def test_many_units_are_told_together():
+def test_many_units_are_summarised():
     places = [replace(AT, step=100 * k) for k in range(1, 6)]
     sweep = at_work(*(RunningUnit(0.0, Note(at, 0.0)) for at in places))
     assert holds(steps_text(sweep), "5 units", " 100 ", " 500", "15 runs")
@@ -260,7 +260,7 @@ def test_the_time_left_is_that_of_units_under_way_and_to_come():
     assert at_work(RunningUnit(0.0, None)).left(1000.0) is None
 
 
-def test_words_for_the_time_left_promise_nothing():
+def test_the_text_of_the_time_left_promises_nothing():
     note = Note(AT, 1000.0)
     told = left_text(at_work(RunningUnit(0.0, note)), 1000.0)
     assert holds(told, "30 s", "training")
@@ -273,7 +273,7 @@ def test_words_for_the_time_left_promise_nothing():
     assert "done" in left_text(at_work(RunningUnit(0.0, tested)), 1000.0)
 
 
-def test_how_runs_ended_is_told(tmp_path):
+def test_the_endings_of_runs_are_shown(tmp_path):
     tiny("training.rate=[0.5, 1e30]", "data.samples=4", "training.max_steps=9").run(tmp_path / "it")
     told = ended_text(monitored(tmp_path).sweeps["it"])
     assert holds(told, "4 diverged", "step cap")
@@ -301,7 +301,7 @@ def test_the_list_is_ordered_by_what_it_shows(root, finished):
     assert list(monitored(root).sweeps) == ["a/tiny", "old", "new", "middle"]
 
 
-def test_why_runs_failed_and_where_is_told(tmp_path, monkeypatch):
+def test_errors_of_runs_and_their_cells_are_listed(tmp_path, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("a <b>broken</b> part")
 
@@ -325,7 +325,7 @@ def test_folders_that_lead_elsewhere_are_not_followed(root, finished, tmp_path_f
     assert " link" in monitor.sweeps["other"].problem
 
 
-def test_a_store_itself_can_be_watched_and_names_need_not_be_letters(finished, tmp_path):
+def test_a_store_itself_can_be_followed_and_names_need_not_be_letters(finished, tmp_path):
     assert list(monitored(finished).sweeps) == ["run"]
     odd = os.fsdecode(b"odd \xff name")
     shutil.copytree(finished, tmp_path / odd)

@@ -15,7 +15,7 @@ from nicegui import Client, app, ui
 from nicegui.events import GenericEventArguments
 
 from benign.plot.caption import describe
-from benign.report.atlas import PAPER, THEORY, Atlas, Quantity, said
+from benign.report.atlas import PAPER, THEORY, Atlas, Quantity, readable
 from benign.report.figures import Figure, names_of
 from benign.report.live.drawing import LoadedSweep, Selection, draw, load_sweep
 from benign.report.live.monitor import (
@@ -200,7 +200,7 @@ class Panel:
             }
             if alone:
                 ui.select(
-                    {name: said(name) for name in alone},
+                    {name: readable(name) for name in alone},
                     label=THEORY,
                     value=self.choice.coordinate,
                     on_change=lambda event: self._set(coordinate=event.value),
