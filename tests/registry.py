@@ -7,17 +7,16 @@ from contextlib import contextmanager
 from benign.papers import registry
 from benign.spec import plugins
 from benign.spec.registry import Component
-from benign.training.metrics import METRICS, RUNNING_METRICS
+from benign.training.metrics import METRICS
 
 
 @contextmanager
 def forgetting() -> Iterator[None]:
-    """Components, probes and files from outside that are registered within are forgotten at the end."""
+    """Components, metrics and files from outside that are registered within are forgotten at the end."""
     tables = [
         *Component.families.values(),
         Component.unfinished,
         METRICS,
-        RUNNING_METRICS,
         registry._papers,
         plugins._distributions,
         plugins._loaded,

@@ -9,6 +9,7 @@
     advice      what the theorems say about given numbers
     numbers     experiments for given numbers
 
-The rest of the package, but `parts`, `report` and `cli`, stands above and does not know the papers. A paper imports from
-its own folder; tests/layout.py lists the exceptions. Public names: `Recipe`, `recipe`, `inside_theorem`, `advise`, `judge`.
+The rest of the package stands above, but for `parts`, `report` and `cli`, and does not know the papers. A paper imports
+from its own folder; tests/layout.py lists the exceptions.
+Public names: `Recipe`, `recipe`, `inside_theorem`, `advise`, `judge`.
 """
