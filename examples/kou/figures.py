@@ -4,21 +4,27 @@ import numpy as np
 
 import benign as bo
 from benign.claims import Claims, at_least, contains, share, slope
-from benign.parts import Recipe
+from benign.parts import Recipe, Scaled
 
 from .relu_cnn import ReluCNN
 from .two_patches import TwoPatches
 
-SIZES = {  # signals, dimensions, seeds, test points; the theorem asks for d well above n^2 = 400
-    "smoke": (5, (500, 1000, 2000), 1, 200),
-    "quick": (13, (500, 800, 1300, 2000, 3200, 5000, 8000), 4, 400),
-    "paper": (25, (500, 800, 1300, 2000, 3200, 5000, 8000, 13000, 20000), 20, 2000),
-}
 LEVEL = 0.75  # test accuracy halfway between chance and 1
 
+FIG1 = Recipe(
+    name="kou/fig1",
+    title="Test accuracy over signal strength and dimension, one training label in ten flipped",
+    shows="overfitting is benign where n |mu|^4 is large compared with sigma_p^4 d, harmful where it is small",
+)
 
+
+@FIG1.builds
 def build(scale, reading):
-    signals, dims, seeds, test = SIZES[scale]
+    signals, dims, seeds, test = Scaled(  # the theorem asks for d well above n^2 = 400
+        smoke=(5, (500, 1000, 2000), 1, 200),
+        quick=(13, (500, 800, 1300, 2000, 3200, 5000, 8000), 4, 400),
+        paper=(25, (500, 800, 1300, 2000, 3200, 5000, 8000, 13000, 20000), 20, 2000),
+    )[scale]
     return bo.Experiment(
         data=TwoPatches(samples=20, dim=dims, signal=bo.logspace(1, 8, signals), flip=0.1),
         network=ReluCNN(width=10),
@@ -32,29 +38,27 @@ def edge(result):
     return bo.boundary(result.test_accuracy.rename("test accuracy"), LEVEL, law="dim * signal**p")
 
 
-def draw(result, folder, caption):
-    found = {"limits": (0.5, 1), "boundary": edge(result)}
-    panel = bo.plot.Panel(result.test_accuracy, "dim", "signal", "test accuracy", **found)
+@FIG1.draws
+def draw(result, caption):
+    panel = bo.plot.Panel(
+        result.test_accuracy,
+        "dim",
+        "signal",
+        "test accuracy",
+        limits=(0.5, 1),
+        boundary=edge(result),
+    )
     caption += " n = 20, sigma_p = 1, one training label in ten flipped. The theorem: p = -4."
     title = "Benign and harmful overfitting of a ReLU CNN"
-    figure = bo.plot.phase_figure([panel], title=title, caption=caption)
-    return bo.plot.save(figure, folder / "fig1")
+    return bo.plot.phase_figure([panel], title=title, caption=caption)
 
 
+@FIG1.summarises
 def summarise(result):
     return f"{edge(result)}\n  the theorem: n |mu|^4 / (sigma_p^4 d) decides, that is p = -4"
 
 
-RECIPES = [
-    Recipe(
-        name="kou/fig1",
-        title="Test accuracy over signal strength and dimension, one training label in ten flipped",
-        shows="overfitting is benign where n |mu|^4 is large beside sigma_p^4 d, harmful where it is small",
-        build=build,
-        draw=draw,
-        summarise=summarise,
-    )
-]
+RECIPES = [FIG1]
 
 CLAIMS = Claims("kou")
 

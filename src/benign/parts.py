@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from benign.networks.network import Params as Params
     from benign.networks.network import Pass as Pass
     from benign.papers.recipes import Recipe as Recipe
+    from benign.papers.recipes import Scaled as Scaled
     from benign.spec.axes import OneOf as OneOf
     from benign.spec.axes import PerRun as PerRun
     from benign.spec.axes import Shape as Shape
@@ -64,6 +65,7 @@ _HOME = {
     "Positive": "spec.base",
     "Question": "claims.study",
     "Recipe": "papers.recipes",
+    "Scaled": "papers.recipes",
     "Sample": "data.model",
     "Setup": "training.setup",
     "Shape": "spec.axes",

@@ -243,7 +243,7 @@ def test_a_recipe_draws_summarises_and_says_where(run):
 
 def test_several_readings_have_folders_under_out(run, monkeypatch):
     chosen = recipe("jiang/fig1")
-    undrawn = replace(chosen, draw=lambda result, folder, caption: [], summarise=lambda result: "")
+    undrawn = replace(chosen, figure=lambda result, caption: {}, summarise=lambda result: "")
     monkeypatch.setattr("benign.papers.requests.recipes", lambda: {chosen.name: undrawn})
     small = ["--set", "training.max_steps=2", "--set", "data.dim=16"]
     code, out, _ = run(

@@ -10,7 +10,7 @@ from benign.data.constructions import PixelNoise
 from benign.data.images import Images
 from benign.experiment import Experiment
 from benign.papers.image_questions import facts_of
-from benign.papers.image_samples import draw_samples
+from benign.papers.image_samples import sample_pictures
 from benign.papers.recipes import Recipe
 from benign.papers.registry import recipes
 from benign.papers.vision import Size, count_tests, images
@@ -138,8 +138,9 @@ def test_literal_answers_are_the_printed_training():
 
 def test_pictures_are_drawn_where_their_set_is_here(tmp_path, monkeypatch):
     result = assemble(ON_IMAGES["jiang/fig2"].experiment("smoke"), [])
-    drawn = draw_samples(result, tmp_path / "samples", "a caption")
-    assert [path.suffix for path in drawn] == [".pdf", ".svg", ".png"]
+    assert list(sample_pictures(result, "samples", "a caption")) == ["samples"]
+    drawn = ON_IMAGES["jiang/fig2"].draw(result, tmp_path, "a caption")
+    assert [path.suffix for path in drawn] == [".pdf", ".svg", ".png"] * 2
     monkeypatch.setenv("BENIGN_DATA", str(tmp_path))
     absent = assemble(ON_IMAGES["jiang/fig2"].experiment("quick"), [])
-    assert draw_samples(absent, tmp_path / "none", "a caption") == []
+    assert sample_pictures(absent, "none", "a caption") == {}

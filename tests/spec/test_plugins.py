@@ -57,6 +57,10 @@ from benign.papers.recipes import Recipe
 from .parts import Flatland
 
 
+FIG1 = Recipe(name="flat/fig1", title="Nothing", shows="nothing")
+
+
+@FIG1.builds
 def build(scale, reading):
     return bo.Experiment(
         data=Flatland(samples=[2, 3], tokens=1, dim=2),
@@ -66,17 +70,17 @@ def build(scale, reading):
     )
 
 
-def draw(result, folder, caption):
-    return []
+@FIG1.draws
+def draw(result, caption):
+    return {}
 
 
+@FIG1.summarises
 def summarise(result):
     return f"seven: {float(result.seven.min())}"
 
 
-RECIPES = [
-    Recipe(name="flat/fig1", title="Nothing", shows="nothing", build=build, draw=draw, summarise=summarise)
-]
+RECIPES = [FIG1]
 '''
 
 

@@ -1,7 +1,5 @@
 """What both attention papers leave open in the same way, and how large their first figure is drawn."""
 
-from dataclasses import dataclass
-
 from benign.claims.study import Question
 from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
@@ -37,17 +35,3 @@ def network(hidden: int, output: str) -> Attention:
     """The attention network of the experiments under an answer to `w_O`."""
     init = TorchDefault(divide_by=16, divide_output=output == "divided")
     return Attention(hidden=hidden, init=init, output_norm=1.0 if output == "unit" else None)
-
-
-@dataclass(frozen=True)
-class FigureSize:
-    """Figure 1 at one scale."""
-
-    dim: int
-    hidden: int
-    samples: range
-    ratios: int
-    """number of signal-to-noise ratios"""
-    seeds: int
-    test: int
-    max_steps: int

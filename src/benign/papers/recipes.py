@@ -1,8 +1,23 @@
-"""Recipes: a figure of a paper as an experiment, at three scales, for each reading of what the paper leaves open."""
+"""Recipes: a figure of a paper as an experiment, at three scales, for each reading of what the paper leaves open.
+
+FIG1 = Recipe(name="own/fig1", title=..., shows=..., questions=(...))
+
+@FIG1.builds
+def build(scale, reading): ...        # the experiment
+
+@FIG1.draws
+def draw(result, caption): ...        # a figure of its result
+
+@FIG1.summarises
+def summarise(result): ...            # what the result says, in a few lines
+
+RECIPES = [FIG1]
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import xarray as xr
 
@@ -12,39 +27,97 @@ from benign.claims.verdict import summarise_conditions
 from benign.experiment import Experiment
 from benign.plot.caption import describe
 from benign.plot.maps import Panel
+from benign.plot.style import Figure, save
 from benign.training.setup import Setup
+
+T = TypeVar("T")
+Build = Callable[[str, Reading], Experiment]
+Draw = Callable[[xr.Dataset, str], Figure | Mapping[str, Figure]]
+Summarise = Callable[[xr.Dataset], str]
+Maps = Callable[[xr.Dataset], list[Panel]]
+F = TypeVar("F", bound=Callable)
+
+
+@dataclass(frozen=True)
+class Scaled(Generic[T]):
+    """One value for each scale.
+
+    >>> Scaled(smoke=32, quick=256, paper=1024)["quick"]
+    256
+    """
+
+    smoke: T
+    quick: T
+    paper: T
+
+    def __getitem__(self, scale: str) -> T:
+        return {"smoke": self.smoke, "quick": self.quick, "paper": self.paper}[scale]
+
+
+def _undefined(*arguments: object) -> Experiment:
+    raise NotImplementedError("a recipe needs functions that build, draw and summarise")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Study):
-    """A figure of a paper: how to build its experiment and how to draw its result."""
+    """A figure of a paper: how to build its experiment, draw its result and summarise it."""
 
     title: str
     """what is drawn, over which axes"""
     shows: str
     """what the figure is to show, in a few words"""
-    draw: Callable[[xr.Dataset, Path, str], list[Path]]
-    """draws the result into a folder under a caption; returns the files"""
-    summarise: Callable[[xr.Dataset], str]
-    """what the result says, in a few lines computed from it"""
-    panels: Callable[[xr.Dataset], list[Panel]] | None = None
-    """the maps that it draws, for pages that draw them in another way; None for figures without maps"""
+    build: Build = _undefined
+    figure: Draw = _undefined  # pyright: ignore[reportAssignmentType]
+    """draws a result with a caption: one figure, or several by the names of their files"""
+    summarise: Summarise = _undefined  # pyright: ignore[reportAssignmentType]
+    """says in a few lines what a result shows"""
+    panels: Maps | None = None
+    """the maps of the figure, for pages that draw them in another way; None for figures without maps"""
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """of an axis that counts networks or attacks: a short name for each of its places"""
+    """short names for the values of an axis that counts networks or attacks"""
     conditions: Callable[[Setup], Conditions | None] | None = None
-    """of the theorem behind the figure, at one cell; None at cells it says nothing about"""
+    """the conditions of the theorem behind the figure, at one cell; None at cells outside its subject"""
+
+    def builds(self, function: F) -> F:
+        """Make a function the one that builds the experiment."""
+        return self._with("build", function)
+
+    def draws(self, function: F) -> F:
+        """Make a function the one that draws the figure."""
+        return self._with("figure", function)
+
+    def summarises(self, function: F) -> F:
+        """Make a function the one that summarises the result."""
+        return self._with("summarise", function)
+
+    def maps(self, function: F) -> F:
+        """Make a function the one that returns the maps of the figure."""
+        return self._with("panels", function)
+
+    def _with(self, name: str, function: F) -> F:
+        object.__setattr__(self, name, function)  # once, where the recipe is defined
+        return function
+
+    def draw(self, result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+        """Draw the result into a folder and return the files; the figure is called as the recipe is."""
+        drawn = self.figure(result, caption)
+        figures = {self.name.rpartition("/")[2]: drawn} if isinstance(drawn, Figure) else drawn
+        return [file for name, figure in figures.items() for file in save(figure, folder / name)]
 
     def caption(self, experiment: Experiment, scale: str, reading: Reading) -> str:
-        """What a figure must say beside its picture: sizes, seeds, attacks, reading."""
+        """Return what stands under the figure: sizes, seeds, attacks, reading."""
         answers = ", ".join(f"{name}={answer}" for name, answer in reading.items())
-        told = f"{self.name} at {scale} scale. {describe(experiment)}"
-        return f"{told} Reading: {answers}." if answers else told
+        text = f"{self.name} at {scale} scale. {describe(experiment)}"
+        return f"{text} Reading: {answers}." if answers else text
 
     def distance(self, experiment: Experiment) -> str:
-        """How far its cells are from the conditions of the theorem, hidden constants being 1; empty without any."""
+        """Return how far the cells are from the conditions of the theorem, hidden constants being 1.
+
+        Empty if the recipe has no conditions.
+        """
         setting = summarise_conditions(self.conditions, [experiment])
         if not setting.cells:
             return ""
-        told = f"conditions, constants 1: {setting.inside} of {setting.cells} cells inside"
-        missed = ", ".join(setting.misses())
-        return told + (f"; largest misses over the cells: {missed}" if missed else "")
+        text = f"conditions, constants 1: {setting.inside} of {setting.cells} cells inside"
+        misses = ", ".join(setting.misses())
+        return text + (f"; largest misses over the cells: {misses}" if misses else "")

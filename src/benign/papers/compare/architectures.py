@@ -7,8 +7,6 @@ balls is the margin less tau |u|, so that its direction is the same under attack
 """
 
 import math
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -25,11 +23,11 @@ from benign.networks.initial import GaussianInit
 from benign.networks.network import Network
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, Scaled
 from benign.papers.zhang.linear_mode import population_error, separator
 from benign.papers.zhang.setting import LEVEL, RADIUS, pgd
 from benign.plot.laws import Critical, exponents_panels
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.spec.axes import logspace, zipped
 from benign.stats.boundary import Boundary, boundary
 from benign.streams import RunId, Streams
@@ -51,27 +49,7 @@ DEGREE = Question(
 )
 
 
-@dataclass(frozen=True)
-class _Size:
-    dim: int
-    hidden: int
-    samples: tuple[int, ...]
-    ratios: int
-    seeds: int
-    test: int
-    steps: int
-    judge: tuple[int, int]
-    """steps and restarts of the test attack"""
-
-
-_SIZES = {
-    "smoke": _Size(16, 4, (2, 4, 6), 2, 1, 10, 5, (2, 1)),
-    "quick": _Size(64, 8, (8, 16, 32), 6, 2, 60, 1500, (20, 1)),
-    "paper": _Size(512, 32, (8, 16, 32, 64, 128), 12, 6, 400, 6000, (50, 3)),
-}
-
-
-def _networks(size: _Size, degree: int) -> list[tuple[Network, float]]:
+def _networks(hidden: int, degree: int) -> list[tuple[Network, float]]:
     """Each with a rate that is stable to the end of training for tokens of length 1 (noise) and up to 2 (signal)."""
     attention = {
         "value_dim": 1,
@@ -80,17 +58,33 @@ def _networks(size: _Size, degree: int) -> list[tuple[Network, float]]:
     }
     cnn = PatchCNN(width=10, outputs="difference", q=degree, threshold=1.0, init_std=0.05)
     return [
-        (Attention(hidden=size.hidden, **attention), 4.0),
+        (Attention(hidden=hidden, **attention), 4.0),
         (Attention(hidden=1, attend="uniform", **attention), 8.0),
         (TwoLayer(width=20, init_std=1e-3), 4.0),
         (cnn, 5.0),
     ]
 
 
+ARCHITECTURES = Recipe(
+    name="compare/architectures",
+    title="Critical SNR over N of attention, its linear mode, a two-layer network and a CNN, clean and adversarial",
+    shows="that a transformer needs fewer samples than a CNN with ReLU^q when SNR < 1 (Jiang: N SNR^2 and N SNR^q), "
+    "and that benign overfitting under attack, known for linear models and two-layer networks, extends to attention "
+    "with far fewer steps and without a large |mu| (Zhang)",
+    questions=(DEGREE,),
+    names={"model": [f"{name}, {training}" for training in TRAININGS for name in NAMES]},
+)
+
+
+@ARCHITECTURES.builds
 def _build(scale: str, reading: Reading) -> Experiment:
-    size = _SIZES[scale]
+    dim, hidden, samples, ratios, seeds, test, max_steps = Scaled(
+        smoke=(16, 4, (2, 4, 6), 2, 1, 10, 5),
+        quick=(64, 8, (8, 16, 32), 6, 2, 60, 1500),
+        paper=(512, 32, (8, 16, 32, 64, 128), 12, 6, 400, 6000),
+    )[scale]
     ball = Ball(radius=RADIUS, relative_to="signal")
-    steps, restarts = size.judge
+    steps, restarts = Scaled(smoke=(2, 1), quick=(20, 1), paper=(50, 3))[scale]
     # A radius of 0 is clean training; the runs that there are were made with it.
     attacks = [
         PGD(ball=Ball(radius=0.0, relative_to="signal"), steps=1),
@@ -99,15 +93,15 @@ def _build(scale: str, reading: Reading) -> Experiment:
     models = [
         (net, rate, attack)
         for attack in attacks
-        for net, rate in _networks(size, int(reading["q"]))
+        for net, rate in _networks(hidden, int(reading["q"]))
     ]
     return Experiment(
         data=SignalNoise(
-            samples=list(size.samples),
+            samples=list(samples),
             tokens=4,
-            dim=size.dim,
-            snr=logspace(0.06, 2.0, size.ratios),
-            noise_std=1 / math.sqrt(size.dim),
+            dim=dim,
+            snr=logspace(0.06, 2.0, ratios),
+            noise_std=1 / math.sqrt(dim),
             projected=True,
             balanced=True,
         ),
@@ -116,14 +110,14 @@ def _build(scale: str, reading: Reading) -> Experiment:
         training=GradientDescent(
             rate=zipped("model", [rate for _, rate, _ in models]),
             stop_loss=0.05,
-            max_steps=size.steps,
+            max_steps=max_steps,
             first_attacked_step=1,  # a two-layer network starts at f = 0
         ),
         evaluation=Evaluation(
-            samples=size.test, attack=EnsembleAttack(ball=ball, steps=steps, restarts=restarts)
+            samples=test, attack=EnsembleAttack(ball=ball, steps=steps, restarts=restarts)
         ),
         pairing="common",
-        seeds=size.seeds,
+        seeds=seeds,
     )
 
 
@@ -172,7 +166,8 @@ def boundaries(result: xr.Dataset) -> dict[str, dict[str, dict[str, Boundary]]]:
     return found
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@ARCHITECTURES.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     panels = {
         f"{training} training, {accuracy}": [Critical(name, edge) for name, edge in edges.items()]
         for training, by_accuracy in boundaries(result).items()
@@ -190,9 +185,10 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         title="Four networks on the same signal-noise data",
         caption=f"{caption} {note}",
     )
-    return save(figure, folder / "architectures")
+    return figure
 
 
+@ARCHITECTURES.summarises
 def _summarise(result: xr.Dataset) -> str:
     lines, found = [], boundaries(result)
     for number, training in enumerate(TRAININGS):
@@ -224,17 +220,3 @@ def _runs_text(runs: xr.Dataset) -> str:
     masked = ((runs.audit.where(done).fillna(0).astype(int) & 3) > 0).where(done).mean().item()
     steps = runs.steps.where(done).median().item()
     return f"median steps {steps:.3g}, reach the loss {reached:.2f}, misled the training attack {masked:.2f}"
-
-
-ARCHITECTURES = Recipe(
-    name="compare/architectures",
-    title="Critical SNR over N of attention, its linear mode, a two-layer network and a CNN, clean and adversarial",
-    shows="that a transformer needs fewer samples than a CNN with ReLU^q when SNR < 1 (Jiang: N SNR^2 and N SNR^q), "
-    "and that benign overfitting under attack, known for linear models and two-layer networks, extends to attention "
-    "with far fewer steps and without a large |mu| (Zhang)",
-    build=_build,
-    draw=_draw,
-    summarise=_summarise,
-    questions=(DEGREE,),
-    names={"model": [f"{name}, {training}" for training in TRAININGS for name in NAMES]},
-)

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import xarray as xr
 
@@ -16,7 +15,7 @@ from benign.papers.attention_questions import OUTPUT
 from benign.papers.jiang.theory import Numbers, Theorem, conditions, steps_derived, test_loss_limit
 from benign.papers.recipes import Recipe
 from benign.plot.lines import Curves, curves_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.plot.variables import extended_curve
 from benign.stats.intervals import mean_interval, number
 from benign.sweep.dataset import ended
@@ -83,7 +82,7 @@ def numbers(result: xr.Dataset) -> Numbers:
     return Numbers.of(experiment_of(result))
 
 
-def _draw(case: _Case, result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+def _draw(case: _Case, result: xr.Dataset, caption: str) -> Figure:
     time = steps_derived(numbers(result), case.theorem, attention=1.0)
 
     def panel(label: str, named: dict[str, str], **more) -> Curves:
@@ -102,8 +101,7 @@ def _draw(case: _Case, result: xr.Dataset, folder: Path, caption: str) -> list[P
         panel("value x^T v, v = W_V w_O", VALUES, title="values"),
     ]
     told = f"T by formula: {_formula(case)} = {number(time)} steps. A run that has ended stays at its last value."
-    figure = curves_figure([row], title=case.title, caption=f"{caption} {told}")
-    return save(figure, folder / case.figure)
+    return curves_figure([row], title=case.title, caption=f"{caption} {told}")
 
 
 def _formula(case: _Case) -> str:
@@ -156,7 +154,7 @@ def _recipe(case: _Case, shows: str) -> Recipe:
         title=f"Figure {case.figure[-1]}: scores, attention and values along {kind} training, synthetic data",
         shows=shows,
         build=partial(_build, case),
-        draw=partial(_draw, case),
+        figure=partial(_draw, case),
         summarise=partial(_summarise, case),
         questions=(OUTPUT,),
         conditions=partial(conditions, theorem=case.theorem),

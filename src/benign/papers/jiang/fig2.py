@@ -1,18 +1,16 @@
 """Figure 2 of Jiang et al. as a recipe: test loss on MNIST with a noisy frame (papers/jiang.md 4.2)."""
 
-from pathlib import Path
-
 import xarray as xr
 
 from benign.claims.study import Question, Reading
 from benign.data.constructions import FrameNoise
 from benign.experiment import Experiment
 from benign.papers.image_questions import TRANSFORMER, describe_images, source_of, which_images
-from benign.papers.image_samples import draw_samples
-from benign.papers.recipes import Recipe
+from benign.papers.image_samples import sample_pictures
+from benign.papers.recipes import Recipe, Scaled
 from benign.papers.vision import Size, count_tests, images, ratios, training, transformer
 from benign.plot.maps import Panel, phase_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
 from benign.training.setup import Evaluation
@@ -25,19 +23,26 @@ NOISE = Question(
 )
 _LAYOUT = {"digits": (2, 1), "mnist": (4, 4)}
 """pixels of a patch's side and of the frame: in MNIST the frame is the outer ring of patches"""
-_SIZES = {
-    "smoke": Size(
-        samples=(40, 120, 2), ratios=(0.2, 2.0, 2), hidden=8, epochs=1, batch=16, test=50
-    ),
-    "quick": Size(
+_SIZES = Scaled(
+    smoke=Size(samples=(40, 120, 2), ratios=(0.2, 2.0, 2), hidden=8, epochs=1, batch=16, test=50),
+    quick=Size(
         samples=(300, 1500, 3), ratios=(0.2, 2.0, 4), hidden=32, epochs=30, batch=16, test=500
     ),
-    "paper": Size(
+    paper=Size(
         samples=(3000, 8400, 10), ratios=(0.2, 2.0, 10), hidden=64, epochs=100, test=10_000, seeds=2
     ),
-}
+)
 
 
+FIG2 = Recipe(
+    name="jiang/fig2",
+    title="Figure 2: test loss over sample size and SNR, MNIST with a noisy frame",
+    shows="more samples and a stronger signal lower the test loss, with a visible transition",
+    questions=(NOISE, which_images("mnist"), *TRANSFORMER),
+)
+
+
+@FIG2.builds
 def _build(scale: str, reading: Reading) -> Experiment:
     size, source = _SIZES[scale], source_of(scale, reading, "mnist")
     patch, width = _LAYOUT[source]
@@ -53,6 +58,7 @@ def _build(scale: str, reading: Reading) -> Experiment:
     )
 
 
+@FIG2.maps
 def _panels(result: xr.Dataset) -> list[Panel]:
     return [
         Panel(result.test_loss, "samples", "snr", "test loss"),
@@ -60,13 +66,15 @@ def _panels(result: xr.Dataset) -> list[Panel]:
     ]
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@FIG2.draws
+def _draw(result: xr.Dataset, caption: str) -> dict[str, Figure]:
     told = f"{caption} {describe_images(result)}"
     title = "A vision transformer on pictures with a noisy frame"
     figure = phase_figure(_panels(result), title=title, caption=told)
-    return [*save(figure, folder / "fig2"), *draw_samples(result, folder / "fig2_samples", told)]
+    return {"fig2": figure, **sample_pictures(result, "fig2_samples", told)}
 
 
+@FIG2.summarises
 def _summarise(result: xr.Dataset) -> str:
     loss, error = result.test_loss.mean("seed"), 1 - result.test_accuracy.mean("seed")
     lines = []
@@ -82,15 +90,3 @@ def _summarise(result: xr.Dataset) -> str:
         f"the end is {float(result.train_loss.max()):.3g}"
     )
     return "\n".join(lines)
-
-
-FIG2 = Recipe(
-    name="jiang/fig2",
-    title="Figure 2: test loss over sample size and SNR, MNIST with a noisy frame",
-    shows="more samples and a stronger signal lower the test loss, with a visible transition",
-    build=_build,
-    draw=_draw,
-    summarise=_summarise,
-    panels=_panels,
-    questions=(NOISE, which_images("mnist"), *TRANSFORMER),
-)

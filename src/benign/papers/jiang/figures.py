@@ -1,7 +1,5 @@
 """The figures of Jiang et al. as recipes."""
 
-from pathlib import Path
-
 import xarray as xr
 
 from benign.claims.study import Question, Reading
@@ -11,16 +9,15 @@ from benign.papers.attention_questions import (
     LABELS,
     OUTPUT,
     PROJECTION,
-    FigureSize,
     network,
 )
 from benign.papers.jiang.dynamics import FIG3, FIG4
 from benign.papers.jiang.fig2 import FIG2
 from benign.papers.jiang.inside import INSIDE
 from benign.papers.jiang.theory import conditions
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, Scaled
 from benign.plot.maps import Panel, phase_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.spec.axes import linspace, logspace
 from benign.stats.boundary import boundary
 from benign.training.optimisers import GradientDescent
@@ -38,32 +35,40 @@ SNR_GRID = Question(
     "0.16 to 15.6 is |mu| = 1 to 100 at sigma_p sqrt(d) = 6.4",
 )
 
-_SIZES = {
-    "smoke": FigureSize(64, 16, range(4, 13, 4), 4, 1, 100, 200),
-    "quick": FigureSize(512, 128, range(4, 25, 4), 10, 2, 250, 5000),
-    "paper": FigureSize(1024, 512, range(2, 21, 2), 10, 5, 500, 20000),
-}
+
+FIG1 = Recipe(
+    name="jiang/fig1",
+    title="Figure 1: test loss over sample size and signal-to-noise ratio, synthetic data",
+    shows="a sharp transition of the test loss, drawn at N SNR^2 = 1000",
+    questions=(OUTPUT, LABELS, PROJECTION, SNR_GRID),
+    conditions=conditions,
+)
 
 
+@FIG1.builds
 def _build(scale: str, reading: Reading) -> Experiment:
-    size = _SIZES[scale]
+    dim, hidden, samples, ratios, seeds, test, max_steps = Scaled(
+        smoke=(64, 16, range(4, 13, 4), 4, 1, 100, 200),
+        quick=(512, 128, range(4, 25, 4), 10, 2, 250, 5000),
+        paper=(1024, 512, range(2, 21, 2), 10, 5, 500, 20000),
+    )[scale]
     space = linspace if reading["snr_grid"] == "linear" else logspace
     return Experiment(
         data=SignalNoise(
             tokens=16,
-            dim=size.dim,
-            samples=list(size.samples),
-            snr=space(0.15625, 15.625, size.ratios),
+            dim=dim,
+            samples=list(samples),
+            snr=space(0.15625, 15.625, ratios),
             noise_std=0.2,
             strong_noise_std=4.0,
             projected=reading["projection"] == "projected",
             balanced=reading["labels"] == "balanced",
         ),
-        network=network(size.hidden, reading["w_O"]),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=size.max_steps),
-        evaluation=Evaluation(samples=size.test),
+        network=network(hidden, reading["w_O"]),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=max_steps),
+        evaluation=Evaluation(samples=test),
         coordinates="projected",  # the same runs for less: benchmarks/README.md
-        seeds=size.seeds,
+        seeds=seeds,
     )
 
 
@@ -72,6 +77,7 @@ def _maps(result: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray]:
     return result.test_loss.rename("test loss"), (1 - result.test_accuracy).rename("test error")
 
 
+@FIG1.maps
 def _panels(result: xr.Dataset) -> list[Panel]:
     loss, error = _maps(result)
     edge = boundary(loss, CUT)
@@ -99,12 +105,13 @@ def _panels(result: xr.Dataset) -> list[Panel]:
     ]
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@FIG1.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     title = "Benign and harmful overfitting of a transformer"
-    figure = phase_figure(_panels(result), title=title, caption=caption)
-    return save(figure, folder / "fig1")
+    return phase_figure(_panels(result), title=title, caption=caption)
 
 
+@FIG1.summarises
 def _summarise(result: xr.Dataset) -> str:
     loss, error = _maps(result)
     edge = boundary(loss, CUT)
@@ -118,17 +125,7 @@ def _summarise(result: xr.Dataset) -> str:
 
 
 RECIPES = [
-    Recipe(
-        name="jiang/fig1",
-        title="Figure 1: test loss over sample size and signal-to-noise ratio, synthetic data",
-        shows="a sharp transition of the test loss, drawn at N SNR^2 = 1000",
-        build=_build,
-        draw=_draw,
-        summarise=_summarise,
-        panels=_panels,
-        questions=(OUTPUT, LABELS, PROJECTION, SNR_GRID),
-        conditions=conditions,
-    ),
+    FIG1,
     FIG2,
     FIG3,
     FIG4,

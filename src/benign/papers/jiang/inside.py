@@ -1,7 +1,5 @@
 """Theorems 4.1 and 4.2 where their conditions really hold: d up to 1e20, in the coordinates of the tokens."""
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +18,9 @@ from benign.papers.jiang.theory import (
     parts,
     strong_noise_factor,
 )
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, Scaled
 from benign.plot.lines import Curves, curves_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.spec.axes import zipped
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
@@ -40,29 +38,6 @@ START = Question(
 )
 
 
-@dataclass(frozen=True)
-class _Size:
-    races: tuple[float, ...]
-    """values of N SNR^2"""
-    losses: tuple[float, ...]
-    seeds: int
-    test: int
-    steps: int
-
-
-_SIZES = {
-    "smoke": _Size((1.0, 1e4), (0.3,), 1, 50, 300),
-    "quick": _Size((1.0, 40.0, 240.0, 1e3, 1e5), (0.1,), 2, 250, 10_000),
-    "paper": _Size(
-        (1.0, 4.0, 20.0, 60.0, 120.0, 240.0, 480.0, 1e3, 3e3, 1e4, 1e5),
-        (0.1, 0.03, 0.01),
-        10,
-        1000,
-        100_000,
-    ),
-}
-
-
 def _cell(race: float, loss: float) -> Experiment:
     """The smallest experiment inside the conditions at this N SNR^2, but for the rate."""
     snr = (race / SAMPLES) ** 0.5
@@ -74,9 +49,29 @@ def _cell(race: float, loss: float) -> Experiment:
     return made.experiment
 
 
+INSIDE = Recipe(
+    name="jiang/inside",
+    title="Theorems 4.1 and 4.2 at sizes that satisfy Condition 4.1",
+    shows="the test loss inside both theorems, and between their constants",
+    questions=(START,),
+    conditions=conditions,
+)
+
+
+@INSIDE.builds
 def _build(scale: str, reading: Reading) -> Experiment:
-    size = _SIZES[scale]
-    cells = [_cell(race, loss) for loss in size.losses for race in size.races]
+    races, losses, seeds, test, steps = Scaled(
+        smoke=((1.0, 1e4), (0.3,), 1, 50, 300),
+        quick=((1.0, 40.0, 240.0, 1e3, 1e5), (0.1,), 2, 250, 10_000),
+        paper=(
+            (1.0, 4.0, 20.0, 60.0, 120.0, 240.0, 480.0, 1e3, 3e3, 1e4, 1e5),
+            (0.1, 0.03, 0.01),
+            10,
+            1000,
+            100_000,
+        ),
+    )[scale]
+    cells = [_cell(race, loss) for loss in losses for race in races]
     data = [parts(cell)[0] for cell in cells]
     return Experiment(
         data=SignalNoise(
@@ -89,11 +84,11 @@ def _build(scale: str, reading: Reading) -> Experiment:
             projected=True,
         ),
         network=attention_along("cell", cells, 1.0 if reading["start"] == "largest" else 1e-3),
-        training=descent_along("cell", cells, size.steps),
-        evaluation=Evaluation(samples=size.test),
+        training=descent_along("cell", cells, steps),
+        evaluation=Evaluation(samples=test),
         precision="float64",
         coordinates="sampled",
-        seeds=size.seeds,
+        seeds=seeds,
     )
 
 
@@ -106,7 +101,8 @@ def _by_race(result: xr.Dataset) -> list[tuple[float, xr.Dataset]]:
     return [(loss, found.sel(race=(found.stop_loss == loss).values)) for loss in losses]
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@INSIDE.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     marks = [(HARMFUL_CONSTANT, "4.2 proven"), (_benign(), "4.1 proven")]
     parts = _by_race(result)
 
@@ -121,18 +117,18 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
             panel("attention_on_strong_noise", "attention on the strong noise"),
         ],
     ]
-    figure = curves_figure(
+    return curves_figure(
         rows,
         title="Benign and harmful overfitting where the theorems apply",
         caption=f"{caption} Sizes satisfy Condition 4.1 with constants 1 and polylog d = 1, but for the step size.",
     )
-    return save(figure, folder / "inside")
 
 
 def _benign() -> float:
     return benign_constant(TOKENS, strong_noise_factor(TOKENS))
 
 
+@INSIDE.summarises
 def _summarise(result: xr.Dataset) -> str:
     lines = []
     for loss, part in _by_race(result):
@@ -157,15 +153,3 @@ def _over(cell: xr.Dataset) -> float:
     return float(cell.rate) / largest_rate(
         max(1.0, float(cell.snr) ** 2), int(cell.hidden), ALL_ONE
     )
-
-
-INSIDE = Recipe(
-    name="jiang/inside",
-    title="Theorems 4.1 and 4.2 at sizes that satisfy Condition 4.1",
-    shows="the test loss inside both theorems, and between their constants",
-    build=_build,
-    draw=_draw,
-    summarise=_summarise,
-    questions=(START,),
-    conditions=conditions,
-)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,9 +13,9 @@ from benign.experiment import Experiment, experiment_of
 from benign.networks.patch_cnn import PatchCNN
 from benign.papers.li.setting import EPS, GRADIENT, LOSS, Size, conditions, experiment, kinds
 from benign.papers.li.theory import parts, robust_accuracy_limit
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, Scaled
 from benign.plot.lines import Curves, curves_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.spec.axes import cells, replace
 from benign.streams import RunId, Streams
 from benign.training.setup import Setup
@@ -25,13 +24,23 @@ ALPHAS = (2.0, 5.0, 12.0, 25.0, 40.0)
 POINTS = 200
 """on which the bound is computed: it looks at all pairs"""
 
-_SIZES = {
-    "smoke": Size(20, 10, 1, 20, 20, (5, 1)),
-    "quick": Size(50, 20, 3, 100, 500, (20, 2)),
-    "paper": Size(100, 100, 5, 500, 1000),
-}
+_SIZES = Scaled(
+    smoke=Size(20, 10, 1, 20, 20, (5, 1)),
+    quick=Size(50, 20, 3, 100, 500, (20, 2)),
+    paper=Size(100, 100, 5, 500, 1000),
+)
 
 
+ALPHA = Recipe(
+    name="li/alpha",
+    title="Figure 3's networks over the strength alpha of the robust feature",
+    shows="whether adversarial training is robust once classes are separated (alpha > 2 eps)",
+    questions=(GRADIENT, LOSS),
+    conditions=conditions,
+)
+
+
+@ALPHA.builds
 def _build(scale: str, reading: Reading) -> Experiment:
     alphas = at(scale, ALPHAS[:3], ALPHAS, ALPHAS)
     return experiment(_SIZES[scale], reading, list(alphas))
@@ -61,7 +70,8 @@ def least_alpha(data: FeaturePatches, network: PatchCNN) -> float:
     return EPS * (1 + (data.tokens / data.robust_patches) ** (1 / network.q))
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@ALPHA.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     possible = least_alpha(*parts(_cell(result)))
     marks = [(2 * EPS, "not separated"), (possible, "none robust")]
     told = (
@@ -86,12 +96,12 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         curves.append(("no classifier can exceed", bound))
         label = f"test accuracy, eps = {EPS}"
         accuracy.append(over(curves, label, title=name))
-    figure = curves_figure(
+    return curves_figure(
         [features, accuracy], title="Stronger robust features", caption=f"{caption} {told}"
     )
-    return save(figure, folder / "alpha")
 
 
+@ALPHA.summarises
 def _summarise(result: xr.Dataset) -> str:
     bound, lines = limits(result, result.alpha.values.tolist()).isel(seed=0), []
     for name, cell in kinds(result):
@@ -107,15 +117,3 @@ def _summarise(result: xr.Dataset) -> str:
                 f"(no classifier exceeds {float(bound.sel(alpha=alpha)):.3g})"
             )
     return "\n".join(lines)
-
-
-ALPHA = Recipe(
-    name="li/alpha",
-    title="Figure 3's networks over the strength alpha of the robust feature",
-    shows="whether adversarial training is robust once classes are separated (alpha > 2 eps)",
-    build=_build,
-    draw=_draw,
-    summarise=_summarise,
-    questions=(GRADIENT, LOSS),
-    conditions=conditions,
-)

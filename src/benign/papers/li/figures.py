@@ -1,7 +1,6 @@
 """The figures of Li and Li as recipes."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import xarray as xr
 
@@ -19,9 +18,9 @@ from benign.papers.li.setting import (
     kinds,
 )
 from benign.papers.li.tables import TABLES
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, Scaled
 from benign.plot.lines import Curves, curves_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.plot.variables import extended_curve
 
 LONGER = 5
@@ -55,13 +54,23 @@ DRAWN_TOLD = (
     "eps / 8 on the cross-entropy and on -F_y; a curve that is not seen lies under the next."
 )
 
-_SIZES = {
-    "smoke": Size(20, 10, 1, 50, 40, (20, 1)),
-    "quick": Size(50, 30, 5, 100, 1000, (20, 2)),
-    "paper": Size(100, 100, 5, 500, 1000),
-}
+_SIZES = Scaled(
+    smoke=Size(20, 10, 1, 50, 40, (20, 1)),
+    quick=Size(50, 30, 5, 100, 1000, (20, 2)),
+    paper=Size(100, 100, 5, 500, 1000),
+)
 
 
+FIG3 = Recipe(
+    name="li/fig3",
+    title="Figure 3: features learned by standard and by adversarial training, synthetic data",
+    shows="standard training learns the non-robust feature, adversarial training the robust one",
+    questions=(GRADIENT, START, LOSS, STEPS),
+    conditions=conditions,
+)
+
+
+@FIG3.builds
 def _build(scale: str, reading: Reading) -> Experiment:
     size = _SIZES[scale]
     if reading["steps"] == "5000":
@@ -69,7 +78,8 @@ def _build(scale: str, reading: Reading) -> Experiment:
     return experiment(size, reading, at="snapshots")
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@FIG3.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     features, accuracy = [], []
     for name, cell in kinds(result):
         learned = [
@@ -81,12 +91,11 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         curves += [(word, _known(cell, each)) for each, word in DRAWN.items()]
         label = f"test accuracy, eps = {EPS}"
         accuracy.append(Curves(curves, label, title=name, legend="lower left"))
-    figure = curves_figure(
+    return curves_figure(
         [features, accuracy],
         title="Features learned by a patch network",
         caption=f"{caption} {DRAWN_TOLD}",
     )
-    return save(figure, folder / "fig3")
 
 
 def _known(cell: xr.Dataset, name: str) -> xr.DataArray:
@@ -97,6 +106,7 @@ def _known(cell: xr.Dataset, name: str) -> xr.DataArray:
     return curve.dropna("step", how="all") if curve.notnull().any() else curve
 
 
+@FIG3.summarises
 def _summarise(result: xr.Dataset) -> str:
     lines = []
     for name, cell in kinds(result):
@@ -120,16 +130,7 @@ def _summarise(result: xr.Dataset) -> str:
 
 
 RECIPES = [
-    Recipe(
-        name="li/fig3",
-        title="Figure 3: features learned by standard and by adversarial training, synthetic data",
-        shows="standard training learns the non-robust feature, adversarial training the robust one",
-        build=_build,
-        draw=_draw,
-        summarise=_summarise,
-        questions=(GRADIENT, START, LOSS, STEPS),
-        conditions=conditions,
-    ),
+    FIG3,
     ALPHA,
     *TABLES,
 ]

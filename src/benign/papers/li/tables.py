@@ -8,7 +8,6 @@ CUDA graph, random starts cannot); the inversion steps of Ilyas et al. 2019. Ima
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +22,10 @@ from benign.experiment import Experiment, specification
 from benign.networks.network import Network
 from benign.networks.resnet import ResNet, WideResNet
 from benign.papers.image_questions import TITLES, facts_of, source_of, which_images
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, Scaled
 from benign.plot.bars import Bars, bars_figure, inversions_figure
 from benign.plot.lines import Curves, curves_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.plot.variables import extended_curve
 from benign.training.feature_tests import FeatureTests
 from benign.training.optimisers import SGD
@@ -105,11 +104,11 @@ class Size:
     """points of an update: of 500 images 128 would leave too few updates to learn anything"""
 
 
-SIZES = {
-    "smoke": Size(256, 4, 1, 40, 12, 12, 2, 0),
-    "quick": Size(500, 12, 3, 250, 50, 200, 4, 1),
-    "paper": Size(100_000, 30, 5, 10_000, 1000, 1000, 10, 2, 128),
-}
+SIZES = Scaled(
+    smoke=Size(256, 4, 1, 40, 12, 12, 2, 0),
+    quick=Size(500, 12, 3, 250, 50, 200, 4, 1),
+    paper=Size(100_000, 30, 5, 10_000, 1000, 1000, 10, 2, 128),
+)
 
 
 @dataclass(frozen=True)
@@ -284,7 +283,7 @@ def _lines(rows: list[list[str]]) -> list[str]:
     return ["  ".join(word.ljust(w) for word, w in zip(row, widths, strict=True)) for row in rows]
 
 
-def _draw_bars(case: Case, found: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+def _draw_bars(case: Case, found: xr.Dataset, caption: str) -> Figure:
     ours = {
         f"{training} training": np.concatenate(
             [_per_cent(found[name].sel(training=training)) for name in COLUMNS]
@@ -292,16 +291,15 @@ def _draw_bars(case: Case, found: xr.Dataset, folder: Path, caption: str) -> lis
         for training in TRAININGS
     }
     printed = {f"{each} training": TABLE_1[case.name, each] for each in TRAININGS}
-    figure = bars_figure(
+    return bars_figure(
         [Bars(list(COLUMNS.values()), ours, printed)],
         "per cent",
         title="Features learned with and without an attack",
         caption=f"{caption} {BESIDE} {MADE}",
     )
-    return save(figure, folder / "table1")
 
 
-def _draw_curves(found: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+def _draw_curves(found: xr.Dataset, caption: str) -> Figure:
     panels = []
     for training in TRAININGS:
         cell = found.sel(training=training)
@@ -313,22 +311,21 @@ def _draw_curves(found: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         title = f"{training} training"
         panels.append(Curves([*drawn.items()], "accuracy", along_label="epochs", title=title))
     title = "Accuracy on images of robust and of non-robust features"
-    figure = curves_figure([panels], title=title, caption=f"{caption} {MADE}")
-    return save(figure, folder / "fig4")
+    return curves_figure([panels], title=title, caption=f"{caption} {MADE}")
 
 
-def _draw_table_1(case: Case, result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+def _draw_table_1(case: Case, result: xr.Dataset, caption: str) -> dict[str, Figure]:
     found, caption = by_training(result), f"{caption} {describe_scale(result)}."
     pictures = inversions_figure(
         found["inversions"].isel(training=0, seed=0),
         title="Images drawn from features",
         caption=f"{caption} Of the first seed.",
     )
-    return [
-        *_draw_bars(case, found, folder, caption),
-        *_draw_curves(found, folder, caption),
-        *save(pictures, folder / "inverted"),
-    ]
+    return {
+        "table1": _draw_bars(case, found, caption),
+        "fig4": _draw_curves(found, caption),
+        "inverted": pictures,
+    }
 
 
 def _summarise_table_1(case: Case, result: xr.Dataset) -> str:
@@ -375,7 +372,7 @@ def _references(found: xr.Dataset) -> str:
     )  # fmt: skip
 
 
-def _draw_table_2(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+def _draw_table_2(result: xr.Dataset, caption: str) -> Figure:
     success = targeted_success(result)
     panels = [
         Bars(
@@ -389,13 +386,12 @@ def _draw_table_2(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         )
         for training in TRAININGS
     ]
-    figure = bars_figure(
+    return bars_figure(
         panels,
         "targeted success, per cent",
         title="Attacks along non-robust and along robust features",
         caption=f"{caption} {describe_scale(result)}. {BESIDE}",
     )
-    return save(figure, folder / "table2")
 
 
 def _summarise_table_2(result: xr.Dataset) -> str:
@@ -423,7 +419,7 @@ TABLES = [
             title=f"Table 1 and Figures 4 and 5 ({case.name}): accuracy on images of robust and non-robust features",
             shows="standard training learns non-robust features, adversarial training robust ones",
             build=case.experiment,
-            draw=partial(_draw_table_1, case),
+            figure=partial(_draw_table_1, case),
             summarise=partial(_summarise_table_1, case),
             questions=(case.images, START),
             names={"attack": TRAININGS},
@@ -435,7 +431,7 @@ TABLES = [
         title="Table 2: targeted attacks along non-robust (NRF-PGD) and robust (RF-PGD) features, CIFAR-10",
         shows="non-robust features fool standard training only",
         build=CIFAR.experiment,
-        draw=_draw_table_2,
+        figure=_draw_table_2,
         summarise=_summarise_table_2,
         questions=(CIFAR.images, START),
         names={"attack": TRAININGS},

@@ -1,9 +1,7 @@
 """How the critical dimension grows with the signal, far beyond the paper's own figure, in exact coordinates."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -15,12 +13,12 @@ from benign.claims.study import Question, Reading
 from benign.data.mixture import Mixture
 from benign.experiment import Experiment, specification
 from benign.networks.two_layer import TwoLayer
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, Scaled
 from benign.papers.wang.bounds import critical_dim
 from benign.papers.wang.setting import FLIP, RHO
 from benign.papers.wang.theory import conditions
 from benign.plot.laws import Critical, exponents_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.spec.axes import zipped
 from benign.stats.boundary import Boundary, boundary
 from benign.training.optimisers import GradientDescent
@@ -39,24 +37,6 @@ ACTIVATION = Question(
 )
 
 
-@dataclass(frozen=True)
-class _Size:
-    samples: int
-    width: int
-    signals: tuple[float, ...]
-    dims: int
-    seeds: int
-    test: int
-    steps: int
-
-
-_SIZES = {
-    "smoke": _Size(20, 10, (4.0, 10.0, 30.0), 2, 1, 200, 20),
-    "quick": _Size(50, 40, (4.0, 10.0, 30.0, 100.0), 5, 2, 1000, 100),
-    "paper": _Size(100, 200, (4.0, 7.0, 12.0, 20.0, 40.0, 80.0, 160.0), 8, 10, 2000, 400),
-}
-
-
 def predicted(samples: int, rho: float) -> Callable[[np.ndarray], np.ndarray]:
     """Where the averaged linear predictor errs with chance 1 - Phi(1), in a ball of radius rho r."""
 
@@ -67,51 +47,62 @@ def predicted(samples: int, rho: float) -> Callable[[np.ndarray], np.ndarray]:
     return curve
 
 
-def _cells(size: _Size) -> list[tuple[float, int]]:
+def _cells(samples: int, signals: Sequence[float], dims: int) -> list[tuple[float, int]]:
     """Signals, each with dimensions around both of its predicted boundaries."""
     cells = set()
-    for signal in size.signals:
+    for signal in signals:
         for rho, (low, high) in zip((RHO, 0.0), AROUND.values(), strict=True):
-            expected = float(predicted(size.samples, rho)(np.array(signal)))
-            tried = np.geomspace(low * expected, high * expected, size.dims)
-            cells |= {(signal, max(round(dim), 2 * size.samples)) for dim in tried}
+            expected = float(predicted(samples, rho)(np.array(signal)))
+            tried = np.geomspace(low * expected, high * expected, dims)
+            cells |= {(signal, max(round(dim), 2 * samples)) for dim in tried}
     return sorted(cells)
 
 
+EXPONENTS = Recipe(
+    name="wang/exponents",
+    title="Critical dimension of clean and robust accuracy, r from 4 to 160, d up to 1e11",
+    shows="where the laws d ~ r^4 (clean) and d ~ r^2 (robust) set in",
+    questions=(ACTIVATION,),
+    conditions=conditions,
+)
+
+
+@EXPONENTS.builds
 def _build(scale: str, reading: Reading) -> Experiment:
-    size = _SIZES[scale]
-    cells = _cells(size)
+    samples, width, signals, dims, seeds, test, steps = Scaled(
+        smoke=(20, 10, (4.0, 10.0, 30.0), 2, 1, 200, 20),
+        quick=(50, 40, (4.0, 10.0, 30.0, 100.0), 5, 2, 1000, 100),
+        paper=(100, 200, (4.0, 7.0, 12.0, 20.0, 40.0, 80.0, 160.0), 8, 10, 2000, 400),
+    )[scale]
+    cells = _cells(samples, signals, dims)
     # The largest curvature of the loss is about (d + n r^2) / n; Wang's own rate 1/(C d^2) is out of reach.
-    rates = [size.samples / (dim + size.samples * signal**2) for signal, dim in cells]
+    rates = [samples / (dim + samples * signal**2) for signal, dim in cells]
     stds = [
-        1e-3 * rate / math.sqrt(size.width * dim)
-        for (_, dim), rate in zip(cells, rates, strict=True)
+        1e-3 * rate / math.sqrt(width * dim) for (_, dim), rate in zip(cells, rates, strict=True)
     ]
     bend = {"activation": "smoothed_leaky_relu", "slope": 0.5, "smoothness": 1.0}
     ball = Ball(radius=RHO, relative_to="signal", per="sample")
     return Experiment(
         data=Mixture(
-            samples=size.samples,
+            samples=samples,
             signal=zipped("cell", [signal for signal, _ in cells]),
             dim=zipped("cell", [dim for _, dim in cells]),
             flip=FLIP,
         ),
         network=TwoLayer(
-            width=size.width,
+            width=width,
             init_std=zipped("cell", stds),
             **(bend if reading["activation"] == "smooth" else {}),
         ),
         attack=PGD(ball=ball, steps=10, step=0.3),
         training=GradientDescent(
-            rate=zipped("cell", rates), stop_loss=0.05, max_steps=size.steps, first_attacked_step=1
+            rate=zipped("cell", rates), stop_loss=0.05, max_steps=steps, first_attacked_step=1
         ),
-        evaluation=Evaluation(
-            samples=size.test, attack=PGD(ball=ball, steps=20, step=0.2, keep="best")
-        ),
+        evaluation=Evaluation(samples=test, attack=PGD(ball=ball, steps=20, step=0.2, keep="best")),
         precision="float64",
         coordinates="sampled",
         pairing="common",
-        seeds=size.seeds,
+        seeds=seeds,
     )
 
 
@@ -126,10 +117,11 @@ def boundaries(result: xr.Dataset) -> tuple[Boundary, Boundary]:
     return boundary(maps.test_accuracy, LEVEL, law), boundary(maps.robust_accuracy, LEVEL, law)
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@EXPONENTS.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     clean, robust = boundaries(result)
     samples = _samples(result)
-    figure = exponents_figure(
+    return exponents_figure(
         [
             Critical("clean", clean, predicted(samples, 0.0)),
             Critical("robust", robust, predicted(samples, RHO)),
@@ -139,9 +131,9 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         title="Dimension at which accuracy falls to 84 %",
         caption=f"{caption} Dashed: the averaged linear predictor.",
     )
-    return save(figure, folder / "exponents")
 
 
+@EXPONENTS.summarises
 def _summarise(result: xr.Dataset) -> str:
     lines = []
     for name, found, printed in zip(("clean", "robust"), boundaries(result), (4, 2), strict=True):
@@ -162,15 +154,3 @@ def _interval(bounds: tuple[float, float]) -> str:
 
 def _samples(result: xr.Dataset) -> int:
     return specification(result)["data"]["samples"]
-
-
-EXPONENTS = Recipe(
-    name="wang/exponents",
-    title="Critical dimension of clean and robust accuracy, r from 4 to 160, d up to 1e11",
-    shows="where the laws d ~ r^4 (clean) and d ~ r^2 (robust) set in",
-    build=_build,
-    draw=_draw,
-    summarise=_summarise,
-    questions=(ACTIVATION,),
-    conditions=conditions,
-)

@@ -1,14 +1,13 @@
 """The figures of Wang et al. as recipes."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import xarray as xr
 
 from benign.attacks.ensemble import EnsembleAttack
 from benign.claims.study import Reading
 from benign.experiment import Experiment
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, Scaled
 from benign.papers.wang.exponents import EXPONENTS
 from benign.papers.wang.image_curves import FIG6, UNDERTRAINING
 from benign.papers.wang.image_maps import FIG4, FIG5
@@ -26,21 +25,21 @@ from benign.papers.wang.setting import (
 from benign.papers.wang.theory import conditions
 from benign.papers.wang.windows import FIG1, FIG3
 from benign.plot.lines import Curves, curves_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.plot.variables import extended_curve
 from benign.spec.axes import zipped
 from benign.stats.intervals import mean_interval
 from benign.sweep.dataset import ended
 from benign.training.setup import Evaluation
 
-_SIZES = {
-    "smoke": Size(samples=20, width=20, steps=16, ascend=4, seeds=1, test=20),
-    "quick": Size(samples=50, width=100, steps=300, ascend=10, seeds=3, test=200),
+_SIZES = Scaled(
+    smoke=Size(samples=20, width=20, steps=16, ascend=4, seeds=1, test=20),
+    quick=Size(samples=50, width=100, steps=300, ascend=10, seeds=3, test=200),
     # With the paper's 2000 points, tests at snapshots were two thirds of the cost. Here both labels of a point count
     # with their chance: at an error of 3 % beyond the noise, 500 such points tell as much as 2000 with flipped labels.
-    "paper": replace(PAPER, test=500),
-}
-_DIMS = {"smoke": 40, "quick": 250, "paper": 1000}
+    paper=replace(PAPER, test=500),
+)
+_DIMS = Scaled(smoke=40, quick=250, paper=1000)
 _PANELS = (
     ("signal", "r", [(4.0, 1.0, 0.1), (6.0, 1.0, 0.1), (8.0, 1.0, 0.1), (10.0, 1.0, 0.1)]),
     ("dim", "d", [(5.0, 0.5, 0.1), (5.0, 1.0, 0.1), (5.0, 1.5, 0.1)]),
@@ -50,6 +49,16 @@ _PANELS = (
 _SETTINGS = list(dict.fromkeys(setting for _, _, settings in _PANELS for setting in settings))
 
 
+FIG2 = Recipe(
+    name="wang/fig2",
+    title="Figure 2: robust training loss and robust test error along training, synthetic data",
+    shows="loss to zero and error to the label noise; worse for small r, large d, large rho",
+    questions=(RADIUS, NETWORK),
+    conditions=conditions,
+)
+
+
+@FIG2.builds
 def _build(scale: str, reading: Reading) -> Experiment:
     size = _SIZES[scale]
     signals, dims, radii = zip(*_SETTINGS, strict=True)
@@ -76,7 +85,8 @@ def _chosen(result: xr.Dataset, setting: tuple[float, float, float]) -> xr.Datas
     return result.isel(setting=_SETTINGS.index(setting))
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@FIG2.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     rows = []
     for field, symbol, settings in _PANELS:
         chosen = [_chosen(result, setting) for setting in settings]
@@ -95,12 +105,12 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
             ]
         )
     note = "Test labels are flipped as training labels are: no classifier is below 10 %."
-    figure = curves_figure(
+    return curves_figure(
         rows, title="Adversarial training of a two-layer network", caption=f"{caption} {note}"
     )
-    return save(figure, folder / "fig2")
 
 
+@FIG2.summarises
 def _summarise(result: xr.Dataset) -> str:
     lines = []
     for field, symbol, settings in _PANELS:
@@ -122,16 +132,7 @@ def _summarise(result: xr.Dataset) -> str:
 
 RECIPES = [
     FIG1,
-    Recipe(
-        name="wang/fig2",
-        title="Figure 2: robust training loss and robust test error along training, synthetic data",
-        shows="loss to zero and error to the label noise; worse for small r, large d, large rho",
-        build=_build,
-        draw=_draw,
-        summarise=_summarise,
-        questions=(RADIUS, NETWORK),
-        conditions=conditions,
-    ),
+    FIG2,
     FIG3,
     FIG4,
     FIG5,

@@ -1,7 +1,6 @@
 """Figure 6 of Wang et al. as a recipe, and a test of what figure 4 shows: curves on two digits."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import xarray as xr
 
@@ -14,7 +13,7 @@ from benign.papers.wang.image_maps import RHO
 from benign.papers.wang.images import IMAGES, default_std, figure
 from benign.papers.wang.setting import NETWORK, RADIUS, training_attack
 from benign.plot.lines import Curves, curves_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.plot.variables import extended_curve
 from benign.spec.axes import Axis, zipped
 from benign.stats.intervals import mean_interval
@@ -38,6 +37,15 @@ _DIGITS_DIM = {289: 25, 400: 36, 784: 64, 1024: 81}
 # Figure 6.
 
 
+FIG6 = Recipe(
+    name="wang/fig6",
+    title="Figure 6: robust training loss and robust test error along training, MNIST 0 and 1",
+    shows="both go to zero",
+    questions=(RADIUS, NETWORK, IMAGES),
+)
+
+
+@FIG6.builds
 def _build_6(scale: str, reading: Reading) -> Experiment:
     shown = figure(scale, reading)
     # Tests at snapshots are most of the cost: 500 points, as in wang/fig2.
@@ -59,7 +67,8 @@ def _chosen(result: xr.Dataset, setting: tuple[float, int, float]) -> xr.Dataset
     return result.isel(setting=_SETTINGS.index(setting))
 
 
-def _draw_6(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@FIG6.draws
+def _draw_6(result: xr.Dataset, caption: str) -> Figure:
     rows = []
     for field, symbol, settings in _PANELS:
         chosen = [_chosen(result, setting) for setting in settings]
@@ -70,10 +79,10 @@ def _draw_6(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
             [Curves(losses, "robust training loss", log=True), Curves(errors, "robust test error")]
         )
     told = f"{caption} {describe_images(result)}"
-    drawn = curves_figure(rows, title="Adversarial training on two digits", caption=told)
-    return save(drawn, folder / "fig6")
+    return curves_figure(rows, title="Adversarial training on two digits", caption=told)
 
 
+@FIG6.summarises
 def _summarise_6(result: xr.Dataset) -> str:
     lines = []
     for norm, dim, rho in _SETTINGS:
@@ -96,6 +105,15 @@ _NORMS = (2.0, 0.1, 0.1)
 _FACTORS = (1.0, 1.0, 20.0)
 
 
+UNDERTRAINING = Recipe(
+    name="wang/undertraining",
+    title="Figure 4 at r = 2 and r = 0.1, and at r = 0.1 with step size and start rescaled, MNIST 0 and 1",
+    shows="the small norm, trained as long as the large one, has its accuracy",
+    questions=(IMAGES,),
+)
+
+
+@UNDERTRAINING.builds
 def _build_undertraining(scale: str, reading: Reading) -> Experiment:
     """A fixed outer layer without biases, for which the rescaled run is the run at r = 2 (wang.md 2.5)."""
     answers = {**reading, "radius": "relative"}
@@ -138,7 +156,8 @@ def by_case(result: xr.Dataset, name: str) -> xr.DataArray:
     return xr.DataArray(table, coords, ("case", "dim", "seed"))
 
 
-def _draw_undertraining(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@UNDERTRAINING.draws
+def _draw_undertraining(result: xr.Dataset, caption: str) -> Figure:
     panels = []
     for name, label in (
         ("train_loss", "robust training loss"),
@@ -149,12 +168,11 @@ def _draw_undertraining(result: xr.Dataset, folder: Path, caption: str) -> list[
         curves = [(case, table.sel(case=case).transpose("seed", "dim")) for case in CASES]
         panels.append(Curves(curves, label, along="dim", along_label="pixels d"))
     note = "Rescaled: step size times 400, initial weights times 20, the same run as r = 2."
-    drawn = curves_figure(
+    return curves_figure(
         [panels],
         title="Two digits at two norms, and the small norm with step size and start rescaled",
         caption=f"{caption} {describe_images(result)} {note}",
     )
-    return save(drawn, folder / "undertraining")
 
 
 def change(result: xr.Dataset, name: str, case: str) -> xr.DataArray:
@@ -163,6 +181,7 @@ def change(result: xr.Dataset, name: str, case: str) -> xr.DataArray:
     return table.sel(case=case, drop=True) - table.sel(case=CASES[0], drop=True)
 
 
+@UNDERTRAINING.summarises
 def _summarise_undertraining(result: xr.Dataset) -> str:
     lines = []
     for name in ("test_accuracy", "robust_accuracy", "train_loss"):
@@ -175,23 +194,3 @@ def _summarise_undertraining(result: xr.Dataset) -> str:
             f"largest change of {name.replace('_', ' ')}, rescaled against r = 2: {most:.3g}"
         )
     return "\n".join(lines)
-
-
-FIG6 = Recipe(
-    name="wang/fig6",
-    title="Figure 6: robust training loss and robust test error along training, MNIST 0 and 1",
-    shows="both go to zero",
-    build=_build_6,
-    draw=_draw_6,
-    summarise=_summarise_6,
-    questions=(RADIUS, NETWORK, IMAGES),
-)
-UNDERTRAINING = Recipe(
-    name="wang/undertraining",
-    title="Figure 4 at r = 2 and r = 0.1, and at r = 0.1 with step size and start rescaled, MNIST 0 and 1",
-    shows="the small norm, trained as long as the large one, has its accuracy",
-    build=_build_undertraining,
-    draw=_draw_undertraining,
-    summarise=_summarise_undertraining,
-    questions=(IMAGES,),
-)

@@ -1,7 +1,6 @@
 """Figures 4 and 5 of Wang et al. as recipes: accuracy on two digits over norm, dimension and radius of the attack."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import xarray as xr
 
@@ -13,7 +12,7 @@ from benign.papers.wang.images import IMAGES, figure, named
 from benign.papers.wang.setting import NETWORK, RADIUS
 from benign.papers.wang.windows import EXPONENTS, UNPRINTED, by_radius
 from benign.plot.maps import Panel, phase_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.spec.axes import linspace, zipped
 from benign.stats.boundary import Boundary, boundary
 from benign.sweep.dataset import ended
@@ -29,6 +28,15 @@ RADIUS_LEVEL, BY_RADIUS = 0.8, "dim * radius**p"
 ACCURACIES = {"clean": "test_accuracy", "robust": "robust_accuracy"}
 
 
+FIG4 = Recipe(
+    name="wang/fig4",
+    title="Figure 4: clean and robust test accuracy over the norm of pictures and d, MNIST 0 and 1",
+    shows="transitions claimed at d ~ r^4 (clean) and d ~ r^2 (robust)",
+    questions=(RADIUS, NETWORK, IMAGES),
+)
+
+
+@FIG4.builds
 def _build_4(scale: str, reading: Reading) -> Experiment:
     shown = figure(scale, reading)
     norms = at(scale, [0.1, 0.5, 2.0], [0.1, 0.2, 0.3, 0.5, 1.0, 2.0], linspace(0.1, 2.0, 20))
@@ -36,6 +44,15 @@ def _build_4(scale: str, reading: Reading) -> Experiment:
     return shown.experiment(reading, norm=norms, dim=list(dims), radius=RHO)
 
 
+FIG5 = Recipe(
+    name="wang/fig5",
+    title="Figure 5: robust test accuracy over d and the radius of the attack, MNIST 0 and 1",
+    shows="the larger d, the smaller the radius for equal accuracy",
+    questions=(RADIUS, NETWORK, IMAGES),
+)
+
+
+@FIG5.builds
 def _build_5(scale: str, reading: Reading) -> Experiment:
     shown = figure(scale, reading)
     if scale == "paper":
@@ -57,20 +74,21 @@ def edges(result: xr.Dataset) -> dict[str, Boundary]:
     }
 
 
+@FIG4.maps
 def _panels_4(result: xr.Dataset) -> list[Panel]:
     result = named(result)
     panels = [_map(result, kind, None) for kind in ACCURACIES]
     return panels + [_map(result, kind, edge) for kind, edge in edges(result).items()]
 
 
-def _draw_4(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
-    drawn = phase_figure(
+@FIG4.draws
+def _draw_4(result: xr.Dataset, caption: str) -> Figure:
+    return phase_figure(
         _panels_4(result),
         title="Adversarial training on two digits: test accuracy over norm and dimension",
         caption=f"{caption} {describe_images(result)} The paper prints no constant of its laws d ~ r^4 and d ~ r^2.",
         columns=2,
     )
-    return save(drawn, folder / "fig4")
 
 
 def _map(result: xr.Dataset, kind: str, edge: Boundary | None) -> Panel:
@@ -91,6 +109,7 @@ def _map(result: xr.Dataset, kind: str, edge: Boundary | None) -> Panel:
     )
 
 
+@FIG4.summarises
 def _summarise_4(result: xr.Dataset) -> str:
     lines = []
     for kind, edge in edges(result).items():
@@ -117,6 +136,7 @@ def radius_edge(result: xr.Dataset) -> Boundary:
     return boundary(accuracy.rename("robust accuracy"), RADIUS_LEVEL, BY_RADIUS)
 
 
+@FIG5.maps
 def _panels_5(result: xr.Dataset) -> list[Panel]:
     shown = by_radius(named(result))
     robust, clean = shown.robust_accuracy, shown.test_accuracy
@@ -128,12 +148,14 @@ def _panels_5(result: xr.Dataset) -> list[Panel]:
     ]
 
 
-def _draw_5(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@FIG5.draws
+def _draw_5(result: xr.Dataset, caption: str) -> Figure:
     title = f"Two digits: dimension against radius of the attack, r = {SIGNAL:g}"
     told = f"{caption} {describe_images(result)}"
-    return save(phase_figure(_panels_5(result), title=title, caption=told), folder / "fig5")
+    return phase_figure(_panels_5(result), title=title, caption=told)
 
 
+@FIG5.summarises
 def _summarise_5(result: xr.Dataset) -> str:
     shown = by_radius(result).robust_accuracy.mean("seed")
     rows = []
@@ -143,25 +165,3 @@ def _summarise_5(result: xr.Dataset) -> str:
         told = ", ".join(f"{value:.3g} at d = {dim}" for dim, value in known)
         rows.append(f"rho = {radius:g}: robust accuracy {told}")
     return "\n".join([*rows, str(radius_edge(result)), _fitted(result)])
-
-
-FIG4 = Recipe(
-    name="wang/fig4",
-    title="Figure 4: clean and robust test accuracy over the norm of pictures and d, MNIST 0 and 1",
-    shows="transitions claimed at d ~ r^4 (clean) and d ~ r^2 (robust)",
-    build=_build_4,
-    draw=_draw_4,
-    summarise=_summarise_4,
-    panels=_panels_4,
-    questions=(RADIUS, NETWORK, IMAGES),
-)
-FIG5 = Recipe(
-    name="wang/fig5",
-    title="Figure 5: robust test accuracy over d and the radius of the attack, MNIST 0 and 1",
-    shows="the larger d, the smaller the radius for equal accuracy",
-    build=_build_5,
-    draw=_draw_5,
-    summarise=_summarise_5,
-    panels=_panels_5,
-    questions=(RADIUS, NETWORK, IMAGES),
-)

@@ -12,6 +12,7 @@ from benign.data.constructions import Rescaled
 from benign.data.images import Images
 from benign.experiment import Experiment
 from benign.papers.image_questions import source_of, which_images
+from benign.papers.recipes import Scaled
 from benign.papers.wang.setting import PAPER, Size, ball, experiment
 from benign.training.setup import Evaluation
 
@@ -21,11 +22,11 @@ MNIST_DIMS = (25, 49, 100, 196, 289, 400, 576, 784)
 DIGITS_DIMS = (9, 16, 25, 36, 49, 64)
 FEW_TESTS = 50
 """of the 58 test images of 0 and 1 among the digits"""
-SIZES = {
-    "smoke": Size(samples=20, width=20, steps=40, ascend=4, seeds=1, test=FEW_TESTS),
-    "quick": Size(samples=100, width=100, steps=500, ascend=5, seeds=3, test=500),
-    "paper": PAPER,
-}
+SIZES = Scaled(
+    smoke=Size(samples=20, width=20, steps=40, ascend=4, seeds=1, test=FEW_TESTS),
+    quick=Size(samples=100, width=100, steps=500, ascend=5, seeds=3, test=500),
+    paper=PAPER,
+)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ labels, Phi(1), as in wang/exponents. The averaged linear predictor errs there a
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import xarray as xr
 from benign.attacks.pgd import PGD
 from benign.claims.study import Reading, at
 from benign.experiment import Experiment, specification
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, Scaled
 from benign.papers.wang.bounds import averaged_alignment, critical_dim
 from benign.papers.wang.exponents import LEVEL
 from benign.papers.wang.setting import (
@@ -33,7 +32,7 @@ from benign.papers.wang.setting import (
 )
 from benign.papers.wang.theory import conditions
 from benign.plot.maps import Panel, phase_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.spec.axes import zipped
 from benign.stats.boundary import Boundary, boundary
 from benign.stats.intervals import Estimate
@@ -54,11 +53,11 @@ UNPRINTED = "printed, constant fitted here"
 PREDICTOR = "averaged linear predictor"
 LIMITS = (0.45, 0.9)
 """of accuracy against flipped labels: chance, and a little below, to the best that can be"""
-_SIZES = {
-    "smoke": Size(samples=20, width=10, steps=20, ascend=5, seeds=1, test=50),
-    "quick": Size(samples=50, width=40, steps=150, ascend=8, seeds=5, test=500),
-    "paper": PAPER,
-}
+_SIZES = Scaled(
+    smoke=Size(samples=20, width=10, steps=20, ascend=5, seeds=1, test=50),
+    quick=Size(samples=50, width=40, steps=150, ascend=8, seeds=5, test=500),
+    paper=PAPER,
+)
 
 
 def _window(scale: str, reading: Reading, signal: Any, dim: Any, radius: Any) -> Experiment:
@@ -72,6 +71,16 @@ def _window(scale: str, reading: Reading, signal: Any, dim: Any, radius: Any) ->
     )
 
 
+FIG1 = Recipe(
+    name="wang/fig1",
+    title="Figure 1: clean and robust test accuracy over |mu| and d, synthetic data",
+    shows="phase transitions at d ~ r^4 (clean) and d ~ r^2 (robust)",
+    questions=(RADIUS, NETWORK),
+    conditions=conditions,
+)
+
+
+@FIG1.builds
 def _build_1(scale: str, reading: Reading) -> Experiment:
     quick = [2.5, 3.0, 3.5, 4.0, 5.0, 6.0], [500, 900, 1600, 2800, 5000, 9000]
     paper = [float(r) for r in range(1, 11)], [1000 * k for k in range(1, 19)]
@@ -79,6 +88,16 @@ def _build_1(scale: str, reading: Reading) -> Experiment:
     return _window(scale, reading, signal, dim, RHO)
 
 
+FIG3 = Recipe(
+    name="wang/fig3",
+    title="Figure 3: robust test accuracy over d and the radius of the attack, synthetic data",
+    shows="the larger d, the smaller the radius for equal accuracy",
+    questions=(RADIUS, NETWORK),
+    conditions=conditions,
+)
+
+
+@FIG3.builds
 def _build_3(scale: str, reading: Reading) -> Experiment:
     paper = [500 * k for k in range(1, 13)], [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45]
     quick = [300, 700, 1200, 2000, 3000], [0.05, 0.15, 0.25, 0.35, 0.45]
@@ -118,18 +137,19 @@ def _radius(given: dict[str, Any], signal: Any, rho: Any) -> Any:
     return rho * signal if relative else rho + 0 * signal
 
 
+@FIG1.maps
 def _panels_1(result: xr.Dataset) -> list[Panel]:
     return [panel for kind, edge in edges(result).items() for panel in _pair(result, kind, edge)]
 
 
-def _draw_1(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
-    figure = phase_figure(
+@FIG1.draws
+def _draw_1(result: xr.Dataset, caption: str) -> Figure:
+    return phase_figure(
         _panels_1(result),
         title="Adversarial training of a two-layer network: clean and robust test accuracy",
         caption=f"{caption} {_NOTE} The paper prints no constant of its laws.",
         columns=2,
     )
-    return save(figure, folder / "fig1")
 
 
 _NOTE = (
@@ -158,6 +178,7 @@ def _pair(result: xr.Dataset, kind: str, edge: Boundary) -> list[Panel]:
     ]  # fmt: skip
 
 
+@FIG1.summarises
 def _summarise_1(result: xr.Dataset) -> str:
     lines = []
     for kind, edge in edges(result).items():
@@ -220,6 +241,7 @@ def edge_3(result: xr.Dataset) -> Boundary:
     return boundary(_accuracy(result, "robust"), LEVEL, BY_RADIUS)
 
 
+@FIG3.maps
 def _panels_3(result: xr.Dataset) -> list[Panel]:
     result = by_radius(result)
     robust, clean = 1 - result.robust_noisy_error, 1 - result.test_noisy_error
@@ -239,15 +261,16 @@ def _panels_3(result: xr.Dataset) -> list[Panel]:
     ]  # fmt: skip
 
 
-def _draw_3(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
-    figure = phase_figure(
+@FIG3.draws
+def _draw_3(result: xr.Dataset, caption: str) -> Figure:
+    return phase_figure(
         _panels_3(result),
         title=f"Dimension against radius of the attack, |mu| = {SIGNAL:g}",
         caption=f"{caption} {_NOTE}",
     )
-    return save(figure, folder / "fig3")
 
 
+@FIG3.summarises
 def _summarise_3(result: xr.Dataset) -> str:
     shown = by_radius(result)
     edge = edge_3(shown)
@@ -266,27 +289,3 @@ def _summarise_3(result: xr.Dataset) -> str:
     ends = [shown.robust_noisy_error.isel(dim=k, radius=k).mean().item() for k in (0, -1)]
     lines.append(f"robust error, smallest d and rho: {ends[0]:.3g}; largest: {ends[1]:.3g}")
     return "\n".join([*lines, _fitted(result)])
-
-
-FIG1 = Recipe(
-    name="wang/fig1",
-    title="Figure 1: clean and robust test accuracy over |mu| and d, synthetic data",
-    shows="phase transitions at d ~ r^4 (clean) and d ~ r^2 (robust)",
-    build=_build_1,
-    draw=_draw_1,
-    summarise=_summarise_1,
-    panels=_panels_1,
-    questions=(RADIUS, NETWORK),
-    conditions=conditions,
-)
-FIG3 = Recipe(
-    name="wang/fig3",
-    title="Figure 3: robust test accuracy over d and the radius of the attack, synthetic data",
-    shows="the larger d, the smaller the radius for equal accuracy",
-    build=_build_3,
-    draw=_draw_3,
-    summarise=_summarise_3,
-    panels=_panels_3,
-    questions=(RADIUS, NETWORK),
-    conditions=conditions,
-)

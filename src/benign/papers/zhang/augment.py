@@ -9,7 +9,6 @@ tan^2 = 2 (M - 1) / (N SNR^2): what N SNR^2 the data were worth can be read off 
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import xarray as xr
@@ -22,10 +21,10 @@ from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, Scaled
 from benign.papers.zhang.bounds import augmented_race
 from benign.plot.lines import Curves, curves_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -46,36 +45,32 @@ ATTENTION = Question(
 )
 
 
-@dataclass(frozen=True)
-class _Size:
-    dim: int
-    hidden: int
-    samples: int
-    seeds: int
-    test: int
-    steps: int
+AUGMENT = Recipe(
+    name="zhang/augment",
+    title="Guideline 2: data augmentation by injected noise",
+    shows="what N SNR^2 noisy copies of the training points are worth, beside as many new points",
+    questions=(ATTENTION,),
+)
 
 
-_SIZES = {
-    "smoke": _Size(32, 4, 4, 1, 4, 10),
-    "quick": _Size(256, 16, 8, 6, 50, 150),
-    "paper": _Size(1024, 128, 20, 20, 1000, 2000),
-}
-
-
+@AUGMENT.builds
 def _build(scale: str, reading: Reading) -> Experiment:
-    size = _SIZES[scale]
-    std = SIGNAL / (SNR * math.sqrt(size.dim))
+    dim, hidden, samples, seeds, test, steps = Scaled(
+        smoke=(32, 4, 4, 1, 4, 10),
+        quick=(256, 16, 8, 6, 50, 150),
+        paper=(1024, 128, 20, 20, 1000, 2000),
+    )[scale]
+    std = SIGNAL / (SNR * math.sqrt(dim))
     common = {
         "tokens": TOKENS,
-        "dim": size.dim,
+        "dim": dim,
         "signal": SIGNAL,
         "projected": True,
         "balanced": True,
     }
-    data: list[SignalNoise] = [SignalNoise(samples=size.samples, noise_std=std, **common)]
+    data: list[SignalNoise] = [SignalNoise(samples=samples, noise_std=std, **common)]
     for copies in COPIES:
-        many, injected = copies * size.samples, INJECTED * std
+        many, injected = copies * samples, INJECTED * std
         data += [
             NoisyCopies(
                 samples=many, copies=copies, injected_std=injected, noise_std=std, **common
@@ -85,15 +80,15 @@ def _build(scale: str, reading: Reading) -> Experiment:
     return Experiment(
         data=data,
         network=Attention(
-            hidden=size.hidden,
+            hidden=hidden,
             init=TorchDefault(divide_by=16),
             output_norm=1.0,
             attend="uniform" if reading["attention"] == "uniform" else "learned",
         ),
         attack=PGD(ball=Ball(radius=0.05, relative_to="signal"), steps=20, step=0.2),
-        training=GradientDescent(rate=0.5, stop_loss=0.05, max_steps=size.steps),
-        evaluation=Evaluation(samples=size.test),
-        seeds=size.seeds,
+        training=GradientDescent(rate=0.5, stop_loss=0.05, max_steps=steps),
+        evaluation=Evaluation(samples=test),
+        seeds=seeds,
     )
 
 
@@ -125,7 +120,8 @@ def _across(result: xr.Dataset) -> Hashable:
     return next(dim for dim in result.value_alignment.dims if dim != "seed")
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@AUGMENT.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     found = worth(result)
     original = found.original.expand_dims(copies=list(COPIES))
     races = Curves(
@@ -138,12 +134,10 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         "copies",
         "copies K of a point",
     )
-    return save(
-        curves_figure([[races]], title="Noisy copies are no new points", caption=caption),
-        folder / "augment",
-    )
+    return curves_figure([[races]], title="Noisy copies are no new points", caption=caption)
 
 
+@AUGMENT.summarises
 def _summarise(result: xr.Dataset) -> str:
     found = worth(result)
     before = float(found.original.mean())
@@ -165,14 +159,3 @@ def _summarise(result: xr.Dataset) -> str:
             f"robust accuracy {robust[0]:.3g} and {robust[1]:.3g}"
         )
     return "\n".join(lines)
-
-
-AUGMENT = Recipe(
-    name="zhang/augment",
-    title="Guideline 2: data augmentation by injected noise",
-    shows="what N SNR^2 noisy copies of the training points are worth, beside as many new points",
-    build=_build,
-    draw=_draw,
-    summarise=_summarise,
-    questions=(ATTENTION,),
-)

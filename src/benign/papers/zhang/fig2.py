@@ -1,7 +1,5 @@
 """Figure 2 of Zhang et al.: robust training loss and robust test accuracy along training."""
 
-from pathlib import Path
-
 import numpy as np
 import xarray as xr
 
@@ -11,7 +9,7 @@ from benign.papers.attention_questions import OUTPUT, network
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.setting import RADIUS, noisy_signals, pgd
 from benign.plot.lines import Curves, curves_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.plot.variables import extended_curve
 from benign.spec.axes import zipped
 from benign.sweep.dataset import ended
@@ -24,6 +22,15 @@ SNR = 12.0
 SYMBOLS = {"samples": "N", "snr": "SNR"}
 
 
+FIGURE_2 = Recipe(
+    name="zhang/fig2",
+    title="Figure 2: robust training loss and robust test accuracy along training, synthetic data",
+    shows="the robust training loss always falls; robust test accuracy rises for large SNR or N only",
+    questions=(OUTPUT,),
+)
+
+
+@FIGURE_2.builds
 def _build(scale: str, reading: Reading) -> Experiment:
     """N = 22 with several SNR, then SNR = 12 with several N; the paper does not say which."""
     ratios = at(scale, [0.16, 16.0], [0.16, 1.0, 4.0, 12.0], [0.16, 1.0, 4.0, 8.0, SNR, 16.0])
@@ -54,14 +61,14 @@ def families(result: xr.Dataset) -> list[tuple[str, str, xr.Dataset]]:
     return found
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@FIGURE_2.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     rows = [_along_training(*family) for family in families(result)]
     rows.append([_ends(*family) for family in families(result)])
     note = "A run that has ended stays at its last value."
-    figure = curves_figure(
+    return curves_figure(
         rows, title="Robust loss and accuracy along training", caption=f"{caption} {note}"
     )
-    return save(figure, folder / "fig2")
 
 
 def _along_training(fixed: str, varied: str, runs: xr.Dataset) -> list[Curves]:
@@ -109,6 +116,7 @@ def _ends(fixed: str, varied: str, runs: xr.Dataset) -> Curves:
     )
 
 
+@FIGURE_2.summarises
 def _summarise(result: xr.Dataset) -> str:
     lines = []
     for fixed, varied, runs in families(result):
@@ -127,14 +135,3 @@ def _summarise(result: xr.Dataset) -> str:
             counts = f"{reached} of {int(ended(cell).sum())} runs converged"
             lines.append(f"  {varied} {place:g}: {counts}, {means}")
     return "\n".join(lines)
-
-
-FIGURE_2 = Recipe(
-    name="zhang/fig2",
-    title="Figure 2: robust training loss and robust test accuracy along training, synthetic data",
-    shows="the robust training loss always falls; robust test accuracy rises for large SNR or N only",
-    build=_build,
-    draw=_draw,
-    summarise=_summarise,
-    questions=(OUTPUT,),
-)

@@ -1,7 +1,6 @@
 """Figure 3 of Zhang et al. (C.1): loss, attention entropy and |W_V| for three radii, and where training fails."""
 
 import math
-from pathlib import Path
 
 import xarray as xr
 
@@ -12,7 +11,7 @@ from benign.papers.attention_questions import OUTPUT, network
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.setting import pgd
 from benign.plot.lines import Curves, curves_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.plot.variables import extended_curve
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
@@ -37,6 +36,15 @@ RATE = Question(
 )
 
 
+FIGURE_3 = Recipe(
+    name="zhang/fig3",
+    title="Figure 3: loss, attention entropy and |W_V| along training for three radii",
+    shows="radius 0.02 converges with focused attention, 0.1 with uniform attention and larger W_V, 0.5 not at all",
+    questions=(OUTPUT, RATE),
+)
+
+
+@FIGURE_3.builds
 def _build(scale: str, reading: Reading) -> Experiment:
     """N = 25, SNR = 16, M = 2; sigma_p sqrt(d) = 1.6 at every scale."""
     dim, hidden = at(scale, (32, 4), (512, 128), (1024, 512))
@@ -64,14 +72,14 @@ def marks(hidden: int) -> list[tuple[float, str]]:
     ]
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
-    figure = curves_figure(
+@FIGURE_3.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
+    return curves_figure(
         [_along_training(result.sel(radius=RADII)), _over_radii(result)],
         title="What the radius of the attack does to training",
         caption=f"{caption} Entropy: natural logarithm, mean over training points and rows. A run that has ended stays "
         "at its last value. W_V moves along w_O alone: |W_V|² grows by (|u|² - |u(0)|²) / |w_O|².",
     )
-    return save(figure, folder / "fig3")
 
 
 _NOTHING = {"level": math.log(2), "level_name": "log 2: nothing learned"}
@@ -121,6 +129,7 @@ def _over_radii(result: xr.Dataset) -> list[Curves]:
     ]
 
 
+@FIGURE_3.summarises
 def _summarise(result: xr.Dataset) -> str:
     uniform = math.log(TOKENS)
     lines = [
@@ -142,14 +151,3 @@ def _summarise(result: xr.Dataset) -> str:
         counts = f"{reached} of {int(ended(cell).sum())} runs converged"
         lines.append(f"radius {radius:g} |mu|: {counts}, {means}")
     return "\n".join(lines)
-
-
-FIGURE_3 = Recipe(
-    name="zhang/fig3",
-    title="Figure 3: loss, attention entropy and |W_V| along training for three radii",
-    shows="radius 0.02 converges with focused attention, 0.1 with uniform attention and larger W_V, 0.5 not at all",
-    build=_build,
-    draw=_draw,
-    summarise=_summarise,
-    questions=(OUTPUT, RATE),
-)

@@ -93,22 +93,11 @@ def _network(scale: str, reading: Reading, source: str, classes: int | None) -> 
     return PretrainedViT(weights=BASE_16, image_side=at(scale, 8, 64, 224), **fields)
 
 
-def _build(scale: str, reading: Reading) -> Experiment:
-    source = source_of(scale, reading, "mnist")
-    size = _size(scale, source)
-    norm = NORMS[source] if reading["scaling"] == "natural" else 5.0
-    noise = PixelNoise(norm=norm, snr=ratios(size))
-    data = images(size, reading, source, PATCH[source], noise)
-    network = _network(scale, reading, source, data.label_count())
-    return trained(size, reading, data, network, pgd(size, reading, data, RADIUS))
-
-
 FIGURE_8 = Recipe(
     name="zhang/fig8",
     title="Figure 8: clean and robust accuracy over sample size and SNR, a pretrained ViT",
     shows="boundaries of the form N SNR^2 = constant, that of robust accuracy later",
-    build=_build,
-    draw=drawing("fig8", PRINTED),
+    figure=drawing("fig8", PRINTED),
     summarise=summarising(PRINTED),
     panels=panelling(PRINTED),
     questions=(
@@ -121,3 +110,14 @@ FIGURE_8 = Recipe(
         CLASSES,
     ),
 )
+
+
+@FIGURE_8.builds
+def _build(scale: str, reading: Reading) -> Experiment:
+    source = source_of(scale, reading, "mnist")
+    size = _size(scale, source)
+    norm = NORMS[source] if reading["scaling"] == "natural" else 5.0
+    noise = PixelNoise(norm=norm, snr=ratios(size))
+    data = images(size, reading, source, PATCH[source], noise)
+    network = _network(scale, reading, source, data.label_count())
+    return trained(size, reading, data, network, pgd(size, reading, data, RADIUS))

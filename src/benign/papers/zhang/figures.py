@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
@@ -14,10 +13,9 @@ from benign.papers.attention_questions import (
     LABELS,
     OUTPUT,
     PROJECTION,
-    FigureSize,
     network,
 )
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, Scaled
 from benign.papers.zhang.augment import AUGMENT
 from benign.papers.zhang.fig2 import FIGURE_2
 from benign.papers.zhang.fig3 import FIGURE_3
@@ -33,7 +31,7 @@ from benign.papers.zhang.setting import LEVEL, RADIUS, noisy_signals, pgd
 from benign.papers.zhang.theory import conditions
 from benign.papers.zhang.tokens import TOKENS
 from benign.plot.maps import Panel, phase_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.spec.axes import linspace, logspace
 from benign.stats.boundary import Boundary, boundary
 from benign.training.optimisers import GradientDescent
@@ -58,35 +56,43 @@ SNR_GRID = Question(
     "heat maps are usually drawn so",
 )
 
-_SIZES = {
-    "smoke": FigureSize(32, 4, range(2, 7, 4), 3, 1, 20, 4),
-    "quick": FigureSize(256, 32, range(2, 23, 4), 6, 1, 250, 300),
-    "paper": FigureSize(1024, 128, range(2, 23, 2), 12, 5, 1000, 5000),
-}
+
+FIGURE_1 = Recipe(
+    name="zhang/fig1",
+    title="Figure 1a, b: clean and robust accuracy after adversarial training, synthetic data",
+    shows="a boundary of the form N SNR^2 = constant for clean and for robust accuracy",
+    questions=(NOISE, OUTPUT, LABELS, PROJECTION, STOP, SNR_GRID),
+    conditions=conditions,
+)
 
 
+@FIGURE_1.builds
 def _build(scale: str, reading: Reading) -> Experiment:
-    size = _SIZES[scale]
+    dim, hidden, samples, ratios, seeds, test, max_steps = Scaled(
+        smoke=(32, 4, range(2, 7, 4), 3, 1, 20, 4),
+        quick=(256, 32, range(2, 23, 4), 6, 1, 250, 300),
+        paper=(1024, 128, range(2, 23, 2), 12, 5, 1000, 5000),
+    )[scale]
     space = linspace if reading["snr_grid"] == "linear" else logspace
     return Experiment(
         data=noisy_signals(
-            size.dim,
-            samples=list(size.samples),
-            snr=space(0.16, 16.0, size.ratios),
+            dim,
+            samples=list(samples),
+            snr=space(0.16, 16.0, ratios),
             noise_std=0.4 if reading["noise"] == "std" else math.sqrt(0.4),
             projected=reading["projection"] == "projected",
             balanced=reading["labels"] == "balanced",
         ),
-        network=network(size.hidden, reading["w_O"]),
+        network=network(hidden, reading["w_O"]),
         attack=pgd(RADIUS),
         training=GradientDescent(
             rate=0.1,
             stop_loss=0.01,
             stop_on="clean" if reading["stop"] == "clean" else "attacked",
-            max_steps=size.max_steps,
+            max_steps=max_steps,
         ),
-        evaluation=Evaluation(samples=size.test),
-        seeds=size.seeds,
+        evaluation=Evaluation(samples=test),
+        seeds=seeds,
     )
 
 
@@ -113,6 +119,7 @@ def _maps(result: xr.Dataset) -> list[xr.DataArray]:
     ]
 
 
+@FIGURE_1.maps
 def _panels(result: xr.Dataset) -> list[Panel]:
     """Clean and robust accuracy, then on which side of the level they are."""
     return [panel for cut in (None, LEVEL) for panel in _pair(result, cut)]
@@ -143,20 +150,21 @@ def _pair(result: xr.Dataset, cut: float | None) -> list[Panel]:
     return panels
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@FIGURE_1.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     note = (
         "The paper gives no constant for its law: the one drawn is fitted here. "
         f"Linear theory: uniform attention, z = {NormalDist().inv_cdf(LEVEL):.3g}."
     )
-    figure = phase_figure(
+    return phase_figure(
         _panels(result),
         title="Benign overfitting under adversarial training",
         caption=f"{caption} {note}",
         columns=2,
     )
-    return save(figure, folder / "fig1")
 
 
+@FIGURE_1.summarises
 def _summarise(result: xr.Dataset) -> str:
     lines = []
     for values in _maps(result):
@@ -175,17 +183,7 @@ def _constant(edge: Boundary, exponent: float) -> str:
 
 
 RECIPES = [
-    Recipe(
-        name="zhang/fig1",
-        title="Figure 1a, b: clean and robust accuracy after adversarial training, synthetic data",
-        shows="a boundary of the form N SNR^2 = constant for clean and for robust accuracy",
-        build=_build,
-        draw=_draw,
-        summarise=_summarise,
-        panels=_panels,
-        questions=(NOISE, OUTPUT, LABELS, PROJECTION, STOP, SNR_GRID),
-        conditions=conditions,
-    ),
+    FIGURE_1,
     FIGURE_2,
     FIGURE_3,
     HEADS,

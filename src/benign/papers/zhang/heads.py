@@ -1,7 +1,6 @@
 """Appendix D of Zhang et al.: several heads with one fixed w_O, said to do as a single head does."""
 
 import math
-from pathlib import Path
 
 import xarray as xr
 
@@ -12,7 +11,7 @@ from benign.papers.attention_questions import OUTPUT, network
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.setting import LEVEL, RADIUS, changed, noisy_signals, pgd
 from benign.plot.lines import Curves, curves_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.spec.axes import logspace, zipped
 from benign.stats.boundary import boundary
 from benign.sweep.dataset import ended
@@ -37,6 +36,15 @@ _DRAWN_NORM = {"undivided": math.sqrt(1 / 3), "divided": math.sqrt(1 / 3) / 16, 
 """root mean square of |w_O| by the answer to `w_O`; a divided w_O has a norm that is no draw"""
 
 
+HEADS = Recipe(
+    name="zhang/heads",
+    title="Appendix D: accuracy over SNR and steps to converge with 1 to 8 heads",
+    shows="several heads with one w_O train and generalise as a single head does",
+    questions=(OUTPUT, SCALE),
+)
+
+
+@HEADS.builds
 def _build(scale: str, reading: Reading) -> Experiment:
     dim, hidden = at(scale, (32, 4), (128, 16), (1024, 128))
     heads = at(scale, [1, 2], [1, 2, 4], [1, 2, 4, 8])
@@ -70,7 +78,8 @@ def critical_races(result: xr.Dataset) -> dict[str, xr.DataArray]:
     return found
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@HEADS.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     times = result.steps.where(result.status == Status.CONVERGED)
 
     def along_snr(values: xr.DataArray, label: str, **more) -> Curves:
@@ -95,10 +104,10 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
             ),
         ],
     ]
-    figure = curves_figure(rows, title="Several heads beside one", caption=caption)
-    return save(figure, folder / "heads")
+    return curves_figure(rows, title="Several heads beside one", caption=caption)
 
 
+@HEADS.summarises
 def _summarise(result: xr.Dataset) -> str:
     races = critical_races(result)
     lines = []
@@ -113,14 +122,3 @@ def _summarise(result: xr.Dataset) -> str:
         counts = f"{int(converged.sum())} of {int(ended(cell).sum())} runs converged"
         lines.append(f"H = {h}: {counts}, {means}")
     return "\n".join(lines)
-
-
-HEADS = Recipe(
-    name="zhang/heads",
-    title="Appendix D: accuracy over SNR and steps to converge with 1 to 8 heads",
-    shows="several heads with one w_O train and generalise as a single head does",
-    build=_build,
-    draw=_draw,
-    summarise=_summarise,
-    questions=(OUTPUT, SCALE),
-)

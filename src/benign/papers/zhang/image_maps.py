@@ -1,20 +1,19 @@
 """Figures 1c, 1d and 4 to 7 of Zhang et al. as recipes: accuracy on images over sample size and SNR."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import xarray as xr
 
 from benign.claims.study import Question
 from benign.experiment import specification
 from benign.papers.image_questions import TRANSFORMER, describe_images, which_images
-from benign.papers.image_samples import draw_samples
-from benign.papers.recipes import Recipe
+from benign.papers.image_samples import sample_pictures
+from benign.papers.recipes import Draw, Maps, Recipe, Scaled, Summarise
 from benign.papers.vision import Size
-from benign.papers.zhang.images import BALL, CUT_OFF, WEAKER, Figure, apgd, multi_norm, pgd
+from benign.papers.zhang.images import BALL, CUT_OFF, WEAKER, ImageFigure, apgd, multi_norm, pgd
 from benign.plot.maps import Panel, phase_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.stats.boundary import Boundary, boundary
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
@@ -45,21 +44,21 @@ QUICK = Size(
     judge=8,
     test=300,
 )
-MNIST = {
-    "smoke": SMOKE,
-    "quick": QUICK,
-    "paper": Size(samples=(1000, 6000, 6), ratios=(0.4, 2.0, 9), epochs=100, test=2000, seeds=3),
-}
-COLOURS = {
-    "smoke": SMOKE,
-    "quick": replace(QUICK, ratios=(0.4, 10.0, 3), epochs=10),
-    "paper": Size(samples=(1000, 10_000, 10), ratios=(0.4, 10.0, 9), epochs=100, test=2000),
-}
-FEW = {
-    "smoke": SMOKE,
-    "quick": replace(COLOURS["quick"], samples=(100, 500, 3)),
-    "paper": Size(samples=(100, 1000, 10), ratios=(0.4, 10.0, 9), epochs=100, test=1000),
-}
+MNIST = Scaled(
+    smoke=SMOKE,
+    quick=QUICK,
+    paper=Size(samples=(1000, 6000, 6), ratios=(0.4, 2.0, 9), epochs=100, test=2000, seeds=3),
+)
+COLOURS = Scaled(
+    smoke=SMOKE,
+    quick=replace(QUICK, ratios=(0.4, 10.0, 3), epochs=10),
+    paper=Size(samples=(1000, 10_000, 10), ratios=(0.4, 10.0, 9), epochs=100, test=2000),
+)
+FEW = Scaled(
+    smoke=SMOKE,
+    quick=replace(COLOURS.quick, samples=(100, 500, 3)),
+    paper=Size(samples=(100, 1000, 10), ratios=(0.4, 10.0, 9), epochs=100, test=1000),
+)
 
 
 def source(result: xr.Dataset) -> str:
@@ -75,7 +74,7 @@ def edges(result: xr.Dataset) -> dict[str, Boundary]:
     }
 
 
-def panelling(printed: Printed) -> Callable[[xr.Dataset], list[Panel]]:
+def panelling(printed: Printed) -> Maps:
     """Maps of clean and robust accuracy, then both cut in two colours."""
 
     def panels(result: xr.Dataset) -> list[Panel]:
@@ -89,18 +88,15 @@ def panelling(printed: Printed) -> Callable[[xr.Dataset], list[Panel]]:
     return panels
 
 
-def drawing(name: str, printed: Printed) -> Callable[[xr.Dataset, Path, str], list[Path]]:
-    """The maps, and sample pictures beside them."""
+def drawing(name: str, printed: Printed) -> Draw:
+    """Return the drawing of the maps, and of sample pictures in a second figure."""
 
-    def draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+    def draw(result: xr.Dataset, caption: str) -> dict[str, Figure]:
         panels = panelling(printed)(result)
         told = f"{caption} {describe_images(result)}"
         title = "Benign overfitting of a vision transformer under adversarial training"
         figure = phase_figure(panels, title=title, caption=told, columns=2)
-        return [
-            *save(figure, folder / name),
-            *draw_samples(result, folder / f"{name}_samples", told),
-        ]
+        return {name: figure, **sample_pictures(result, f"{name}_samples", told)}
 
     return draw
 
@@ -125,7 +121,7 @@ def _panel(
     )
 
 
-def summarising(printed: Printed) -> Callable[[xr.Dataset], str]:
+def summarising(printed: Printed) -> Summarise:
     """The ends of the maps, their boundaries beside what is printed, and how far training came."""
 
     def summarise(result: xr.Dataset) -> str:
@@ -162,7 +158,7 @@ def _recipe(
     name: str,
     title: str,
     shows: str,
-    figure: Figure,
+    figure: ImageFigure,
     *others: str,
     printed: Printed | None = None,
     asked: tuple[Question, ...] = (),
@@ -173,7 +169,7 @@ def _recipe(
         title=title,
         shows=shows,
         build=figure.build,
-        draw=drawing(name, known),
+        figure=drawing(name, known),
         summarise=summarising(known),
         panels=panelling(known),
         questions=(BALL, *asked, which_images(figure.paper, *others), *TRANSFORMER),
@@ -185,25 +181,25 @@ FIGURE_1CD = _recipe(
     "fig1cd",
     f"Figure 1c, d: {_TITLE}, MNIST, PGD",
     "a boundary of the form N SNR^2 = constant on real images",
-    Figure(paper="mnist", attack=pgd, sizes=MNIST),
+    ImageFigure(paper="mnist", attack=pgd, sizes=MNIST),
 )
 FIGURE_4 = _recipe(
     "fig4",
     f"Figure 4: {_TITLE}, MNIST, APGD",
     "the same under a stronger attack, cut at 0.93",
-    Figure(paper="mnist", attack=apgd, sizes=MNIST),
+    ImageFigure(paper="mnist", attack=apgd, sizes=MNIST),
 )
 FIGURE_5 = _recipe(
     "fig5",
     f"Figure 5: {_TITLE}, CIFAR-10, APGD",
     "the same on CIFAR-10, cut at 0.65",
-    Figure(paper="cifar10", attack=apgd, sizes=COLOURS),
+    ImageFigure(paper="cifar10", attack=apgd, sizes=COLOURS),
 )
 FIGURE_6 = _recipe(
     "fig6",
     f"Figure 6: {_TITLE}, Tiny-ImageNet, APGD",
     "the same on Tiny-ImageNet, cut at 0.70, drawn at N SNR^2 = 30000 and 60000",
-    Figure(paper="tiny_imagenet", attack=apgd, sizes=FEW),
+    ImageFigure(paper="tiny_imagenet", attack=apgd, sizes=FEW),
     printed=TINY,
     asked=(WEAKER,),
 )
@@ -211,7 +207,7 @@ FIGURE_7 = _recipe(
     "fig7",
     f"Figure 7: {_TITLE}, MNIST, PGD in l1, l2 and linf balls",
     "against several norms at once robust accuracy is lower, and the transition persists",
-    Figure(
+    ImageFigure(
         paper="mnist",
         attack=multi_norm,
         sizes=MNIST,

@@ -17,6 +17,7 @@ from benign.data.images import Images
 from benign.experiment import Experiment
 from benign.networks.network import Network
 from benign.papers.image_questions import source_of
+from benign.papers.recipes import Scaled
 from benign.papers.vision import Size, count_tests, images, ratios, training, transformer
 from benign.training.setup import Evaluation
 
@@ -62,14 +63,13 @@ Attacker = Callable[[Size, Reading, Images, float], Attack]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
+class ImageFigure:
     """A figure on images: what is trained on what, against what."""
 
     paper: str
     """its image set"""
     attack: Attacker
-    sizes: dict[str, Size]
-    """by scale"""
+    sizes: Scaled[Size]
 
     def build(self, scale: str, reading: Reading) -> Experiment:
         size, source = self.sizes[scale], source_of(scale, reading, self.paper)

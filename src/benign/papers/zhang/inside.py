@@ -1,8 +1,5 @@
 """Theorem 2 where Condition 1 really holds: radii on one axis, in the span of tokens and weights."""
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import numpy as np
 import xarray as xr
 
@@ -13,9 +10,9 @@ from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.papers.inside import attention_along, descent_along, inside_theorem
 from benign.papers.jiang.theory import parts
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, Scaled
 from benign.plot.lines import Curves, curves_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.spec.axes import zipped
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
@@ -35,63 +32,41 @@ COORDINATES = Question(
 )
 
 
-@dataclass(frozen=True)
-class _Size:
-    samples: int
-    tokens: int
-    losses: dict[str, tuple[float, ...]]
-    """training losses to reach, by the answer on coordinates; the smallest has the largest d_h"""
-    radii: tuple[float, ...]
-    faster: float
-    """rate as a multiple of condition (4)"""
-    seeds: int
-    test: int
-    steps: dict[str, int]
-    """step cap: several times what clean training needs at the largest d_h (1682 at d_h = 10,000)"""
+INSIDE = Recipe(
+    name="zhang/inside",
+    title="Theorem 2 at sizes that satisfy Condition 1, over the radius",
+    shows="which radii can be trained against and generalise, inside the theorem's conditions",
+    questions=(COORDINATES,),
+)
 
 
-_SIZES = {
-    "smoke": _Size(
-        2,
-        2,
-        {"exact": (0.5,), "approximate": (0.5, 0.2)},
-        (0.1, 0.5),
-        10.0,
-        1,
-        10,
-        {"exact": 20, "approximate": 20},
-    ),
-    "quick": _Size(
-        4,
-        2,
-        {"exact": (0.5, 0.4), "approximate": (0.5, 0.4, 0.1)},
-        (0.05, 0.1, 0.2, 0.4, 0.7, 1.0),
-        5.0,
-        2,
-        40,
-        {"exact": 1000, "approximate": 2000},
-    ),
-    "paper": _Size(
-        10,
-        4,
-        {"exact": (0.5, 0.4, 0.3), "approximate": (0.5, 0.4, 0.3, 0.1)},
-        (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0),
-        5.0,
-        3,
-        40,
-        {"exact": 1500, "approximate": 4000},
-    ),
-}
-
-
+@INSIDE.builds
 def _build(scale: str, reading: Reading) -> Experiment:
-    size, answer = _SIZES[scale], reading["coordinates"]
-    cells = [_cell(size, loss) for loss in size.losses[answer]]
+    exact = reading["coordinates"] == "exact"
+    # The smallest loss has the largest d_h. The step cap is several times what clean training needs there (1682 at
+    # d_h = 10,000).
+    losses, max_steps = Scaled(
+        smoke=((0.5,), 20) if exact else ((0.5, 0.2), 20),
+        quick=((0.5, 0.4), 1000) if exact else ((0.5, 0.4, 0.1), 2000),
+        paper=((0.5, 0.4, 0.3), 1500) if exact else ((0.5, 0.4, 0.3, 0.1), 4000),
+    )[scale]
+    samples, tokens, radii, faster, seeds, test = Scaled(
+        smoke=(2, 2, (0.1, 0.5), 10.0, 1, 10),
+        quick=(4, 2, (0.05, 0.1, 0.2, 0.4, 0.7, 1.0), 5.0, 2, 40),
+        paper=(10, 4, (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0), 5.0, 3, 40),
+    )[scale]
+    cells = [
+        # the smallest experiment inside Condition 1, but for a rate `faster` times condition (4)
+        inside_theorem(
+            "zhang", case=1, samples=samples, tokens=tokens, loss=loss, snr=SNR, relaxed=faster
+        ).experiment
+        for loss in losses
+    ]
     data = [parts(cell)[0] for cell in cells]
     return Experiment(
         data=SignalNoise(
-            samples=size.samples,
-            tokens=size.tokens,
+            samples=samples,
+            tokens=tokens,
             dim=zipped("size", [each.dim for each in data]),
             snr=SNR,
             noise_std=zipped("size", [each.noise_std for each in data]),
@@ -99,26 +74,13 @@ def _build(scale: str, reading: Reading) -> Experiment:
             balanced=True,
         ),
         network=attention_along("size", cells),
-        attack=PGD(ball=Ball(radius=list(size.radii), relative_to="signal"), steps=20, step=0.2),
-        training=descent_along("size", cells, size.steps[answer]),
-        evaluation=Evaluation(samples=size.test),
+        attack=PGD(ball=Ball(radius=list(radii), relative_to="signal"), steps=20, step=0.2),
+        training=descent_along("size", cells, max_steps),
+        evaluation=Evaluation(samples=test),
         precision="float64",
-        coordinates="sampled" if answer == "exact" else "approximate",
-        seeds=size.seeds,
+        coordinates="sampled" if exact else "approximate",
+        seeds=seeds,
     )
-
-
-def _cell(size: _Size, loss: float) -> Experiment:
-    """The smallest experiment inside Condition 1, but for the rate."""
-    return inside_theorem(
-        "zhang",
-        case=1,
-        samples=size.samples,
-        tokens=size.tokens,
-        loss=loss,
-        snr=SNR,
-        relaxed=size.faster,
-    ).experiment
 
 
 def _with_measures(result: xr.Dataset) -> xr.Dataset:
@@ -127,7 +89,8 @@ def _with_measures(result: xr.Dataset) -> xr.Dataset:
     return result.assign(reached=reached)
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@INSIDE.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     result = _with_measures(result)
     marks = [(np.sqrt(0.5), "1 / sqrt 2")]
     # One for every size, of which only the first has room for its name.
@@ -145,13 +108,12 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
             panel("score_shift_max", "largest change of a score", log=True, level=1.0),
         ],
     ]
-    figure = curves_figure(
+    return curves_figure(
         rows,
         title="Adversarial training where the theorem applies",
         caption=f"{caption} Sizes satisfy Condition 1 with constants 1 and polylog d = 1, but for the step size; the "
         "constants of the proof are missed.",
     )
-    return save(figure, folder / "inside")
 
 
 def _cells(result: xr.Dataset) -> list[xr.Dataset]:
@@ -162,6 +124,7 @@ def _size_of(cell: xr.Dataset) -> str:
     return f"eps = {float(cell.stop_loss):g}, d_h = {int(cell.hidden):,}"
 
 
+@INSIDE.summarises
 def _summarise(result: xr.Dataset) -> str:
     lines = []
     for cell in _cells(_with_measures(result)):
@@ -181,14 +144,3 @@ def _summarise(result: xr.Dataset) -> str:
             means = ", ".join(f"{name} {float(value.mean()):.3g}" for name, value in told.items())
             lines.append(f"  radius {radius:g} |mu|: {means}")
     return "\n".join(lines)
-
-
-INSIDE = Recipe(
-    name="zhang/inside",
-    title="Theorem 2 at sizes that satisfy Condition 1, over the radius",
-    shows="which radii can be trained against and generalise, inside the theorem's conditions",
-    build=_build,
-    draw=_draw,
-    summarise=_summarise,
-    questions=(COORDINATES,),
-)

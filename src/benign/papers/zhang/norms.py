@@ -5,7 +5,6 @@ An axis-aligned signal can be moved onto the other one from |mu_+ - mu_-|_p / 2 
 """
 
 import math
-from pathlib import Path
 
 import xarray as xr
 
@@ -20,7 +19,7 @@ from benign.papers.attention_questions import OUTPUT, network
 from benign.papers.recipes import Recipe
 from benign.papers.zhang.setting import RADIUS, noisy_signals
 from benign.plot.lines import Curves, curves_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.spec.axes import logspace
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
@@ -63,6 +62,16 @@ def attacks(budgets: str) -> list[Attack]:
     return [*alone, MultiNorm(balls=together, combine="worst")]
 
 
+NORMS = Recipe(
+    name="zhang/norms",
+    title="Appendix E and C.3: accuracy over SNR after training in l1, l2 and linf balls, and in all three",
+    shows="robust accuracy rises with SNR in every norm, and is lower against all norms at once",
+    questions=(BUDGETS, OUTPUT),
+    names={"attack": [*NORM_OF, ALL]},
+)
+
+
+@NORMS.builds
 def _build(scale: str, reading: Reading) -> Experiment:
     dim, hidden = at(scale, (16, 2), (128, 16), (1024, 128))
     samples, tokens = at(scale, (4, 2), (10, 4), (10, 4))
@@ -86,7 +95,8 @@ def by_norm(result: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
     return [(name, result.isel(attack=place)) for place, name in enumerate(names)]
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@NORMS.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     parts = by_norm(result)
 
     def panel(name: str, label: str, **more) -> Curves:
@@ -117,10 +127,9 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     ]
     radii = ", ".join(f"{name} {radius:.3g}" for name, radius in _radii(result).items())
     note = f"Each line: trained and judged in balls of that norm; radii / |mu|: {radii}."
-    figure = curves_figure(
+    return curves_figure(
         rows, title="Adversarial training in several norms", caption=f"{caption} {note}"
     )
-    return save(figure, folder / "norms")
 
 
 def _radii(result: xr.Dataset) -> dict[str, float]:
@@ -130,6 +139,7 @@ def _radii(result: xr.Dataset) -> dict[str, float]:
     return {name: ball.radius for name, ball in zip(NORM_OF, balls.each(), strict=True)}
 
 
+@NORMS.summarises
 def _summarise(result: xr.Dataset) -> str:
     lines = []
     for norm, part in by_norm(result):
@@ -146,15 +156,3 @@ def _summarise(result: xr.Dataset) -> str:
             means = ", ".join(f"{name} {float(value.mean()):.3g}" for name, value in told.items())
             lines.append(f"  SNR {snr:g}: {means}")
     return "\n".join(lines)
-
-
-NORMS = Recipe(
-    name="zhang/norms",
-    title="Appendix E and C.3: accuracy over SNR after training in l1, l2 and linf balls, and in all three",
-    shows="robust accuracy rises with SNR in every norm, and is lower against all norms at once",
-    build=_build,
-    draw=_draw,
-    summarise=_summarise,
-    questions=(BUDGETS, OUTPUT),
-    names={"attack": [*NORM_OF, ALL]},
-)

@@ -5,8 +5,6 @@
 """
 
 import math
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,11 +16,11 @@ from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, specification
 from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, Scaled
 from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.setting import NOISE_LENGTH, RADIUS, pgd
 from benign.plot.lines import Curves, curves_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.spec.axes import logspace
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
@@ -43,47 +41,41 @@ TOKENS = Question(
 )
 
 
-@dataclass(frozen=True)
-class _Size:
-    dim: int
-    hidden: int
-    samples: int
-    norms: int
-    ratios: tuple[float, ...]
-    seeds: int
-    test: int
-    steps: int
+OUTPUT_NORM = Recipe(
+    name="zhang/output",
+    title="Steps, attention and accuracy over the norm of w_O, synthetic data",
+    shows="T of order 1 / (eta eps |mu|^2 |w_O|^2) (Theorem 2), and what the three readings of w_O change",
+    questions=(TOKENS,),
+)
 
 
-_SIZES = {
-    "smoke": _Size(32, 4, 4, 3, (1.0, 8.0), 1, 4, 5),
-    "quick": _Size(128, 16, 10, 9, (1.0, 2.0, 8.0), 2, 50, 500),
-    "paper": _Size(1024, 128, 20, 14, (1.0, 2.0, 4.0, 8.0), 5, 1000, 5000),
-}
-
-
+@OUTPUT_NORM.builds
 def _build(scale: str, reading: Reading) -> Experiment:
-    size = _SIZES[scale]
+    dim, hidden, samples, norms, ratios, seeds, test, steps = Scaled(
+        smoke=(32, 4, 4, 3, (1.0, 8.0), 1, 4, 5),
+        quick=(128, 16, 10, 9, (1.0, 2.0, 8.0), 2, 50, 500),
+        paper=(1024, 128, 20, 14, (1.0, 2.0, 4.0, 8.0), 5, 1000, 5000),
+    )[scale]
     return Experiment(
         data=SignalNoise(
-            samples=size.samples,
+            samples=samples,
             tokens=int(reading["tokens"]),
-            dim=size.dim,
-            snr=list(size.ratios),
-            noise_std=NOISE_LENGTH / math.sqrt(size.dim),
+            dim=dim,
+            snr=list(ratios),
+            noise_std=NOISE_LENGTH / math.sqrt(dim),
             balanced=True,
         ),
         network=Attention(
-            hidden=size.hidden,
+            hidden=hidden,
             init=TorchDefault(divide_by=16),
-            output_norm=logspace(0.03, 3.0, size.norms),
+            output_norm=logspace(0.03, 3.0, norms),
         ),
         attack=pgd(RADIUS),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=size.steps),
-        evaluation=Evaluation(samples=size.test),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=steps),
+        evaluation=Evaluation(samples=test),
         coordinates="projected",
         pairing="common",
-        seeds=size.seeds,
+        seeds=seeds,
     )
 
 
@@ -108,7 +100,8 @@ def _tokens(result: xr.Dataset) -> int:
     return specification(result)["data"]["tokens"]
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@OUTPUT_NORM.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     tokens, reached = _tokens(result), _reached(result)
     marks = [(DIVIDED, "PyTorch / 16"), (UNDIVIDED, "PyTorch"), (1.0, "1")]
 
@@ -140,10 +133,7 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
             ),
         ],
     ]  # fmt: skip
-    figure = curves_figure(
-        rows, title="What the norm of the output vector decides", caption=caption
-    )
-    return save(figure, folder / "output")
+    return curves_figure(rows, title="What the norm of the output vector decides", caption=caption)
 
 
 def _reached(result: xr.Dataset) -> xr.DataArray:
@@ -151,6 +141,7 @@ def _reached(result: xr.Dataset) -> xr.DataArray:
     return (result.status == Status.CONVERGED).astype(float).where(ended(result))
 
 
+@OUTPUT_NORM.summarises
 def _summarise(result: xr.Dataset) -> str:
     lines = []
     for snr in result.snr.values:
@@ -190,14 +181,3 @@ def _slope(runs: xr.Dataset) -> str:
     if kept.size < 3:
         return f"(no exponent: {kept.size} norms with 5 steps and more)"
     return str(slope("", np.log(kept.output_norm.values), np.log(kept.values)).estimate)
-
-
-OUTPUT_NORM = Recipe(
-    name="zhang/output",
-    title="Steps, attention and accuracy over the norm of w_O, synthetic data",
-    shows="T of order 1 / (eta eps |mu|^2 |w_O|^2) (Theorem 2), and what the three readings of w_O change",
-    build=_build,
-    draw=_draw,
-    summarise=_summarise,
-    questions=(TOKENS,),
-)

@@ -8,7 +8,6 @@ The setting is that of figure 3, with M = 4 tokens and SNR = 4: |mu| = 25.6, abo
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,13 +21,13 @@ from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.papers.attention_questions import network
 from benign.papers.jiang.theory import ALL_ONE, score_variances
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, Scaled
 from benign.papers.zhang import theory
 from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.radii import proven_error
 from benign.papers.zhang.setting import pgd
 from benign.plot.lines import Curves, curves_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.spec.axes import Axis, logspace
 from benign.stats.crossing import Crossing, first_crossing
 from benign.streams import RunId, Streams
@@ -69,25 +68,6 @@ STEPS = Question(
 
 
 @dataclass(frozen=True)
-class _Size:
-    dim: int
-    hidden: int
-    samples: int
-    radii: int
-    """radii spaced evenly; those beside thresholds are added"""
-    seeds: int
-    test: int
-    steps: int
-
-
-_SIZES = {
-    "smoke": _Size(32, 4, 4, 3, 1, 4, 6),
-    "quick": _Size(128, 16, 24, 6, 2, 60, 400),
-    "paper": _Size(1024, 128, 24, 28, 10, 1000, 3000),
-}
-
-
-@dataclass(frozen=True)
 class Threshold:
     """A radius, as a share of |mu|, at which something is said to change."""
 
@@ -118,45 +98,69 @@ def radii_of(tokens: int, hidden: int, snr: float, count: int) -> list[float]:
     return sorted({*logspace(*ENDS, count), *inside})
 
 
-def _networks(size: _Size, tokens: int, answer: str) -> list[Attention]:
+def _networks(dim: int, hidden: int, samples: int, tokens: int, answer: str) -> list[Attention]:
     """With learned attention, and the linear mode, whose d_h is of no account."""
     if answer == "experiments":
-        learned = network(size.hidden, "undivided")
+        learned = network(hidden, "undivided")
     else:
-        window = score_variances(SIGNAL**2, size.hidden, size.samples, tokens, ALL_ONE)
-        start = theory.largest_start(size.dim, SIGNAL**2, size.hidden, 1.0, ALL_ONE)
+        window = score_variances(SIGNAL**2, hidden, samples, tokens, ALL_ONE)
+        start = theory.largest_start(dim, SIGNAL**2, hidden, 1.0, ALL_ONE)
         init = GaussianInit(score_std=math.prod(window) ** 0.25, value_std=start)
-        learned = Attention(hidden=size.hidden, value_dim=1, init=init, output_norm=1.0)
+        learned = Attention(hidden=hidden, value_dim=1, init=init, output_norm=1.0)
     fields = {name: value for name, value in learned if name != "kind"}
     width = learned.value_dim or learned.hidden
     uniform = Attention(**fields | {"attend": "uniform", "hidden": 1, "value_dim": width})
     return [learned, uniform]
 
 
+def _conditions(cell: Setup) -> Conditions | None:
+    """Those of the case that a radius belongs to; the linear mode is no network of the theorem."""
+    if not isinstance(cell.network, Attention) or cell.network.attend != "learned":
+        return None
+    weak = radius_share(cell) <= theory.radii(cell.network.hidden, 1, ALL_ONE)[1]
+    return theory.conditions(cell, 1 if weak else 2)
+
+
+RADII = Recipe(
+    name="zhang/radius",
+    title="Theorems 2 and 3 over the radius: loss, attention and accuracy on one axis",
+    shows="that attention focuses up to |mu| / log d_h, stays uniform but trains and generalises up to |mu|, and that "
+    "no classifier is robust beyond",
+    questions=(TOKENS, STEPS),
+    names={"network": ["attention", "linear mode"]},
+    conditions=_conditions,
+)
+
+
+@RADII.builds
 def _build(scale: str, reading: Reading) -> Experiment:
-    size, tokens, steps = _SIZES[scale], int(reading["tokens"]), reading["steps"]
-    radii = radii_of(tokens, size.hidden, SNR, size.radii)
+    dim, hidden, samples, radii, seeds, test, max_steps = Scaled(
+        smoke=(32, 4, 4, 3, 1, 4, 6),
+        quick=(128, 16, 24, 6, 2, 60, 400),
+        paper=(1024, 128, 24, 28, 10, 1000, 3000),
+    )[scale]
+    tokens, steps = int(reading["tokens"]), reading["steps"]
     return Experiment(
         data=SignalNoise(
-            samples=size.samples,
+            samples=samples,
             tokens=tokens,
-            dim=size.dim,
+            dim=dim,
             snr=SNR,
-            noise_std=SIGNAL / (SNR * math.sqrt(size.dim)),
+            noise_std=SIGNAL / (SNR * math.sqrt(dim)),
             projected=True,
             balanced=True,
         ),
-        network=_networks(size, tokens, steps),
-        attack=pgd(radii),
+        network=_networks(dim, hidden, samples, tokens, steps),
+        attack=pgd(radii_of(tokens, hidden, SNR, radii)),
         training=GradientDescent(
             rate=0.1 if steps == "experiments" else SMALL / SIGNAL**2,
             stop_loss=0.05,
-            max_steps=size.steps,
+            max_steps=max_steps,
         ),
-        evaluation=Evaluation(samples=size.test),
+        evaluation=Evaluation(samples=test),
         coordinates="projected",
         pairing="common",
-        seeds=size.seeds,
+        seeds=seeds,
     )
 
 
@@ -219,7 +223,8 @@ def networks_of(result: xr.Dataset) -> dict[str, xr.Dataset]:
     return {name: result.isel(network=place) for name, place in PLACES.items()}
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@RADII.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     setting, nets = Setting.of(result), networks_of(result)
     learned, radius = nets["learned"], result.radius
     found = setting.thresholds().values()
@@ -256,12 +261,11 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         ],
     ]  # fmt: skip
     told = ", ".join(f"{each.word} ({_by(each)}) {each.radius:.3g}" for each in found)
-    figure = curves_figure(
+    return curves_figure(
         rows,
         title="Clean-like, collapsed and impossible radii",
         caption=f"{caption} Vertical lines, as shares of |mu|: {told}. {_endings(setting)}",
     )
-    return save(figure, folder / "radius")
 
 
 def _by(threshold: Threshold) -> str:
@@ -290,6 +294,7 @@ def crossed(values: xr.DataArray, level: float, rising: bool) -> str:
     return f"{found.column:.3g}{spread}"
 
 
+@RADII.summarises
 def _summarise(result: xr.Dataset) -> str:
     setting = Setting.of(result)
     lines = [f"M = {setting.data.tokens}, d_h = {setting.learned.hidden}; radii as shares of |mu|"]
@@ -361,25 +366,3 @@ def _masked_text(runs: xr.Dataset) -> str:
     radii = runs.radius.values[masked.any("seed").values]
     where = f", radii {radii.min():.3g} to {radii.max():.3g}" if radii.size else ""
     return f"  training attack misled (a stronger one takes 2 % more) in {int(masked.sum())} of {known} runs{where}"
-
-
-def _conditions(cell: Setup) -> Conditions | None:
-    """Those of the case that a radius belongs to; the linear mode is no network of the theorem."""
-    if not isinstance(cell.network, Attention) or cell.network.attend != "learned":
-        return None
-    weak = radius_share(cell) <= theory.radii(cell.network.hidden, 1, ALL_ONE)[1]
-    return theory.conditions(cell, 1 if weak else 2)
-
-
-RADII = Recipe(
-    name="zhang/radius",
-    title="Theorems 2 and 3 over the radius: loss, attention and accuracy on one axis",
-    shows="that attention focuses up to |mu| / log d_h, stays uniform but trains and generalises up to |mu|, and that "
-    "no classifier is robust beyond",
-    build=_build,
-    draw=_draw,
-    summarise=_summarise,
-    questions=(TOKENS, STEPS),
-    names={"network": ["attention", "linear mode"]},
-    conditions=_conditions,
-)

@@ -6,8 +6,6 @@ critical SNR grows like sqrt(M - 1) (papers/zhang.md section 5). Attention that 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import xarray as xr
@@ -16,11 +14,11 @@ from benign.claims.study import Question, Reading
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, specification
 from benign.papers.attention_questions import network
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, Scaled
 from benign.papers.zhang.linear_mode import critical_snr
 from benign.papers.zhang.setting import LEVEL, NOISE_LENGTH, RADIUS, changed, pgd
 from benign.plot.laws import Critical, exponents_figure
-from benign.plot.style import save
+from benign.plot.style import Figure
 from benign.spec.axes import logspace, zipped
 from benign.stats.boundary import Boundary, boundary
 from benign.sweep.dataset import ended
@@ -40,56 +38,51 @@ TRAINING = Question(
 )
 
 
-@dataclass(frozen=True)
-class _Size:
-    dim: int
-    hidden: int
-    samples: int
-    tokens: tuple[int, ...]
-    ratios: int
-    seeds: int
-    test: int
-    steps: int
-
-
-_SIZES = {
-    "smoke": _Size(32, 4, 4, (2, 3, 5), 3, 1, 20, 10),
-    "quick": _Size(256, 16, 12, (2, 4, 8, 16), 7, 3, 300, 600),
-    "paper": _Size(1024, 64, 20, (2, 4, 8, 16, 32, 64), 12, 10, 1000, 3000),
-}
-
-
 def predicted(samples: int, dim: int) -> Callable[[np.ndarray], np.ndarray]:
     """The critical SNR of uniform attention over M - 1."""
     return lambda others: critical_snr(samples, others + 1, dim, LEVEL)
 
 
+TOKENS = Recipe(
+    name="zhang/tokens",
+    title="Critical SNR over the number of tokens, with learned and with uniform attention",
+    shows="what M of order 1 (Condition 1) hides: how the boundary of clean accuracy moves with M",
+    questions=(TRAINING,),
+    names={"network": ["learned attention", "uniform attention"]},
+)
+
+
+@TOKENS.builds
 def _build(scale: str, reading: Reading) -> Experiment:
-    size = _SIZES[scale]
-    expected = predicted(size.samples, size.dim)
+    dim, hidden, samples, numbers, ratios, seeds, test, steps = Scaled(
+        smoke=(32, 4, 4, (2, 3, 5), 3, 1, 20, 10),
+        quick=(256, 16, 12, (2, 4, 8, 16), 7, 3, 300, 600),
+        paper=(1024, 64, 20, (2, 4, 8, 16, 32, 64), 12, 10, 1000, 3000),
+    )[scale]
+    expected = predicted(samples, dim)
     cells = [
         (tokens, float(f"{factor * float(expected(np.array(tokens - 1.0))):.6g}"))
-        for tokens in size.tokens
-        for factor in logspace(*AROUND, size.ratios)
+        for tokens in numbers
+        for factor in logspace(*AROUND, ratios)
     ]
-    learned = network(size.hidden, "undivided")
-    linear = changed(learned, attend="uniform", hidden=1, value_dim=size.hidden)
+    learned = network(hidden, "undivided")
+    linear = changed(learned, attend="uniform", hidden=1, value_dim=hidden)
     return Experiment(
         data=SignalNoise(
-            samples=size.samples,
+            samples=samples,
             tokens=zipped("cell", [tokens for tokens, _ in cells]),
-            dim=size.dim,
+            dim=dim,
             snr=zipped("cell", [snr for _, snr in cells]),
-            noise_std=NOISE_LENGTH / math.sqrt(size.dim),
+            noise_std=NOISE_LENGTH / math.sqrt(dim),
             projected=True,
             balanced=True,
         ),
         network=[learned, linear],
         attack=pgd(RADIUS) if reading["training"] == "adversarial" else None,
-        training=GradientDescent(rate=0.1, stop_loss=0.05, max_steps=size.steps),
-        evaluation=Evaluation(samples=size.test),
+        training=GradientDescent(rate=0.1, stop_loss=0.05, max_steps=steps),
+        evaluation=Evaluation(samples=test),
         pairing="common",
-        seeds=size.seeds,
+        seeds=seeds,
     )
 
 
@@ -117,22 +110,23 @@ def _expected(result: xr.Dataset) -> Callable[[np.ndarray], np.ndarray]:
     return predicted(data["samples"], data["dim"])
 
 
-def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
+@TOKENS.draws
+def _draw(result: xr.Dataset, caption: str) -> Figure:
     expected = _expected(result)
     sets = [
         Critical(name, edge, expected if name == "uniform attention, clean" else None)
         for name, edge in boundaries(result).items()
     ]
-    figure = exponents_figure(
+    return exponents_figure(
         sets,
         x="noise tokens M - 1",
         y="SNR at accuracy 0.75",
         title="The signal-to-noise ratio that M tokens need",
         caption=f"{caption} Dashed: linear theory of uniform attention, N SNR^4 = 4 (M - 1)^2 z^2 / d.",
     )
-    return save(figure, folder / "tokens")
 
 
+@TOKENS.summarises
 def _summarise(result: xr.Dataset) -> str:
     expected, lines = _expected(result), []
     for name, edge in boundaries(result).items():
@@ -159,15 +153,3 @@ def _training_text(result: xr.Dataset) -> list[str]:
             f"{attention}: {reached} of {int(done.sum())} runs reach the loss; median steps {', '.join(told)}"
         )
     return lines
-
-
-TOKENS = Recipe(
-    name="zhang/tokens",
-    title="Critical SNR over the number of tokens, with learned and with uniform attention",
-    shows="what M of order 1 (Condition 1) hides: how the boundary of clean accuracy moves with M",
-    build=_build,
-    draw=_draw,
-    summarise=_summarise,
-    questions=(TRAINING,),
-    names={"network": ["learned attention", "uniform attention"]},
-)
