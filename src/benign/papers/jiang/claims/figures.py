@@ -108,10 +108,7 @@ def _cnn(scale: str, reading: Reading) -> Experiment:
     Both start small, and both take steps of a size that is stable at the end of training.
     """
     attention = Attention(
-        hidden=64,
-        value_dim=1,
-        init=GaussianInit(score_std=0.1, value_std=1e-3),
-        output_norm=1.0,
+        hidden=64, value_dim=1, init=GaussianInit(score_std=0.1, value_std=1e-3), output_norm=1.0
     )
     cnn = PatchCNN(width=10, outputs="difference", q=3, threshold=1.0, init_std=0.05)
     most = {"smoke": 5, "quick": 7, "paper": 9}[scale]

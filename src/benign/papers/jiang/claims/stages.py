@@ -309,8 +309,7 @@ def _right(walk: Walk, rows: slice) -> float:
 def strong_scores_double(evidence: Evidence) -> Measured:
     """In stage II each row's score on the strong token grows at least twice as fast as on any other token."""
     return mean(
-        "share of (step, row) with twice the growth",
-        [_doubles(walk) for walk in walks(evidence)],
+        "share of (step, row) with twice the growth", [_doubles(walk) for walk in walks(evidence)]
     )
 
 
@@ -442,8 +441,7 @@ def _late_growth(walk: Walk, token: int) -> tuple[float, float, float]:
 def noise_stays_bounded(evidence: Evidence) -> Measured:
     """Values of noise tokens stay O(1), here at most 2, up to the end of benign training."""
     return mean(
-        "largest |V_{n,i}|",
-        [np.abs(walk.values[:, :, 1:]).max() for walk in walks(evidence)],
+        "largest |V_{n,i}|", [np.abs(walk.values[:, :, 1:]).max() for walk in walks(evidence)]
     )
 
 

@@ -248,11 +248,9 @@ def _benign_inside(scale: str, reading: Reading) -> Experiment:
 
 def _benign_rates(scale: str, reading: Reading) -> Experiment:
     """One number changed at a time: eps, eta, |mu|, |w_O|; d_h and d are those of the largest |mu|, smallest eps."""
-    losses = {
-        "smoke": (0.3, 0.1),
-        "quick": (0.1, 0.03, 0.01),
-        "paper": (0.1, 0.03, 0.01, 0.005),
-    }[scale]
+    losses = {"smoke": (0.3, 0.1), "quick": (0.1, 0.03, 0.01), "paper": (0.1, 0.03, 0.01, 0.005)}[
+        scale
+    ]
     factors = {"smoke": (2.0,), "quick": (0.5, 2.0), "paper": (0.25, 0.5, 2.0, 4.0)}[scale]
     race, speed = proven_race(3), 0.1
     widest = Place(race=race * max(factors), loss=min(losses))

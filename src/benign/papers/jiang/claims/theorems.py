@@ -242,11 +242,7 @@ def _constant(
 
 
 @CLAIMS.add(
-    "derived.testloss_formula",
-    "derived",
-    at_most(0.03),
-    BENIGN_RATES,
-    informational=("large d",),
+    "derived.testloss_formula", "derived", at_most(0.03), BENIGN_RATES, informational=("large d",)
 )
 def formula_of_test_loss(evidence: Evidence) -> dict[str, Measured]:
     """The test loss is log(1 + exp(-a V_+)), a the attention of fresh points on their signal; for large d
@@ -263,10 +259,7 @@ def formula_of_test_loss(evidence: Evidence) -> dict[str, Measured]:
         result.attention_on_signal,
         vectorize=True,
     )
-    return {
-        "measured attention": _apart(result, measured),
-        "large d": _apart(result, limit),
-    }
+    return {"measured attention": _apart(result, measured), "large d": _apart(result, limit)}
 
 
 def _apart(result: xr.Dataset, formula: xr.DataArray) -> Measured:

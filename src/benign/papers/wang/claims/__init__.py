@@ -15,10 +15,4 @@ again except by `evidence.replays`, and draw random numbers only by `benign.clai
 
 from benign.papers.wang.claims import errors, figures, identities, lemmas, training
 
-CLAIMS = [
-    *training.CLAIMS,
-    *lemmas.CLAIMS,
-    *errors.CLAIMS,
-    *figures.CLAIMS,
-    *identities.CLAIMS,
-]
+CLAIMS = [*training.CLAIMS, *lemmas.CLAIMS, *errors.CLAIMS, *figures.CLAIMS, *identities.CLAIMS]

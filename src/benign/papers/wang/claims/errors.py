@@ -317,11 +317,7 @@ def eta_invariance(evidence: Evidence) -> dict[str, Measured]:
 
 
 @CLAIMS.add(
-    "sec3.4.ub-lb-exponent",
-    "Section 3.4",
-    between(0.85, 1.15),
-    SCALING,
-    conditions=assumption,
+    "sec3.4.ub-lb-exponent", "Section 3.4", between(0.85, 1.15), SCALING, conditions=assumption
 )
 def exponent_of_the_floor(evidence: Evidence) -> Measured:
     """The error beyond the label noise is that of the lower bound to a power proportional to n r^2 / d."""

@@ -68,9 +68,7 @@ def span_distance(evidence: Evidence) -> dict[str, Measured]:
     return {
         "bound": found.noting(f"largest distance over bound {np.max(largest.values / bounds):.3g}"),
         "scaling": slope_by_seed(
-            "slope of log distance on log omega",
-            np.log(relu_starts),
-            np.log(rows),
+            "slope of log distance on log omega", np.log(relu_starts), np.log(rows)
         ),
     }
 
@@ -210,11 +208,7 @@ def active_neurons(evidence: Evidence) -> dict[str, Measured]:
 
 
 @CLAIMS.add(
-    "lemB26.nested-activation",
-    "Lemma B.26, (E1)",
-    at_least(GOOD_RUN),
-    INSIDE,
-    conditions=relu_only,
+    "lemB26.nested-activation", "Lemma B.26, (E1)", at_least(GOOD_RUN), INSIDE, conditions=relu_only
 )
 def nested_activation(evidence: Evidence) -> Measured:
     """A neuron that is active on the ball of a point of its sign stays so in all later steps."""

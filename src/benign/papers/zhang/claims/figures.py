@@ -237,13 +237,7 @@ def output_scale_matters(evidence: Evidence) -> Measured:
 
 
 @CLAIMS.add(
-    "fig4-6.monotone",
-    "Figures 4 to 6",
-    at_least(0.9),
-    FIGURE_4,
-    FIGURE_5,
-    FIGURE_6,
-    robust=True,
+    "fig4-6.monotone", "Figures 4 to 6", at_least(0.9), FIGURE_4, FIGURE_5, FIGURE_6, robust=True
 )
 def images_rise(evidence: Evidence) -> dict[str, Measured]:
     """On MNIST, CIFAR-10 and Tiny-ImageNet clean and robust accuracy rise with N and with SNR."""
