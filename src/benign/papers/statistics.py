@@ -27,6 +27,11 @@ def steps_to_loss(result: xr.Dataset) -> xr.DataArray:
     return result.steps.where(converged(result))
 
 
+def log_steps(result: xr.Dataset) -> xr.DataArray:
+    """Return log T; NaN if a run did not reach its loss."""
+    return np.log(result.steps.where(converged(result)))
+
+
 def by_seed(values: xr.DataArray) -> np.ndarray:
     """Return the mean over all dimensions but the seed."""
     return values.mean([dim for dim in values.dims if dim != "seed"]).values
