@@ -11,7 +11,6 @@ import xarray as xr
 
 from benign.claims import Evidence, Outcome, judge
 from benign.experiment import Experiment
-from benign.papers.claims import matching
 from benign.papers.jiang import theory
 from benign.papers.jiang.claims import CLAIMS
 from benign.papers.jiang.claims.identities import CLAIMS as IDENTITIES
@@ -19,6 +18,7 @@ from benign.papers.jiang.claims.studies import BENIGN_RATES, HARMFUL_END, Cell
 from benign.papers.jiang.claims.studies import experiment as experiment_of
 from benign.papers.jiang.claims.trajectory import trajectories
 from benign.papers.jiang.theory import Numbers, conditions
+from benign.papers.registry import matching
 from benign.papers.verify import Verifier
 from benign.spec.axes import cells
 from benign.training.descent import Status
@@ -186,7 +186,7 @@ def test_a_test_loss_is_confirmed_or_refuted(losses: float, outcome: str):
     evidence = Evidence("quick", {}, (result,), (HARMFUL_END.experiment("quick"),))
     verdict = judge(claim("thm4.2.testloss"), evidence)
     assert verdict.outcome.value == outcome
-    assert verdict.setting.label == "inside"
+    assert verdict.conditions.label == "inside"
 
 
 # Cells, trajectories, theory.

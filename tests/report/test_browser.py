@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from benign.experiment import Experiment
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from benign.report.page import write_report
 from benign.sweep.folders import open_result
 from tests.browser import Visit
@@ -63,7 +63,7 @@ def background(page: Page) -> str:
     return page.evaluate("getComputedStyle(document.body).backgroundColor")
 
 
-def test_hovering_a_cell_tells_its_numbers(own: Visit, three: Path):
+def test_hovering_a_cell_shows_its_numbers(own: Visit, three: Path):
     own.page.mouse.move(*point_at(own.page, 0.25, 0.5))
     told = own.page.locator(".hoverlayer .hovertext").text_content() or ""
     mean = open_result(three).test_accuracy.sel(samples=2, snr=2, radius=0.1).mean().item()

@@ -131,7 +131,7 @@ def clean_case_1(cell: Setup) -> Conditions | None:
 def clean_loud(cell: Setup) -> Conditions | None:
     """Return the same without (5) on sigma_V: Lemma 18 uses only |V(0)| <= d_h^(-1/4), which loud cells satisfy."""
     conditions = clean_case_1(cell)
-    return None if conditions is None else conditions.leaving("(5) V")
+    return None if conditions is None else conditions.without("(5) V")
 
 
 def _of_case(cell: Setup, case: theory.Case) -> Conditions | None:
