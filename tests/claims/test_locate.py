@@ -1,4 +1,4 @@
-"""Bisection finds the boundary of the whole grid, with fewer runs, and takes up what is there."""
+"""Bisection finds the boundary of the whole grid with fewer runs, and reuses existing ones."""
 
 import math
 from pathlib import Path

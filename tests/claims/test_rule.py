@@ -1,4 +1,4 @@
-"""Rules: what an interval decides."""
+"""Rules: holds, fails or inconclusive, by interval."""
 
 import math
 

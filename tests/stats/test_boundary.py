@@ -1,4 +1,4 @@
-"""Boundaries: known laws are recovered, and what is not found is reported."""
+"""Boundaries: known laws are recovered, and rows without a crossing are reported."""
 
 import inspect
 import math
