@@ -9,7 +9,7 @@ class ReluCNN(Network):
     width: Shape[Count]
     """filters of each class, m"""
     init_std: PerRun[Positive] = default(1e-4)
-    """standard deviation of initial weights, sigma_0; small compared with the change in training, as the theorem asks"""
+    """initial standard deviation, sigma_0; small compared with the change in training, as the theorem asks"""
 
     def initial_params(self, data, streams, dtype):
         filters = streams("init/filters").normal(2 * self.width, data.dim, dtype=dtype)
