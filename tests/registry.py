@@ -6,17 +6,16 @@ from contextlib import contextmanager
 
 from benign.spec import plugins as outside
 from benign.spec.registry import Component
-from benign.training.metrics import METRICS, RUNNING_METRICS
+from benign.training.metrics import METRICS
 
 
 @contextmanager
 def forgetting() -> Iterator[None]:
-    """Components, probes and files from outside that are registered within are forgotten at the end."""
+    """Components, metrics and files from outside that are registered within are forgotten at the end."""
     tables = [
         *Component.families.values(),
         Component.unfinished,
         METRICS,
-        RUNNING_METRICS,
         outside._loaded,
     ]
     before, modules = [dict(table) for table in tables], set(sys.modules)

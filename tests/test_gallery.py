@@ -170,7 +170,7 @@ def test_photographs_leave_the_colours_of_a_figure_alone():
     assert np.abs(kept.astype(int) - figure).max() <= 4
 
 
-def test_a_folder_of_results_is_taken_in(tmp_path: Path):
+def test_a_folder_of_results_is_added(tmp_path: Path):
     folder, gallery = tmp_path / "run", tmp_path / "gallery"
     gallery.mkdir()
     choices = RunOptions("smoke", ["w_O=divided"], seeds=2, out=folder)

@@ -140,7 +140,7 @@ def test_narrow_runs_are_the_same_runs(name):
         )
         if there.number % 50 == 0:
             for probe in probes:
-                found = probe.measure(here), probe.measure(there)
+                found = probe.function(here), probe.function(there)
                 torch.testing.assert_close(*found, rtol=1e-9, atol=1e-11, msg=probe.name)
     fresh = ambient.test_points("test/0", 5)
     outputs = ambient.run(fresh).outputs
@@ -429,5 +429,5 @@ def test_a_plan_says_how_far_the_attack_moves_scores(tmp_path):
     given |= {"coordinates": "approximate", "evaluation": {"samples": 3}}
     given["attack"]["ball"]["radius"] = [0.1, 10.0]
     text = plan_text(bo.Experiment.from_dict(given), tmp_path / "runs", "cpu", 1)
-    told = " ".join(text.split())
-    assert holds(told, "d = 1,000,000,000", "2 runs", "0.03 to 3", "d_h / d = 1.0e-06")
+    line = " ".join(text.split())
+    assert holds(line, "d = 1,000,000,000", "2 runs", "0.03 to 3", "d_h / d = 1.0e-06")
