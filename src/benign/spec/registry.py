@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
+from benign.spec import plugins
 from benign.spec.base import Spec, shortened, snake_case
 
 Guarantee: TypeAlias = Literal[
@@ -82,6 +83,8 @@ class Component(Spec):
             return build(value)
         fields = dict(value)
         kind = fields.pop("kind", cls.kind or cls.default_kind)
+        if isinstance(kind, str) and kind not in cls.choices():
+            plugins.load_installed()
         chosen = cls.choices().get(kind) if isinstance(kind, str) else None
         if chosen is None or not issubclass(chosen, cls):
             raise cls._unknown(kind)
