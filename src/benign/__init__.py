@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from benign.training.optimisers import GradientDescent as GradientDescent
     from benign.training.setup import Evaluation as Evaluation
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "APGD": "attacks.apgd",
