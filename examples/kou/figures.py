@@ -9,12 +9,10 @@ from benign.parts import Recipe, Scaled
 from .relu_cnn import ReluCNN
 from .two_patches import TwoPatches
 
-LEVEL = 0.75  # test accuracy halfway between chance and 1
-
 FIG1 = Recipe(
     name="kou/fig1",
     title="Test accuracy over signal strength and dimension, one training label in ten flipped",
-    shows="overfitting is benign where n |mu|^4 is large compared with sigma_p^4 d, harmful where it is small",
+    shows="overfitting is benign if n |mu|^4 is large compared with sigma_p^4 d, harmful if it is small",
 )
 
 
@@ -34,20 +32,14 @@ def build(scale, reading):
     )
 
 
-def edge(result):
-    return bo.boundary(result.test_accuracy.rename("test accuracy"), LEVEL, law="dim * signal**p")
+def edge(result):  # where test accuracy is halfway between chance and 1
+    return bo.boundary(result.test_accuracy.rename("test accuracy"), 0.75, law="dim * signal**p")
 
 
 @FIG1.draws
 def draw(result, caption):
-    panel = bo.plot.Panel(
-        result.test_accuracy,
-        "dim",
-        "signal",
-        "test accuracy",
-        limits=(0.5, 1),
-        boundary=edge(result),
-    )
+    options = {"limits": (0.5, 1), "boundary": edge(result)}
+    panel = bo.plot.Panel(result.test_accuracy, "dim", "signal", "test accuracy", **options)
     caption += " n = 20, sigma_p = 1, one training label in ten flipped. The theorem: p = -4."
     title = "Benign and harmful overfitting of a ReLU CNN"
     return bo.plot.phase_figure([panel], title=title, caption=caption)
@@ -65,14 +57,14 @@ CLAIMS = Claims("kou")
 
 @CLAIMS.add("thm3.2.exponent", "Theorem 3.2", contains(0.25, but_not=(0, 0.5)), "kou/fig1")
 def critical_signal(evidence):
-    """The signal that overfitting needs to be benign grows as d^(1/4): n |mu|^4 / (sigma_p^4 d) decides."""
+    """The smallest signal at which overfitting is benign grows like d^(1/4): n |mu|^4 / (sigma_p^4 d) decides."""
     critical = np.log(edge(evidence.result).critical)
     return slope("slope of log |mu|* on log d", np.log(critical["dim"]), critical)
 
 
 @CLAIMS.add("thm3.2.benign", "Theorem 3.2", at_least(0.8), "kou/fig1")
 def flipped_labels_do_no_harm(evidence):
-    """Where the signal is strong, training fits every flipped label and test accuracy is near 1 nevertheless."""
+    """If the signal is strong, training fits every flipped label, and test accuracy is still near 1."""
     runs = evidence.result.isel(signal=-1)
     both = (runs.flipped_fitted == 1) & (runs.test_accuracy >= 0.95)
     return share("runs with both", both.values[runs.flipped_fitted.notnull()], "run")

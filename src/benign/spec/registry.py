@@ -128,12 +128,12 @@ def guarantees(*names: Guarantee) -> Callable[[type[AnyComponent]], type[AnyComp
     A subclass does not inherit them, because it may override any method: it repeats the decorator if they still hold.
 
     >>> import benign as bo
-    >>> class Doubled(bo.Linear):
+    >>> class TwiceLinear(bo.Linear):
     ...     def forward(self, params, x):
     ...         return 2 * super().forward(params, x)
-    >>> [has_guarantee(network, "recordable") for network in (bo.Linear(), Doubled())]
+    >>> [has_guarantee(network, "recordable") for network in (bo.Linear(), TwiceLinear())]
     [True, False]
-    >>> del bo.Linear.choices()["doubled"]  # this example is a test, which leaves no trace
+    >>> del bo.Linear.choices()["twice_linear"]  # this example is a test, which leaves no trace
     """
 
     def declare(component: type[AnyComponent]) -> type[AnyComponent]:
