@@ -262,7 +262,7 @@ def test_code_of_a_notebook_is_known_by_its_methods(forgetting):
 
 def test_changed_code_may_repair_failed_runs(tmp_path, forgetting, monkeypatch):
     monkeypatch.setattr(
-        "benign.experiment.try_own_parts", lambda *given: None
+        "benign.sweep.runner.try_own_parts", lambda *given: None
     )  # or it would not begin
     with pytest.warns(ResultWarning, match=says("4 of 4 ", "failed", "ZeroDivisionError")):
         with_network(own_network("1 // 0")()).run(tmp_path / "run")

@@ -29,6 +29,7 @@ from benign.sweep import lease as taken
 from benign.sweep import store as stores
 from benign.sweep.lease import Note, write_note
 from benign.sweep.progress import Pace, UnitPosition
+from benign.sweep.runner import Runner
 from benign.sweep.status import Counts, SweepStatus
 from benign.sweep.store import sealed, unsealed
 from tests.says import holds, says
@@ -140,7 +141,7 @@ def test_a_sweep_that_vanishes_is_gone_and_comes_back(root):
     shutil.rmtree(root)
     watch.look()
     assert (watch.sweeps, "No such file" in watch.problem) == ({}, True)
-    tiny().prepare(root / "new")
+    Runner(tiny(), root / "new")
     watch.look()
     assert (list(watch.sweeps), watch.problem) == (["new"], "")
     assert "0 of 8" in progress_text(watch.sweeps["new"])
@@ -177,7 +178,7 @@ def test_a_broken_specification_is_a_line_and_others_are_shown(root, finished, t
 
 def test_one_at_work_stands_first_and_tells_about_when_it_ends(root, finished):
     shutil.copytree(finished, root / "z")
-    tiny().prepare(root / "z2")  # the newest
+    Runner(tiny(), root / "z2")  # the newest
     record(root, 0).unlink()
     file = work_on(root, 0, time.time())
     watch = looked(root)
