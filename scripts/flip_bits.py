@@ -37,7 +37,7 @@ import numpy as np
 
 import benign as bo
 from benign.cli import main as cli
-from benign.report.folder import Folder
+from benign.report.folder import ResultFolder
 from benign.report.page import page
 from benign.sweep import lease
 from benign.sweep.folders import open_experiment
@@ -201,7 +201,7 @@ def _read(folder: Path, used: Used, with_page: bool) -> None:
             used.notes[key] = vars(note.at)
     if with_page:
         try:
-            used.page = page([Folder.open(folder)])
+            used.page = page([ResultFolder.open(folder)])
         except (ValueError, OSError) as error:
             used.reports.append(f"report: {error}")
 

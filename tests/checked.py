@@ -1,9 +1,9 @@
 """Shapes and types of every call, checked at a quarter of jaxtyping's own price.
 
 jaxtyping's import hook (`--jaxtyping-packages` in pyproject.toml) puts `jaxtyping.jaxtyped` around every function of
-the package. That binds the arguments of each call by `inspect` and asks the checker twice, which was half of the
-time of all tests. `jaxtyped` below takes its place: the same checker, asked once a call, and a scope in which equal
-names of axes mean equal sizes for those functions whose annotations name axes.
+the package. That binds the arguments of each call by `inspect` and calls the checker twice, which was half of the
+time of all tests. `jaxtyped` below takes its place: the same checker, called once, and for functions whose annotations
+name axes a scope in which equal names mean equal sizes.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ SCOPE = jaxtyping.jaxtyped("context")
 
 
 def jaxtyped(function: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
-    """In place of the decorator of that name."""
+    """Check each call; takes the place of jaxtyping's decorator of this name."""
     if function is None:
         return functools.partial(jaxtyped, typechecker=typechecker)
     if inspect.isclass(function):
@@ -37,12 +37,13 @@ def jaxtyped(function: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
 
 
 def annotations(function: Any) -> dict[str, Any]:
-    """Those of a function that can be told when it is defined."""
-    found = {}
-    for name, told in function.__annotations__.items():
+    """Return the annotations of a function that can be resolved when it is defined."""
+    resolved = {}
+    for name, written in function.__annotations__.items():
         with suppress(NameError):  # imported for pyright alone, or defined below
-            found[name] = eval(told, function.__globals__) if isinstance(told, str) else told
-    return found
+            is_text = isinstance(written, str)
+            resolved[name] = eval(written, function.__globals__) if is_text else written
+    return resolved
 
 
 def in_a_scope(function: Callable) -> Callable:

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from benign.data import formats
-from benign.data._torchvision import have_torchvision
+from benign.data.formats import import_torchvision
 from benign.data.npz import NEEDED
 from benign.data.sources import KNOWN, Facts
 
@@ -46,7 +46,7 @@ def known(patch: pytest.MonkeyPatch, name: str, side: int) -> Arrays:
 
 
 def datasets(name: str) -> Any:
-    have_torchvision()
+    import_torchvision()
     from torchvision import datasets
 
     return getattr(datasets, name)

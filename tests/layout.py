@@ -266,7 +266,7 @@ def _beyond(name: str, module: str, types: set[str]) -> bool:
 
 
 def circles(sources: Sources) -> list[str]:
-    """List modules that import themselves through others, lazy imports included, but for the short forms of `Experiment`."""
+    """List modules that import themselves through others, also lazily, but for the short forms of `Experiment`."""
     modules = {path.removesuffix(".py").replace("/", "."): path for path in sources}
     graph = {
         module: {

@@ -16,7 +16,7 @@ from benign.claims import at_least, exact
 from benign.claims.claim import Claim, Evidence
 from benign.claims.measure import Measured
 from benign.claims.rule import Outcome
-from benign.claims.verdict import Part, Setting, Verdict
+from benign.claims.verdict import ConditionSummary, PartVerdict, Verdict
 from benign.papers.claims import claims
 from benign.papers.recipes import recipe, recipes
 from benign.papers.requests import RunOptions, plans
@@ -74,8 +74,8 @@ def words() -> set[str]:
         claim = Claim(
             id="room/one", statement="", source=source, statistic=_one, rule=at_least(0.0)
         )
-        parts = (Part("", None, "", outcome),)
-        verdict = Verdict(claim, Evidence("quick"), parts, Setting(1, inside), 0.0, error)
+        parts = (PartVerdict("", None, "", outcome),)
+        verdict = Verdict(claim, Evidence("quick"), parts, ConditionSummary(1, inside), 0.0, error)
         found.add(verdict.label)
     return found
 
@@ -170,7 +170,7 @@ def test_photographs_leave_the_colours_of_a_figure_alone():
     assert np.abs(kept.astype(int) - figure).max() <= 4
 
 
-def test_a_folder_of_results_is_taken_in(tmp_path: Path):
+def test_a_folder_of_results_is_added(tmp_path: Path):
     folder, gallery = tmp_path / "run", tmp_path / "gallery"
     gallery.mkdir()
     choices = RunOptions("smoke", ["w_O=divided"], seeds=2, out=folder)

@@ -100,7 +100,7 @@ def test_the_map_is_the_order():
 
 
 @pytest.mark.parametrize("path", MODULES, ids=named)
-def test_modules_say_what_they_are(path: Path):
+def test_every_module_has_a_docstring(path: Path):
     private = any(re.match(r"_(?!_)", part) for part in path.relative_to(SOURCE).parts)
     text = path.read_text(encoding="utf-8")
     assert private or ast.get_docstring(ast.parse(text)), f"{named(path)} needs a docstring"

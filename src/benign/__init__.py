@@ -1,7 +1,7 @@
 """benign: a laboratory for the theory of benign overfitting and feature learning under attack.
 
 Names are imported when first used, so `import benign` is quick and loads neither torch nor
-matplotlib. What is needed to write parts of one's own is in `benign.parts`.
+matplotlib. The names needed to write components of your own are in `benign.parts`.
 """
 
 from typing import TYPE_CHECKING

@@ -260,7 +260,7 @@ def test_infinity_is_written_as_a_word_or_a_number(written):
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "parts"),
     [
         ({"radius": -1.0}, ["radius", "-1.0", "greater than or equal to 0"]),
         ({"radius": 1.0, "p": 3}, ["p", "3", "2"]),
@@ -276,7 +276,7 @@ def test_infinity_is_written_as_a_word_or_a_number(written):
         ({"radius": 1.0, "p": 1, "coordinates": 0}, ["coordinates", "0", "greater"]),
     ],
 )
-def test_bad_balls_are_refused_with_field_value_and_remedy(fields, told):
+def test_bad_balls_are_refused_with_field_value_and_remedy(fields, parts):
     with pytest.raises(SpecError) as error:
         Ball(**fields)
-    assert all(word in str(error.value) for word in told), str(error.value)
+    assert all(word in str(error.value) for word in parts), str(error.value)

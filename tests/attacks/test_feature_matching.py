@@ -182,7 +182,7 @@ def test_an_invertible_map_is_inverted():
     assert (found.distance < 1e-6).all()
 
 
-def test_inversion_tells_the_relative_distance():
+def test_inversion_returns_the_relative_distance():
     goal = linear_map(6)(X)
     start = normals(*SHAPE, seed=5)
     before = (linear_map(6)(start) - goal).norm(dim=2) / goal.norm(dim=2)

@@ -1,4 +1,4 @@
-"""Climbs in the coordinates of the weights: the same trajectories as in R^d, for less."""
+"""Ascent in the coordinates of the weights: the same trajectories as in R^d, for less."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -197,7 +197,7 @@ def test_coordinates_mean_what_they_say(always, name, per, draw):
 
 
 @PER
-def test_what_has_no_gradient_or_no_room_does_not_move(always, per):
+def test_points_without_a_gradient_or_with_radius_0_do_not_move(always, per):
     target = target_of("one head")
     attack = small_pgd(0.5, per)
     target = with_values(target, lambda values: values * torch.tensor([0.0, 1.0])[:, None, None])
@@ -280,7 +280,7 @@ def test_float32_keeps_its_digits_where_neurons_of_a_pair_nearly_cancel(always, 
 
 @pytest.mark.parametrize("difference", [1e-3, 1e-4, 1e-5, 1e-6])
 def test_where_columns_cancel_points_stay_finite_and_in_the_ball(always, difference):
-    """Linear neurons with outer weights of sum 0: of a gradient only what tells the w_s apart is left."""
+    """Linear neurons with outer weights of sum 0: only the part of a gradient that differs between the w_s remains."""
     target = target_of("biases", torch.float32)
     params = dict(target.params)
     params["inner"] = params["inner"][:, :1] + difference * normals(2, 7, 30).float()
@@ -300,7 +300,7 @@ def test_training_sees_the_attacked_points(always, name, per, fields):
     """Also where the points were projected once more at the end, and their products with them."""
     target, attack = target_of(name), small_pgd(0.8, per, **fields)
     points, seen = attack.training_pass(target)
-    there = target.train(points)
+    there = target.training_pass(points)
     close(points, attack.perturb(target))
     close(seen.outputs, there.outputs)
     c = normals(*target.y.shape)
@@ -318,7 +318,7 @@ def test_training_multiplies_no_weights_again(always):
             work(target)
         counts.append(counter.get_total_flops())
     with FlopCounterMode(display=False) as counter:
-        target.train(target.x)
+        target.training_pass(target.x)
     weights = 2 * target.x.numel() * target.params["weights"].shape[2]
     assert counts[1] - counts[0] == counter.get_total_flops() - weights
 

@@ -213,7 +213,7 @@ def test_at_the_middle_of_the_signals_both_classes_are_one():
 
 @NOISES
 def test_the_permutation_makes_both_classes_one_set_of_tokens(fields):
-    """At any radius above R_perm, so that network (1) cannot tell them apart."""
+    """At any radius above R_perm, so that network (1) cannot separate the classes."""
     positive, negative = twins(small_data(**fields), CURVED)
     attack = coupling(float(r_perm(positive).max()) * (1 + 1e-9))
     here, there = attack.perturb(positive), attack.perturb(negative)
@@ -243,7 +243,7 @@ def test_with_isotropic_noise_the_longer_of_two_moves_counts():
 
 
 @NOISES
-def test_below_r_perm_the_nearest_token_still_tells_the_classes_apart(fields):
+def test_below_r_perm_the_nearest_token_still_separates_the_classes(fields):
     """The barrier is tight, and the attack honours smaller balls."""
     made = target(small_data(**fields), CURVED)
 
@@ -455,7 +455,7 @@ def test_each_run_is_attacked_by_its_own_numbers_as_if_alone(case):
     assert attacks[0].perturb(single).dtype == torch.float32
 
 
-def test_what_holds_the_points_is_told():
+def test_an_attack_reports_the_ball_of_its_points():
     assert FeatureSwap(clip=0.3).threat() == Ball(p="inf", radius=0.3, per="sample")
     assert coupling(0.2).threat() == Ball(radius=0.2)
     assert CommonShift(size=5.0).threat() == Ball(p=0, radius=1.0)
@@ -481,7 +481,7 @@ SIGNAL, LINF = small_data(), FeatureOrthogonal(attack=PGD(ball=Ball(p="inf", rad
 
 
 @pytest.mark.parametrize(
-    ("attack", "data", "told"),
+    ("attack", "data", "parts"),
     [
         (FeatureSwap(clip=1.0), SIGNAL, ["`feature_swap`", "`signal_noise`", "`feature_patch"]),
         (AllPatch(clip=1.0), SIGNAL, ["`all_patch`", "`signal_noise`", "`feature_patches`"]),
@@ -498,13 +498,13 @@ SIGNAL, LINF = small_data(), FeatureOrthogonal(attack=PGD(ball=Ball(p="inf", rad
     ],
     ids=str,
 )
-def test_data_without_the_needed_parts_are_refused_in_one_line(attack, data, told):
+def test_data_without_the_needed_parts_are_refused_in_one_line(attack, data, parts):
     network = CURVED if data is SIGNAL else cnn()
     with pytest.raises(SpecError) as error:
         Setup(data=data, network=network, attack=attack, training=GradientDescent(rate=0.1))
     text = str(error.value)
     assert "\n" not in text
-    assert all(word in text for word in told), text
+    assert all(word in text for word in parts), text
 
 
 @pytest.mark.parametrize(

@@ -425,7 +425,7 @@ def test_a_random_start_in_an_unbounded_ball_is_refused(fields):
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "parts"),
     [
         ({"steps": 0}, ["steps", "0", "greater than or equal to 1"]),
         ({"step": 0.0}, ["step", "0.0", "greater than 0"]),
@@ -437,7 +437,7 @@ def test_a_random_start_in_an_unbounded_ball_is_refused(fields):
         ({"losss": "margin"}, ["losss", "`loss`"]),
     ],
 )
-def test_bad_attacks_are_refused_with_field_value_and_remedy(fields, told):
+def test_bad_attacks_are_refused_with_field_value_and_remedy(fields, parts):
     with pytest.raises(SpecError) as error:
         small_pgd(**fields)
-    assert all(word in str(error.value) for word in told), str(error.value)
+    assert all(word in str(error.value) for word in parts), str(error.value)

@@ -144,7 +144,7 @@ def test_random_features_are_uniform_on_the_sphere():
         check_share(features[:, row, row] > 0, 0.5)
 
 
-def test_features_fill_the_space_when_there_is_just_room():
+def test_features_may_fill_the_whole_space():
     sample = draw(patches(dim=6, directions="random"))
     close(torch.linalg.det(sample.latent["features"]).abs(), doubles(1))
 
@@ -339,7 +339,7 @@ def test_float32_points_are_the_float64_points_rounded(directions):
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "parts"),
     [
         ({"robust_patches": 6}, ["`robust_patches`", "tokens=5", "6", "`tokens`"]),
         ({"robust_patches": -1}, ["robust_patches", "greater than or equal to 0", "-1"]),
@@ -362,10 +362,10 @@ def test_float32_points_are_the_float64_points_rounded(directions):
         ({"signal": 1.0}, ["signal:", "field"]),
     ],
 )
-def test_bad_data_is_refused_in_one_line_with_field_value_and_remedy(fields, told):
+def test_bad_data_is_refused_in_one_line_with_field_value_and_remedy(fields, parts):
     with pytest.raises(SpecError) as error:
         patches(**fields)
-    assert all(word in str(error.value) for word in told), str(error.value)
+    assert all(word in str(error.value) for word in parts), str(error.value)
     assert "\n" not in str(error.value)
 
 

@@ -118,7 +118,7 @@ def test_labels_are_places_of_the_classes():
     assert digits().label_count() == 10
 
 
-def test_points_are_the_pictures_they_say():
+def test_points_are_the_pictures_of_their_indices():
     sample = draw(digits())
     pictures = image_set("digits").train.images[sample.latent["image"]]
     assert torch.equal(sample.x, pictures.double().flatten(2)[:, :, None] / 255)
@@ -194,7 +194,7 @@ def test_a_specification_is_refused_in_words(fields: dict, parts: list[str]):
         Images.from_dict({"kind": "images", "samples": 4, **fields})
 
 
-def test_too_few_images_are_told_before_work(tmp_path: Path, monkeypatch):
+def test_too_few_images_are_reported_before_work(tmp_path: Path, monkeypatch):
     # There are 3 training and 2 test images of each of 3 classes.
     write_npz(tmp_path / "mine.npz", image_files.arrays(3, 4))
     monkeypatch.setenv(VARIABLE, str(tmp_path))
@@ -218,7 +218,7 @@ def test_too_few_images_are_told_before_work(tmp_path: Path, monkeypatch):
         mine(2, source="absent").require(1)
 
 
-def test_a_data_model_tells_whether_its_files_are_here(tmp_path: Path, monkeypatch):
+def test_a_data_model_reports_whether_its_files_are_here(tmp_path: Path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     data = Images(source="mnist", samples=4)
     assert "`benign data mnist --download`" in str(data.absent())

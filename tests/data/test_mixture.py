@@ -227,7 +227,7 @@ def test_half_space_flips_are_the_points_of_the_half_space(cluster, half_space, 
     assert torch.equal(flipped, noise_of(sample)[..., axis] > border)
     check_share(flipped, 0.2)
     check_share(flipped[sample.clean_y > 0], 0.2)
-    if half_space == "orthogonal":  # then x alone tells
+    if half_space == "orthogonal":  # then x alone decides
         assert torch.equal(flipped, sample.x[:, :, 0, axis] > border)
 
 
@@ -342,7 +342,7 @@ def test_float32_points_are_the_float64_points_rounded(cluster, mode):
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "parts"),
     [
         ({"flip": 0.5}, ["flip", "less than 0.5"]),
         ({"flip": [0.1, 0.7]}, ["flip", "value 2", "less than 0.5", "0.7"]),
@@ -366,10 +366,10 @@ def test_float32_points_are_the_float64_points_rounded(cluster, mode):
         ({"snr": 1.0}, ["snr:", "field"]),
     ],
 )
-def test_bad_data_is_refused_with_field_value_and_remedy(fields, told):
+def test_bad_data_is_refused_with_field_value_and_remedy(fields, parts):
     with pytest.raises(SpecError) as error:
         mixture(**fields)
-    assert all(word in str(error.value) for word in told), str(error.value)
+    assert all(word in str(error.value) for word in parts), str(error.value)
 
 
 def test_a_mixture_is_what_its_fields_say():

@@ -237,7 +237,7 @@ def test_one_token_is_the_signal_alone():
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "parts"),
     [
         ({"snr": 1.0, "signal": 2.0}, ["`snr`", "`signal`", "one", "1.0", "2.0"]),
         ({"signal": None}, ["`snr`", "`signal`", "one"]),
@@ -260,12 +260,12 @@ def test_one_token_is_the_signal_alone():
         ({"sample": 3}, ["sample:", "`samples`"]),
     ],
 )
-def test_bad_data_is_refused_with_field_value_and_remedy(fields, told):
+def test_bad_data_is_refused_with_field_value_and_remedy(fields, parts):
     with pytest.raises(SpecError) as error:
         SignalNoise(
             **({"samples": 4, "tokens": 3, "dim": 8, "noise_std": 0.5, "signal": 2.0} | fields)
         )
-    assert all(word in str(error.value) for word in told), str(error.value)
+    assert all(word in str(error.value) for word in parts), str(error.value)
 
 
 def test_rules_across_fields_name_the_cell_of_the_grid():

@@ -17,10 +17,18 @@ import numpy as np
 import pytest
 import torch
 
-from benign.data import _torchvision, sources
-from benign.data.folder import VARIABLE, arriving, data_folder
+from benign.data import formats, sources
+from benign.data.folder import VARIABLE, data_folder, staging
 from benign.data.npz import npz_fingerprint, write_npz
-from benign.data.sources import KNOWN, absent, download, fingerprint, image_set, part_on, where_is
+from benign.data.sources import (
+    KNOWN,
+    absent_message,
+    download,
+    fingerprint,
+    image_set,
+    part_on,
+    where_is,
+)
 from tests import image_files
 from tests.says import holds, says
 
@@ -53,10 +61,10 @@ def refusal(name: str) -> str:
     """The one line that an image set is refused by."""
     with pytest.raises(ValueError, match=r"\w") as caught:
         image_set(name)
-    told = str(caught.value)
-    assert "\n" not in told
-    assert len(told) < 400
-    return told
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 400
+    return message
 
 
 # Where data is
@@ -93,30 +101,30 @@ def test_the_digits_need_no_folder(monkeypatch):
     assert fingerprint("digits") is None
 
 
-def test_what_is_known_of_the_digits_is_so():
+def test_the_facts_about_the_digits_are_right():
     facts, found = KNOWN["digits"], image_set("digits")
     assert (facts.train, facts.test) == (len(found.train.labels), len(found.test.labels))
     assert (facts.channels, facts.side, facts.side) == found.train.images.shape[1:]
     assert facts.classes == len(found.class_names)
 
 
-def test_an_absent_set_tells_where_it_was_looked_for_and_what_to_do(folder):
-    told = refusal("mnist")
-    assert told == absent("mnist")
+def test_the_message_for_an_absent_set_names_the_folder_and_the_remedy(folder):
+    message = refusal("mnist")
+    assert message == absent_message("mnist")
     for part in (
         "MNIST or mnist.npz",
         str(folder),
         "`benign data mnist --download`",
         "`digits`",
     ):
-        assert part in told
-    told = refusal("mine")
-    assert holds(told, "mine.npz", str(folder))
-    assert "--download" not in told
+        assert part in message
+    message = refusal("mine")
+    assert holds(message, "mine.npz", str(folder))
+    assert "--download" not in message
 
 
 @pytest.mark.parametrize("name", ["../mine", "a/b", "", ".hidden", "-x", "a b"])
-def test_what_is_no_name_is_refused(name):
+def test_a_bad_name_is_refused(name):
     assert holds(refusal(name), "`source`", "digits", repr(name))
     assert fingerprint(name) is None, "a record of a stranger's may name anything"
 
@@ -155,11 +163,11 @@ def test_classes_of_tiny_imagenet_are_decoded_once(folder, monkeypatch):
     assert image_set("tiny_imagenet").class_names == ("n01", "n02", "n11")
     for file in folder.rglob("*.png"):
         file.unlink()
-    sources._kept.cache_clear()
+    sources._cached_set.cache_clear()
     same("tiny_imagenet", made)
 
 
-def test_a_set_that_cannot_be_kept_decoded_is_read_all_the_same(folder, monkeypatch):
+def test_a_set_is_read_even_if_its_decoded_arrays_cannot_be_stored(folder, monkeypatch):
     made = image_files.tiny_imagenet(monkeypatch, folder)
 
     def full(*_):
@@ -179,7 +187,7 @@ def test_images_live_on_the_device_and_a_changed_file_is_read_again(folder):
     assert not torch.equal(part_on("mine", "train", "cpu").images, first.images)
 
 
-# What tells sets apart
+# Fingerprints
 
 
 def test_a_fingerprint_is_of_the_arrays_not_of_how_they_are_packed(folder):
@@ -272,8 +280,8 @@ def test_damaged_and_missing_files_of_a_known_set_are_named(name, folder, monkey
     file = folder / FILES[name]
     content = file.read_bytes()
     file.write_bytes(content[:-1])
-    told = refusal(name)
-    assert holds(told, str(file), "md5", f"`benign data {name} --download`")
+    message = refusal(name)
+    assert holds(message, str(file), "md5", f"`benign data {name} --download`")
     file.unlink()
     named = str(file).removesuffix(".gz")
     assert named in refusal(name)
@@ -296,7 +304,7 @@ def test_a_pickle_is_not_opened_before_its_checksum(folder, monkeypatch):
     assert not opened.exists()
 
 
-def test_idx_files_that_fit_their_checksum_but_are_none_are_refused(folder, monkeypatch):
+def test_idx_files_with_the_right_checksum_but_bad_contents_are_refused(folder, monkeypatch):
     image_files.mnist(monkeypatch, folder)
     dataset = image_files.datasets("MNIST")
     file = folder / FILES["mnist"]
@@ -371,7 +379,7 @@ def test_a_download_mends_what_is_damaged(server, folder, monkeypatch):
     download("mnist")
     file = folder / FILES["mnist"]
     file.write_bytes(b"damaged")
-    sources._kept.cache_clear()
+    sources._cached_set.cache_clear()
     assert holds(refusal("mnist"), str(file), "md5")
     download("mnist")
     same("mnist", made)
@@ -398,7 +406,7 @@ def test_an_interrupted_arrival_leaves_what_was_there(folder):
     (folder / "part").write_text("former")
 
     def interrupted() -> None:
-        with arriving(("part",)) as place:
+        with staging(("part",)) as place:
             (place / "part").write_text("half")
             raise KeyboardInterrupt
 
@@ -420,12 +428,12 @@ def test_only_known_sets_can_be_downloaded(name, parts):
 
 def test_without_torchvision_one_line_says_what_to_install(folder, monkeypatch):
     image_files.mnist(monkeypatch, folder)
-    _torchvision.have_torchvision.cache_clear()
+    formats.import_torchvision.cache_clear()
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    told = refusal("mnist")
-    assert holds(told, "torchvision", "pip install 'benign[images]'")
+    message = refusal("mnist")
+    assert holds(message, "torchvision", "pip install 'benign[images]'")
     monkeypatch.undo()
-    _torchvision.have_torchvision.cache_clear()
+    formats.import_torchvision.cache_clear()
 
 
 def test_torchvision_is_not_imported_where_it_is_not_needed():

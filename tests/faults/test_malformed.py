@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benign.report.live import watch as watching
-from benign.report.live.watch import Watch, progress_text, trouble_text
+from benign.report.live import monitor as monitoring
+from benign.report.live.monitor import SweepMonitor, progress_text, trouble_text
 from tests.faults.sweeps import contents
 from tests.tiny import tiny
 
@@ -67,11 +67,11 @@ def until(holds: Callable[[], bool]) -> None:
     ids=lambda content: repr(content)[:60],
 )
 def test_a_malformed_lease_holds_no_unit_and_hides_no_sweep(content, root, whole, run, monkeypatch):
-    monkeypatch.setattr(watching, "EVERY", 0.05)
-    monkeypatch.setattr(watching, "SHARE", 1)
-    watch = Watch(root)
-    watch.start()
-    until(lambda: len(watch.sweeps) == 2)
+    monkeypatch.setattr(monitoring, "EVERY", 0.05)
+    monkeypatch.setattr(monitoring, "SHARE", 1)
+    monitor = SweepMonitor(root)
+    monitor.start()
+    until(lambda: len(monitor.sweeps) == 2)
     lease(root / "a").write_bytes(content)
     code, out, err = run("status", root / "a")
     assert (code, err) == (0, "")
@@ -80,59 +80,59 @@ def test_a_malformed_lease_holds_no_unit_and_hides_no_sweep(content, root, whole
     # The other sweep is followed, and a new one is found.
     shutil.copy(first_record(whole), first_record(root / "b"))
     shutil.copytree(whole, root / "c")
-    until(lambda: "c" in watch.sweeps)
-    until(lambda: "8 of 8" in progress_text(watch.sweeps["b"]))
-    assert "4 of 8" in progress_text(watch.sweeps["a"])
+    until(lambda: "c" in monitor.sweeps)
+    until(lambda: "8 of 8" in progress_text(monitor.sweeps["b"]))
+    assert "4 of 8" in progress_text(monitor.sweeps["a"])
     assert run("resume", root / "a")[0] == 0
     assert contents(root / "a") == contents(whole)
-    until(lambda: "8 of 8" in progress_text(watch.sweeps["a"]))
-    watch.stop()
+    until(lambda: "8 of 8" in progress_text(monitor.sweeps["a"]))
+    monitor.stop()
 
 
 def test_whatever_one_sweep_raises_is_shown_and_the_others_are_followed(root, whole, monkeypatch):
     """Until it is gone."""
-    plain = watching.leases_in
+    plain = monitoring.leases_in
 
     def raising(store):
         if lease(store.folder).exists():
             raise AssertionError("nobody expected this")
         return plain(store)
 
-    monkeypatch.setattr(watching, "leases_in", raising)
-    monkeypatch.setattr(watching, "EVERY", 0.05)
-    monkeypatch.setattr(watching, "SHARE", 1)
-    watch = Watch(root)
-    watch.start()
-    until(lambda: len(watch.sweeps) == 2)
+    monkeypatch.setattr(monitoring, "leases_in", raising)
+    monkeypatch.setattr(monitoring, "EVERY", 0.05)
+    monkeypatch.setattr(monitoring, "SHARE", 1)
+    monitor = SweepMonitor(root)
+    monitor.start()
+    until(lambda: len(monitor.sweeps) == 2)
     lease(root / "a").write_bytes(b"")
-    until(lambda: "nobody expected this" in trouble_text(watch.sweeps["a"]))
+    until(lambda: "nobody expected this" in trouble_text(monitor.sweeps["a"]))
     shutil.copy(first_record(whole), first_record(root / "b"))
-    until(lambda: "8 of 8" in progress_text(watch.sweeps["b"]))
+    until(lambda: "8 of 8" in progress_text(monitor.sweeps["b"]))
     lease(root / "a").unlink()
-    until(lambda: "4 of 8" in progress_text(watch.sweeps["a"]))
-    watch.stop()
+    until(lambda: "4 of 8" in progress_text(monitor.sweeps["a"]))
+    monitor.stop()
 
 
 def test_a_folder_that_cannot_be_watched_for_a_while_is_watched_again(root, monkeypatch):
-    plain, broken = watching.stores_in, [False]
+    plain, broken = monitoring.stores_in, [False]
 
     def raising(folder):
         assert not broken[0], "nobody expected this"
         return plain(folder)
 
-    monkeypatch.setattr(watching, "stores_in", raising)
-    monkeypatch.setattr(watching, "EVERY", 0.05)
-    watch = Watch(root)
-    watch.start()
-    until(lambda: len(watch.sweeps) == 2)
+    monkeypatch.setattr(monitoring, "stores_in", raising)
+    monkeypatch.setattr(monitoring, "EVERY", 0.05)
+    monitor = SweepMonitor(root)
+    monitor.start()
+    until(lambda: len(monitor.sweeps) == 2)
     broken[0] = True
-    until(lambda: "nobody expected this" in watch.problem)
-    version = watch.version
+    until(lambda: "nobody expected this" in monitor.problem)
+    version = monitor.version
     time.sleep(0.3)
-    assert watch.version == version, "pages are not drawn again for the same problem"
+    assert monitor.version == version, "pages are not drawn again for the same problem"
     broken[0] = False
-    until(lambda: not watch.problem and len(watch.sweeps) == 2)
-    watch.stop()
+    until(lambda: not monitor.problem and len(monitor.sweeps) == 2)
+    monitor.stop()
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,10 @@ def test_a_malformed_note_hides_no_sweep(content, root, run):
     store = Store.open(root / "a")
     assert take(store, first_record(root / "a").stem) is None
     note_path(store, first_record(root / "a").stem).write_bytes(content)
-    watch = Watch(root)
-    watch.look()
-    assert [trouble_text(sweep) for sweep in watch.sweeps.values()] == ["", ""]
-    (under_way,) = watch.sweeps["a"].under_way
+    monitor = SweepMonitor(root)
+    monitor.refresh()
+    assert [trouble_text(sweep) for sweep in monitor.sweeps.values()] == ["", ""]
+    (under_way,) = monitor.sweeps["a"].under_way
     assert under_way.note is None
 
 
@@ -164,9 +164,9 @@ def test_a_record_that_took_impossible_seconds_is_damaged(seconds, root, whole, 
         assert code == 0
         assert "damaged" in out
     assert run("store", "check", root / "a")[0] == 1
-    watch = Watch(root)
-    watch.look()
-    assert "damaged" in trouble_text(watch.sweeps["a"])
+    monitor = SweepMonitor(root)
+    monitor.refresh()
+    assert "damaged" in trouble_text(monitor.sweeps["a"])
     assert run("resume", root / "a")[0] == 0
     assert contents(root / "a") == contents(whole)
 
@@ -182,7 +182,7 @@ def test_a_specification_nested_without_end_is_damaged(depth, root, run):
     for command in ("status", "resume", "store check"):
         assert run(*command.split(), root / "a")[0] in (1, 2), command
     run("show", root / "a")
-    watch = Watch(root)
-    watch.look()
-    assert trouble_text(watch.sweeps["a"])
-    assert not trouble_text(watch.sweeps["b"])
+    monitor = SweepMonitor(root)
+    monitor.refresh()
+    assert trouble_text(monitor.sweeps["a"])
+    assert not trouble_text(monitor.sweeps["b"])

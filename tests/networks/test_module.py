@@ -411,7 +411,7 @@ def test_a_module_that_represents_has_its_features_seen():
     close(torch.autograd.grad(read, x, c)[0], network.run(params, x).inputs_gradient(c))
 
 
-def test_a_module_that_does_not_is_told_of():
+def test_a_module_that_cannot_be_batched_gives_a_warning():
     with pytest.raises(ValueError, match=says("`network`", "tanh_perceptron", "represent")):
         TanhPerceptron().represent(draw(TanhPerceptron()), points())
 
@@ -501,9 +501,9 @@ def test_batch_norm_trains_as_in_a_plain_loop(radius: float):
     setup = small_setup(network=network, attack=attack, max_steps=6, data=small_data(samples=6))
     with pytest.warns(
         SlowModule, match=says("`network`", "batch_normed", "batch statistics")
-    ) as told:
+    ) as warned:
         frames = film(start([setup, setup]))
-    assert len(told) == 1
+    assert len(warned) == 1
     for run, module in enumerate(directly(network, 2)):
         loop = plain_loop(module, frames[0].x[run], frames[0].y[run], len(frames), radius)
         for frame, state in zip(frames, loop, strict=True):
@@ -554,7 +554,7 @@ def test_a_buffer_that_is_replaced_moves_too():
     assert seen.params_gradient(torch.ones(3, 5, dtype=torch.float64))["2.weight"].any()
 
 
-# What is told before work starts
+# Mistakes reported before work starts
 
 
 class Noisy(nn.Module):
@@ -597,7 +597,7 @@ class Whole(nn.Module):
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_module_that_cannot_work_is_told_of_at_once(case: str):
+def test_a_module_that_cannot_work_is_refused_at_once(case: str):
     make, parts = REFUSED[case]
     before = torch.get_rng_state()
     with pytest.raises(SpecError, match=says("`network`", "any_module", *parts)):

@@ -311,13 +311,13 @@ def test_it_learns_under_attack(file: Path):
 
 
 def refusal(network: PretrainedViT) -> str:
-    with pytest.raises(ValueError, match="network") as told:
+    with pytest.raises(ValueError, match="network") as refused:
         network.require()
-    assert "\n" not in str(told.value)
-    return str(told.value)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
 
 
-def test_weights_that_do_not_fit_are_told_in_one_line(tmp_path: Path):
+def test_weights_that_do_not_fit_are_reported_in_one_line(tmp_path: Path):
     state = by_transformers(dinov2=True)
     path, query = tmp_path / "tiny.safetensors", "encoder.layer.1.attention.attention.query.bias"
     cases = [
@@ -337,12 +337,12 @@ def test_weights_that_do_not_fit_are_told_in_one_line(tmp_path: Path):
         file = path.with_stem(f"tiny{number}")
         assert holds(refusal(tiny(saved(wrong, file))), "`network.weights`", str(file), *parts)
     saved(state, path)
-    told = refusal(tiny(path, image_side=5))
-    assert holds(told, "`network.image_side`", "2", "pixels", "5", "4")
+    message = refusal(tiny(path, image_side=5))
+    assert holds(message, "`network.image_side`", "2", "pixels", "5", "4")
     assert holds(refusal(tiny(path, heads=3)), "8 columns", "3 heads", "`network.heads`")
 
 
-def test_files_that_cannot_be_read_are_told_in_one_line(tmp_path: Path, monkeypatch):
+def test_files_that_cannot_be_read_are_reported_in_one_line(tmp_path: Path, monkeypatch):
     monkeypatch.setenv(folder.VARIABLE, str(tmp_path / "data"))
     absent = tmp_path / "nothing.safetensors"
     assert holds(refusal(tiny(absent)), str(absent), str(tmp_path / "data"), "config.json", "timm")
@@ -364,10 +364,10 @@ def test_files_that_cannot_be_read_are_told_in_one_line(tmp_path: Path, monkeypa
     assert holds(refusal(tiny(model)), str(model), "0 files")
 
 
-def test_a_name_that_cannot_be_had_is_told_of():
+def test_a_name_that_cannot_be_downloaded_is_reported():
     pytest.importorskip("huggingface_hub")
-    told = refusal(PretrainedViT(weights="no_model_of_this_name"))
-    assert holds(told, "`network.weights`", "'no_model_of_this_name'", "timm", "file of weights")
+    message = refusal(PretrainedViT(weights="no_model_of_this_name"))
+    assert holds(message, "`network.weights`", "'no_model_of_this_name'", "timm", "file of weights")
 
 
 def test_an_experiment_is_written_and_opened_where_the_weights_are_not():
@@ -393,10 +393,10 @@ def test_weights_are_found_in_the_folder_of_data(tmp_path: Path, monkeypatch):
     [("vit_tiny_patch16_224", 3, 32), ("vit_small_patch14_dinov2", 6, 28)],
 )
 def test_timms_own_transformer_gives_the_same(name: str, heads: int, side: int):
-    from benign.data._torchvision import have_torchvision
+    from benign.data.formats import import_torchvision
 
     try:
-        have_torchvision()
+        import_torchvision()
     except ValueError as error:
         pytest.skip(str(error))
     timm = pytest.importorskip("timm")

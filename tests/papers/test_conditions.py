@@ -72,14 +72,14 @@ def test_the_largest_miss_comes_first_and_all_fit_in_one_line():
     assert [row.name for row in asked.failing] == ["(2)", "(1)"]
     assert asked["(1)"].value == 4.0
     with pytest.raises(ValueError, match="a theorem") as error:
-        asked.demand()
+        asked.require()
     told = str(error.value)
     first, second = told[: told.index("(1)")], told[told.index("(1)") :]
     assert holds(first, "(2)", "N >= 20", "2.00", "20.0", "10.0")
     assert holds(second, "d >= 8", "4.00", "8.00", "2.00")
     assert "\n" not in told
-    left = asked.leaving("(1)", "(2)")
-    left.demand()
+    left = asked.without("(1)", "(2)")
+    left.require()
     assert left.hold
     assert not asked.hold
     with pytest.raises(KeyError, match=says("(7)", "(2)")):
@@ -100,7 +100,7 @@ def test_a_table_says_the_numbers_on_both_sides_and_the_verdict():
     assert holds(lines[4], "0.00500", "fails")
     assert holds(lines[5], "setting", "flipped labels")
     assert holds(lines[6], "outside", "setting, (1)")
-    left = Conditions("a theorem", rows).leaving("setting", "(1)").text().splitlines()
+    left = Conditions("a theorem", rows).without("setting", "(1)").text().splitlines()
     assert holds(left[-1], "inside", "setting, (1)")
 
 
@@ -330,7 +330,7 @@ def test_zhang_cases_differ_in_regime_and_radius():
     assert strong["radius low"].bound == weak["radius"].bound
     prints(strong["uniform"].bound, "0.0442")
     assert not strong["uniform"].holds
-    assert not strong["uniform"].asked
+    assert not strong["uniform"].required
     wide = zhang.conditions(zhang_figure(4.0), 2, jiang.Constants(const=2.0))
     assert wide["radius low"].bound == pytest.approx(2 * weak["radius"].bound)
     assert wide["radius high"].bound == 0.5
@@ -651,7 +651,7 @@ def test_item_3_allows_radii_up_to_a_power_of_the_constant(const: float, largest
     if const**3 * 100 * largest**4 < 1:
         found = inside("wang", radius=0.97 * largest, **chosen)
         assert found.conditions["item 3"].holds
-        assert found.conditions["item 3"].asked
+        assert found.conditions["item 3"].required
     with pytest.raises(ValueError, match=says("item 3", "rho <= r sqrt(n/d) / C")):
         inside("wang", radius=1.03 * largest, **chosen)
 
@@ -746,7 +746,7 @@ def shrunk(found: Inside) -> Experiment:
 def check_smallest(found: Inside, check: Any) -> None:
     cell = one_cell(found.experiment)
     assert found.conditions == check(cell)
-    assert all(row.holds for row in check(cell) if row.asked)
+    assert all(row.holds for row in check(cell) if row.required)
     failing = {row.name for row in check(shrunk(found)).failing}
     assert failing & {"(2)", "(1) d", "(1a)", "(1b)"}
     plain = json.loads(json.dumps(found.experiment.as_dict()))

@@ -6,7 +6,7 @@ import xarray as xr
 
 from benign.papers.recipes import recipe
 from benign.plot import lines
-from benign.plot.variables import held
+from benign.plot.variables import extended_curve
 from benign.training.descent import Status
 from tests.papers.test_partial import empty
 
@@ -59,7 +59,7 @@ def test_a_diverged_run_is_not_held():
         },
         {"step": [0, 1, 2, 4]},
     )
-    curve = held(result, "loss").transpose("seed", "step").values
+    curve = extended_curve(result, "loss").transpose("seed", "step").values
     assert curve[0] == pytest.approx([0.7, 0.9, np.nan, np.nan], nan_ok=True)
     assert curve[1] == pytest.approx([0.7, 0.6, 0.5, 0.4])
 
@@ -75,4 +75,4 @@ def test_a_curve_ends_at_the_value_of_its_own_attack():
         },
         {"step": [0, 1, 2]},
     )
-    assert held(result, "robust_accuracy").sel(seed=0).values.tolist() == [0.9, 0.8, 0.75]
+    assert extended_curve(result, "robust_accuracy").sel(seed=0).values.tolist() == [0.9, 0.8, 0.75]

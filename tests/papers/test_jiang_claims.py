@@ -185,7 +185,7 @@ def test_a_test_loss_is_confirmed_or_refuted(losses: float, outcome: str):
     evidence = Evidence("quick", {}, (result,), (HARMFUL_END.experiment("quick"),))
     verdict = judge(claim("thm4.2.testloss"), evidence)
     assert verdict.outcome.value == outcome
-    assert verdict.setting.label == "inside"
+    assert verdict.conditions.label == "inside"
 
 
 # Places, walks, theory.

@@ -112,7 +112,7 @@ def test_every_claim_is_judged_at_smoke_scale(tmp_path: Path):
 def test_studies_of_the_theorems_are_inside_them(study, scale):
     for _, cell in cells(study.experiment(scale)):
         attacked = getattr(cell.attack, "clip", 0.0)
-        theory.conditions(cell, "4.4" if attacked else "4.3").demand()
+        theory.conditions(cell, "4.4" if attacked else "4.3").require()
 
 
 # Planted truths.
@@ -271,7 +271,7 @@ def test_conditions_at_figure_3():
     assert found["2.3 (a)"].ratio == 2
     assert found["2.3 (b)"].ratio == 15 / 8
     assert found["separation"].ratio == pytest.approx(2 / 2.4)
-    assert (found["separation"].holds, found["separation"].asked) == (False, False)
+    assert (found["separation"].holds, found["separation"].required) == (False, False)
     assert not theory.conditions(numbers(init_std=0.01), "4.3").hold
     strict = theory.Constants(log_power=1.0)
     assert [row.name for row in theory.conditions(numbers(), "4.3", strict).failing] == ["B.3 rho"]

@@ -18,7 +18,7 @@ from benign.papers.recipes import recipe
 from benign.papers.zhang import fig2, fig3, heads, linear_mode, norms, radii
 from benign.papers.zhang.figures import linear_theory
 from benign.papers.zhang.setting import LEVEL, RADIUS
-from benign.plot.variables import held
+from benign.plot.variables import extended_curve
 from benign.spec.axes import cells
 from benign.spec.base import canonical
 from benign.stats.boundary import boundary
@@ -75,11 +75,11 @@ def test_a_run_that_has_ended_stays_at_its_last_value():
         {"step": [0, 1, 2, 4]},
     )
     expected = [[0.7, 0.3, 0.1, 0.1], [0.7, 0.6, 0.5, 0.45]]
-    assert held(result, "loss").transpose("seed", "step").values.tolist() == expected
-    short = held(result.isel(seed=[0]), "loss")
+    assert extended_curve(result, "loss").transpose("seed", "step").values.tolist() == expected
+    short = extended_curve(result.isel(seed=[0]), "loss")
     assert short.step.values.tolist() == [0, 1]
     unfinished = result.assign(steps=result.steps * np.nan, loss=result.loss * np.nan)
-    assert held(unfinished, "loss").sizes["step"] == 4
+    assert extended_curve(unfinished, "loss").sizes["step"] == 4
 
 
 @pytest.mark.parametrize("scale", ["smoke", "quick", "paper"])

@@ -1,4 +1,4 @@
-"""Captions tell what is fixed, in the papers' symbols."""
+"""Captions give what is fixed, in the papers' symbols."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ from tests.tiny import tiny
 ATTACK = "attack={kind: pgd, ball: {radius: 0.1}, steps: 2}"
 
 
-def test_what_is_fixed_is_told_and_axes_are_not():
-    told = describe(tiny("data.samples=4", "data.snr=2.0", "training.rate=0.25"))
-    assert told.startswith("N = 4, SNR = 2, d = ")
-    assert holds(told, "eta = 0.25, ", "loss 0.3", "step 40, 2 seeds")
+def test_a_caption_gives_fixed_values_but_not_axes():
+    text = describe(tiny("data.samples=4", "data.snr=2.0", "training.rate=0.25"))
+    assert text.startswith("N = 4, SNR = 2, d = ")
+    assert holds(text, "eta = 0.25, ", "loss 0.3", "step 40, 2 seeds")
     grid = describe(tiny("data.samples=[2, 4]", "data.snr=[0.5, 2.0]", "training.rate=[0.1, 0.2]"))
     assert grid.startswith("d = ")
     assert "eta" not in grid
@@ -33,17 +33,17 @@ def test_what_is_fixed_is_told_and_axes_are_not():
         (bo.SGD(rate=0.1, epochs=3), ["SGD, eta = 0.1, ", "loss 0.01", "epoch 3"]),
     ],
 )  # fmt: skip
-def test_trainings_are_told_by_their_rate_and_their_end(training: Any, parts: list[str]):
+def test_a_caption_gives_the_rate_and_the_end_of_training(training: Any, parts: list[str]):
     data = bo.Mixture(samples=4, dim=5, signal=2.0)
     experiment = bo.Experiment(data=data, network=bo.Linear(), training=training)
     assert holds(describe(experiment), *parts)
     assert describe(experiment).startswith("N = 4, |mu| = 2, d = 5, M = 1, ")
 
 
-def test_a_ball_is_told_once():
-    told = describe(tiny(ATTACK))
-    assert told.count("l2 radius 0.1 per token") == 1
-    assert holds(told, "Test attack: ", "PGD", "APGD", "50 steps", "same ball")
+def test_the_same_ball_is_described_once():
+    text = describe(tiny(ATTACK))
+    assert text.count("l2 radius 0.1 per token") == 1
+    assert holds(text, "Test attack: ", "PGD", "APGD", "50 steps", "same ball")
     other = "evaluation.attack={kind: pgd, ball: {radius: 0.3}, steps: 2}"
     parts = "Test attack: 2-step PGD", "l2 radius 0.3 per token"
     assert holds(describe(tiny(ATTACK, other)), *parts)

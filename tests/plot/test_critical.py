@@ -52,7 +52,7 @@ def test_a_set_without_a_boundary_says_so():
     assert nothing.reason in text.get_text()
 
 
-def test_sets_that_share_a_legend_entry_with_their_law_tell_where_none_is_drawn():
+def test_a_shared_legend_entry_says_if_the_law_is_not_drawn():
     level = falling(4.0)
     level[:] = np.sort(level.values[:1], axis=1)[:, ::-1]  # every row crosses at the same dim
     flat = boundary(level, 0.8, "signal * dim**p")

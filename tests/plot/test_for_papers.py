@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import benign as bo
-from benign.plot.bars import Row, pictures_figure
+from benign.plot.bars import PictureRow, pictures_figure
 from benign.plot.laws import Critical, exponents_figure, exponents_panels
 from benign.plot.sheet import INCHES, drawn_for
 from tests.plot.crossing import crossing
@@ -129,17 +129,17 @@ def test_no_file_knows_the_day(files: dict[str, bytes]):
 def test_what_recipes_draw_with_takes_the_width_in_force():
     found = bo.boundary(crossing().test_accuracy, 0.5)
     sets = [Critical("one set with a long name, and more", found), Critical("another", found)]
-    told: Any = {"title": "A title too long for a column of a paper", "caption": "word " * 60}
-    strip = [Row("a row", np.zeros((9, 1, 4, 4)))]
+    labels: Any = {"title": "A title too long for a column of a paper", "caption": "word " * 60}
+    strip = [PictureRow("a row", np.zeros((9, 1, 4, 4)))]
     panel = bo.plot.Curves([("one", crossing().test_accuracy[0])], "accuracy", "snr")
     screen = []
     for width, across in ((None, 3), ("page", 2), ("column", 1)):
         with drawn_for(width):
             drawn = [
-                exponents_figure(sets, x="N", y="SNR", **told),
-                exponents_panels({"a": sets, "b": sets}, x="N", y="SNR", **told),
-                pictures_figure(strip, **told),
-                bo.plot.curves_figure([[panel] * 3], **told),
+                exponents_figure(sets, x="N", y="SNR", **labels),
+                exponents_panels({"a": sets, "b": sets}, x="N", y="SNR", **labels),
+                pictures_figure(strip, **labels),
+                bo.plot.curves_figure([[panel] * 3], **labels),
             ]
         specs: Any = [ax.get_subplotspec() for ax in drawn[-1].axes]
         assert {spec.get_gridspec().ncols for spec in specs} == {across}
@@ -151,7 +151,7 @@ def test_what_recipes_draw_with_takes_the_width_in_force():
     assert screen == pytest.approx([5.2, 8.4, 0.95 * 9 + 0.6, 3.55 * 3])
 
 
-def test_unknown_widths_and_formats_are_told(tmp_path):
+def test_unknown_widths_and_formats_are_refused(tmp_path):
     parts = "`width`", "column", "page", "'wide'"
     with pytest.raises(ValueError, match=says(*parts)), drawn_for("wide"):
         pass

@@ -44,7 +44,7 @@ def test_one_seed_has_no_band_and_an_ended_run_counts_no_more():
     np.testing.assert_allclose(drawn[3:], ended[1:, 3:].mean("seed"))
 
 
-def test_many_curves_are_all_drawn_and_told_apart():
+def test_many_curves_are_all_drawn_in_different_styles():
     panel = Curves([(f"curve {number}", number * values()) for number in range(20)], "loss")
     lines = curves_figure([[panel]], title="", caption="").axes[0].lines
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 20
@@ -70,7 +70,7 @@ def test_the_picture_says_what_it_shows(tmp_path):
         curves_figure([], title="", caption="")
 
 
-def test_words_beside_close_marks_do_not_cover_one_another():
+def test_labels_of_close_marks_do_not_overlap():
     marks = [(1.0, "one"), (1.05, "near it"), (100.0, "far")]
     along = (
         values()
@@ -94,7 +94,7 @@ def names(ax: Axes) -> list[str]:
     return [text.get_text() for text in legend.get_texts()] if legend else []
 
 
-def test_a_legend_tells_what_no_panel_before_it_told():
+def test_a_legend_lists_only_new_entries():
     one, two = ("one", values(2)), ("two", values(2))
     panels = [
         Curves([one, two], "loss"),

@@ -344,5 +344,5 @@ def test_maps_stand_in_rows_and_a_prediction_has_its_own_line():
     figure = phase_figure([panel] * 3, title="t", caption="c", columns=2)
     assert [ax.get_title(loc="left") for ax in figure.axes] == ["(a)", "(b)", "(c)"]
     x, y = line(figure.axes[0], "linear theory").get_data()
-    seen = np.isfinite(x)
-    np.testing.assert_allclose(x[seen] ** 2 * y[seen], 100)
+    inside = np.isfinite(x)
+    np.testing.assert_allclose(x[inside] ** 2 * y[inside], 100)

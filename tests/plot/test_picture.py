@@ -69,7 +69,7 @@ def test_more_variables_than_colours_are_all_drawn(result):
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 7
 
 
-def test_runs_that_failed_are_told_and_leave_their_seed_out(result, tmp_path):
+def test_failed_runs_are_counted_in_the_caption_and_left_out_of_means(result, tmp_path):
     failed = result.sel(samples=4).copy(deep=True)
     failed.status[0, 0], failed.test_accuracy[0, 0] = Status.FAILED, np.nan
     failed.status[1], failed.test_accuracy[1] = Status.DIVERGED, np.nan
@@ -81,7 +81,7 @@ def test_runs_that_failed_are_told_and_leave_their_seed_out(result, tmp_path):
     assert holds(words(figure, tmp_path), *parts)
 
 
-def test_a_caption_tells_of_runs_as_the_command_line_does(result):
+def test_a_caption_counts_runs_as_the_command_line_does(result):
     assert endings(result.where(False, Status.CONVERGED)) == ""
     ways = result.isel(samples=0, seed=0).copy(deep=True)
     ways.status[0], ways.status[1] = Status.MISSING, Status.OUT_OF_MEMORY
@@ -112,10 +112,10 @@ def test_curves_say_how_many_runs_are_still_training(result, tmp_path):
     cell = cell.drop_dims("step").assign(
         train_loss_curve=(("seed", "step"), np.array([[3.0, 2.0, 1.0], [1.0, 0.5, np.nan]]))
     )
-    told = re.compile(r"step\D+mean\D+runs\D+2\b\D+1\b")
-    assert told.search(words(bo.plot.curves(cell, "train_loss_curve"), tmp_path))
+    note = re.compile(r"step\D+mean\D+runs\D+2\b\D+1\b")
+    assert note.search(words(bo.plot.curves(cell, "train_loss_curve"), tmp_path))
     cell.train_loss_curve[1, 2] = 0.1
-    assert not told.search(words(bo.plot.curves(cell, "train_loss_curve"), tmp_path))
+    assert not note.search(words(bo.plot.curves(cell, "train_loss_curve"), tmp_path))
 
 
 def test_bands_stay_where_values_can_be(result):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benign.plot.bars import Row, pictures_figure, scaled
+from benign.plot.bars import PictureRow, pictures_figure, scaled
 from tests.says import says
 
 
@@ -24,7 +24,10 @@ def test_colours_come_last():
 
 
 def test_every_picture_is_drawn_with_its_row_and_title():
-    rows = [Row("clean", np.zeros((3, 1, 4, 4)), "abc"), Row("noisy", np.ones((3, 3, 4, 4)))]
+    rows = [
+        PictureRow("clean", np.zeros((3, 1, 4, 4)), "abc"),
+        PictureRow("noisy", np.ones((3, 3, 4, 4))),
+    ]
     figure = pictures_figure(rows, title="a title", caption="a caption")
     assert len(figure.axes) == 6
     assert [ax.get_ylabel() for ax in figure.axes] == ["clean", "", "", "noisy", "", ""]
@@ -33,6 +36,6 @@ def test_every_picture_is_drawn_with_its_row_and_title():
 
 
 def test_rows_of_other_lengths_are_refused():
-    rows = [Row("one", np.zeros((2, 1, 4, 4))), Row("two", np.zeros((3, 1, 4, 4)))]
+    rows = [PictureRow("one", np.zeros((2, 1, 4, 4))), PictureRow("two", np.zeros((3, 1, 4, 4)))]
     with pytest.raises(ValueError, match=says("rows", "pictures", "[2, 3]")):
         pictures_figure(rows, title="", caption="")

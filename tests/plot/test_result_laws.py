@@ -26,9 +26,9 @@ def test_the_fit_has_its_slope_its_interval_and_a_band_around_the_points():
     figure = bo.plot.exponents(result, level=0.5)
     found = bo.boundary(result.test_accuracy, 0.5)
     assert found.fit is not None
-    points, told = legend(figure)
+    points, law = legend(figure)
     assert points == "test accuracy 0.5"
-    assert told.startswith(f"fit: exponent {found.fit.slope:.2f} [")
+    assert law.startswith(f"fit: exponent {found.fit.slope:.2f} [")
     ax: Any = figure.axes[0]
     dot, line = ax.get_legend().legend_handles
     assert (dot.get_linestyle(), line.get_linestyle(), line.get_marker()) == ("None", "-", "none")
@@ -81,18 +81,18 @@ def test_every_variable_may_have_a_prediction_of_its_own():
     shapes = {
         str(line.get_marker()) for line in figure.axes[0].lines if line.get_linestyle() == "None"
     }
-    assert len(shapes) == 2, "told apart in grey too"
+    assert len(shapes) == 2, "distinguishable in grey too"
 
 
-def test_a_law_whose_slope_may_be_0_is_told_and_not_drawn_as_on_a_map():
+def test_a_law_whose_slope_may_be_0_is_in_the_legend_and_not_drawn():
     result = crossing(np.array([2.0, 4.0, 8.0, 16.0]), np.geomspace(0.1, 10, 40), seeds=2)
     places = np.array([0.5, 3.0, 0.4, 2.5])[:, None, None]
     result.test_accuracy[:] = (result.snr.values[None, :, None] > places).astype(float)
     figure = bo.plot.exponents(result, level=0.5)
-    points, told = legend(figure)
+    points, law = legend(figure)
     assert points.startswith("test accuracy 0.5: exponent ")
-    assert holds(told, "law", "slope", "0")
-    assert told in legend(bo.plot.phase(result, x="samples", y="snr", level=0.5))
+    assert holds(law, "law", "slope", "0")
+    assert law in legend(bo.plot.phase(result, x="samples", y="snr", level=0.5))
     assert not any("fitted" in text.get_text() for text in figure.texts)
     drawn = [line for line in figure.axes[0].lines if len(np.asarray(line.get_xdata())) > 1]
     assert all(line.get_linestyle() == "None" for line in drawn)
@@ -105,7 +105,7 @@ def test_what_never_crosses_says_so():
     assert not dashed(figure)
 
 
-def test_wrong_predictions_are_told_with_an_example():
+def test_wrong_predictions_are_refused_with_an_example():
     for wrong in ("samples * snr**p", "snr * samples**2", "dim * snr**2"):
         with pytest.raises(ValueError, match=says("`predicted`", "'samples * snr**2'", wrong)):
             bo.plot.exponents(crossing(), level=0.5, predicted=wrong)

@@ -33,7 +33,7 @@ def test_a_second_axis_gives_a_line_with_its_band_for_each_value():
     figure = bo.plot.curves(result, by="samples")
     ax = figure.axes[0]
     assert [line.get_label() for line in ax.lines] == ["N = 2", "N = 4", "N = 8", "N = 16"]
-    assert len({line.get_linestyle() for line in ax.lines}) == 4, "told apart in grey too"
+    assert len({line.get_linestyle() for line in ax.lines}) == 4, "distinguishable in grey too"
     for line, band, (_, row) in zip(
         ax.lines, bands(ax), result.test_accuracy.groupby("samples", squeeze=False), strict=True
     ):
@@ -101,7 +101,7 @@ def test_on_a_logarithmic_axis_mean_and_interval_are_those_of_logarithms():
     assert holds(captions(figure), "geometric means", "95 %", "seeds")
 
 
-def test_what_has_no_logarithm_is_left_out_and_told():
+def test_values_without_a_logarithm_are_left_out_with_a_note():
     result = crossing(seeds=2).isel(samples=0)
     result.test_accuracy[3, 1] = 0.0
     figure = bo.plot.curves(result, log=True)
@@ -131,7 +131,7 @@ def test_a_legend_of_curves_is_below_them_and_inside_the_figure():
         box = ax.get_legend().get_window_extent()
         assert box.y1 < ax.xaxis.label.get_window_extent().y0
         assert box.x1 <= figure.bbox.x1
-        assert ax.get_window_extent().height > 1.5 * figure.dpi, "there is room for the lines"
+        assert ax.get_window_extent().height > 1.5 * figure.dpi, "there is space for the lines"
     assert bo.plot.curves(crossing().isel(samples=0)).axes[0].get_legend() is None
 
 

@@ -80,7 +80,7 @@ def test_cells_of_one_regime_are_parted_by_thin_lines(result: xr.Dataset):
     assert mesh.get_linewidth()[0] > 0, "edges of the cells' own colours hide seams in vector files"
 
 
-def test_figures_of_two_rules_can_be_told_apart_without_a_caption(result: xr.Dataset):
+def test_the_legend_states_the_rule_of_regimes(result: xr.Dataset):
     result["test_loss"] = 1 - result.test_accuracy
     figures = bo.plot.regimes(result, caption=""), bo.plot.regimes(result, "test_loss", 0.2, caption="")  # fmt: skip
     first, second = (legend(figure.axes[0])[0] for figure in figures)
@@ -95,9 +95,9 @@ def test_a_law_of_ones_own_is_not_called_the_papers(result: xr.Dataset):
 
 
 def test_titles_and_captions_can_be_left_out_or_written(result: xr.Dataset):
-    told = {text.get_text() for text in bo.plot.regimes(result).texts}
-    assert any("Regimes" in text for text in told)
-    assert any(holds(text, "Benign: ", "training point") for text in told)
+    texts = {text.get_text() for text in bo.plot.regimes(result).texts}
+    assert any("Regimes" in text for text in texts)
+    assert any(holds(text, "Benign: ", "training point") for text in texts)
     for draw in (bo.plot.phase, bo.plot.regimes):
         assert not draw(result, title="", caption="").texts
         own = draw(result, title="mine", caption="and mine")
@@ -122,14 +122,14 @@ def test_an_axis_that_is_not_there_is_named(result: xr.Dataset):
         bo.plot.regimes(result.sel(samples=4))
 
 
-def test_a_caption_tells_the_recipe_its_scale_its_reading_and_what_was_changed(tmp_path: Path):
+def test_a_caption_names_recipe_scale_reading_and_changes(tmp_path: Path):
     (plan,) = plans("jiang/fig1", RunOptions("smoke", ["w_O=divided"], None, ["training.rate=0.2"]))
     Runner(plan.experiment, tmp_path, ExecutionConfig(made=plan.made))
-    told = caption_of(bo.open_result(tmp_path))
-    assert told.startswith("jiang/fig1 ")
-    assert holds(told, "smoke scale", "w_O=divided", "training.rate=0.2", " d = ")
+    caption = caption_of(bo.open_result(tmp_path))
+    assert caption.startswith("jiang/fig1 ")
+    assert holds(caption, "smoke scale", "w_O=divided", "training.rate=0.2", " d = ")
 
 
-def test_a_caption_tells_no_recipe_where_there_is_none(tmp_path: Path):
+def test_the_caption_of_an_own_experiment_names_no_recipe(tmp_path: Path):
     Runner(bo.recipe("jiang/fig1").experiment("smoke"), tmp_path)
     assert caption_of(bo.open_result(tmp_path)).startswith("d = ")

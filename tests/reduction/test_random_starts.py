@@ -110,7 +110,7 @@ def cases() -> list[tuple[str, str]]:
     return [pair for pair in pairs if pair != ("patch_cnn", "apgd, restarts")]
 
 
-# The same climb
+# The same ascent
 
 
 @pytest.mark.parametrize(("name", "attack"), cases())
@@ -147,7 +147,7 @@ UNIFORM = WideTarget.uniform
 
 
 @pytest.mark.parametrize("wrong", [forgotten, own_ball, at_the_surface])
-def test_other_starts_show_in_the_same_climb(wrong, monkeypatch):
+def test_other_starts_change_the_ascent(wrong, monkeypatch):
     setup, judge = attention(), ATTACKS["pgd"]
     ambient, projected = (batch_of(setup, mode, PATHS) for mode in ("ambient", "projected"))
     monkeypatch.setattr(WideTarget, "uniform", wrong)

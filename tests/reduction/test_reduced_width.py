@@ -430,5 +430,5 @@ def test_a_plan_says_how_far_the_attack_moves_scores(tmp_path):
     given |= {"coordinates": "approximate", "evaluation": {"samples": 3}}
     given["attack"]["ball"]["radius"] = [0.1, 10.0]
     text = plan_text(Runner(bo.Experiment.from_dict(given), tmp_path / "runs", dry_run=True))
-    told = " ".join(text.split())
-    assert holds(told, "d = 1,000,000,000", "2 runs", "0.03 to 3", "d_h / d = 1.0e-06")
+    line = " ".join(text.split())
+    assert holds(line, "d = 1,000,000,000", "2 runs", "0.03 to 3", "d_h / d = 1.0e-06")

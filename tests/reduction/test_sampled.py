@@ -239,14 +239,14 @@ def test_a_run_does_not_depend_on_its_batch():
 def test_given_normals_take_the_place_of_one_stream():
     streams = Streams(run_ids(2))
     given = torch.arange(12.0, dtype=torch.float64).reshape(2, 2, 3)
-    told = GivenNormals(streams, "train/noise", given)
-    drawn = told("train/noise").normal(3, 2, dtype=torch.float32)
+    replaced = GivenNormals(streams, "train/noise", given)
+    drawn = replaced("train/noise").normal(3, 2, dtype=torch.float32)
     assert drawn.dtype == torch.float32
     assert drawn.flatten().tolist() == list(range(12))
     drawn.zero_()
     assert given[0, 0, 1] == 1, "what was given is not changed"
-    assert torch.equal(told("test/noise").normal(4), streams("test/noise").normal(4))
-    assert torch.equal(told("train/noise").uniform(4), streams("train/noise").uniform(4))
+    assert torch.equal(replaced("test/noise").normal(4), streams("test/noise").normal(4))
+    assert torch.equal(replaced("train/noise").uniform(4), streams("train/noise").uniform(4))
 
 
 @pytest.mark.parametrize(

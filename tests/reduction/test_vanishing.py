@@ -161,7 +161,7 @@ def test_the_front_door_at_a_dimension_that_no_array_has():
     assert found["test_accuracy"][0] == 1
 
 
-def test_condition_3_holds_with_all_room():
+def test_condition_3_holds_with_slack():
     condition = theory.conditions(setup(preset="vanishing"))["(3)"]
     assert (condition.value, condition.ratio) == (0, math.inf)
     close(

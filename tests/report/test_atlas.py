@@ -128,7 +128,7 @@ def test_every_kind_of_map_of_a_paper_finds_its_axes(name: str, tmp_path: Path):
     assert {np.shape(figure["data"][0]["z"]) for figure in drawn} == {shape}
 
 
-def test_maps_that_a_changed_axis_forbids_are_told(tmp_path: Path):
+def test_maps_that_a_changed_axis_forbids_are_reported(tmp_path: Path):
     atlas = Atlas(fill_and_open(tmp_path, "data.snr=2.0"), recipe("jiang/fig1"))
     assert holds(atlas.note, "maps", "jiang/fig1", "axes", "samples")
     assert (atlas.x, atlas.y) == ("samples", None)
@@ -165,7 +165,7 @@ def test_fields_that_move_together_are_one_axis_with_their_names(tmp_path: Path)
     assert "dashed" not in atlas.figure("test_accuracy")["about"]  # there is no law of labels
 
 
-def test_components_are_told_apart_by_what_differs(tmp_path: Path):
+def test_components_are_labelled_by_their_differences(tmp_path: Path):
     networks = [
         f"{{kind: attention, hidden: {size}, init: {{kind: torch_default}}}}" for size in (4, 8)
     ]
@@ -199,7 +199,7 @@ def unpacked(content: bytes) -> np.ndarray:
     return (high << 24 | middle << 16 | low << 8).view(np.float32)
 
 
-def test_a_small_room_holds_fewer_points_then_fewer_curves(three: Path):
+def test_a_small_budget_gives_fewer_points_then_fewer_curves(three: Path):
     atlas = Atlas(open_result(three))
     names = [name for group in atlas.curve_groups for name in group.names]
     sizes = {"cells": 12, "kinds": 3}

@@ -63,7 +63,7 @@ def background(page: Page) -> str:
     return page.evaluate("getComputedStyle(document.body).backgroundColor")
 
 
-def test_hovering_a_cell_tells_its_numbers(own: Visit, three: Path):
+def test_hovering_a_cell_shows_its_numbers(own: Visit, three: Path):
     own.page.mouse.move(*point_at(own.page, 0.25, 0.5))
     told = own.page.locator(".hoverlayer .hovertext").text_content() or ""
     mean = open_result(three).test_accuracy.sel(samples=2, snr=2, radius=0.1).mean().item()

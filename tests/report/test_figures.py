@@ -38,7 +38,7 @@ def named(figure: figures.Figure, word: str) -> dict[str, Any]:
     return found
 
 
-def test_a_cell_tells_its_mean_its_interval_and_how_its_runs_ended():
+def test_a_cell_shows_its_mean_its_interval_and_how_its_runs_ended():
     values = accuracy()
     ended = np.full((9, 4), "3 seeds: converged", dtype=object)
     cells = figures.heat_map(panel(limits=(0.0, 1.0)), ended)["data"][0]
@@ -129,7 +129,7 @@ def test_colours_are_logarithmic_where_values_differ_by_orders():
     assert "1e+08" in cells["colorbar"]["ticktext"]
 
 
-def test_a_cell_without_a_value_tells_whether_it_will_ever_have_one():
+def test_a_cell_that_will_never_have_a_value_is_crossed():
     values = accuracy()
     values[1, 5], values[2, 6] = np.nan, np.nan
     ended = np.full((9, 4), "3 seeds: converged", dtype=object)
@@ -201,7 +201,7 @@ def test_a_page_gives_figures_its_colours_and_changes_nothing_else():
     assert json.dumps(figure) == before
 
 
-def test_endings_are_told_in_words():
+def test_endings_are_written_in_words():
     assert ending_text([1, 1]) == "2 seeds: converged"
     assert holds(ending_text([0]), "1 seed: ", "not run")
     parts = re.split("[:,] ", ending_text([3, 1, 1, 2]))
@@ -210,6 +210,6 @@ def test_endings_are_told_in_words():
         assert re.fullmatch(words, part)
 
 
-def test_markup_is_taken_apart():
+def test_markup_is_escaped():
     assert plain("</script><b>") == "&lt;/script&gt;&lt;b&gt;"
     assert plain(0.1 + 0.2) == "0.3"

@@ -25,7 +25,7 @@ from benign.papers.recipes import recipe
 from benign.papers.requests import RunOptions, plans
 from benign.report import claims
 from benign.report.claims import factor, theorems
-from benign.report.folder import Folder, folders
+from benign.report.folder import ResultFolder, folders
 from benign.report.page import library, page, write_report
 from benign.spec.yaml import read_yaml
 from benign.sweep.folders import open_experiment, open_result
@@ -67,8 +67,8 @@ def written(jiang: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def default(jiang: Path) -> Folder:
-    return Folder.open(jiang / "jiang/fig1/smoke/default")
+def default(jiang: Path) -> ResultFolder:
+    return ResultFolder.open(jiang / "jiang/fig1/smoke/default")
 
 
 def unpacked(text: str, name: str) -> bytes:
@@ -103,7 +103,9 @@ def test_only_the_two_scripts_of_the_page_may_run(written: str):
     assert not [attrs for _, attrs in Tags(written).found if any(n.startswith("on") for n in attrs)]
 
 
-def test_readings_stand_side_by_side_and_figures_are_those_of_python(written: str, default: Folder):
+def test_readings_stand_side_by_side_and_figures_are_those_of_python(
+    written: str, default: ResultFolder
+):
     assert written.count('<section class="group"') == 1
     assert written.count('<div class="map"') == 2
     first, second = json.loads(unpacked(written, "data"))["folders"]
@@ -139,7 +141,7 @@ def test_the_command_makes_the_very_same_experiment(tmp_path: Path):
     asked = RunOptions("smoke", ["noise=std", "labels=fair"], None, ["training.rate=0.2"], 3)
     (plan,) = plans("zhang/fig1", asked)
     fill(tmp_path, plan.experiment, plan.made)
-    folder = Folder.open(tmp_path)
+    folder = ResultFolder.open(tmp_path)
     assert folder.command == (
         "benign run zhang/fig1 --scale smoke --reading noise=std --reading labels=fair "
         "--set training.rate=0.2 --seeds 3"
@@ -153,7 +155,7 @@ def test_what_no_command_makes_is_made_from_its_specification(target: str | None
     """Also what claims to be a recipe and is not: another version of it, or a folder that grew."""
     folder = tmp_path / "mine"
     fill(folder, tiny(), {"target": target, "scale": "smoke"} if target else {})
-    found = Folder.open(folder)
+    found = ResultFolder.open(folder)
     name = "fig1.yaml" if target == "jiang/fig1" else "mine.yaml"
     assert shlex.split(found.command) == ["benign", "run", name]
     assert found.from_file
@@ -164,7 +166,7 @@ def test_what_no_command_makes_is_made_from_its_specification(target: str | None
     assert found.experiment.as_dict() == open_experiment(folder).as_dict()
 
 
-def test_verdicts_are_those_of_the_judge(default: Folder):
+def test_verdicts_equal_those_of_judge(default: ResultFolder):
     rows = {row.id: row for row in claims.rows([default])}
     evidence = Evidence("smoke", default.reading, (default.result,), (default.experiment,))
     judged = [row for row in rows.values() if row.verdict != claims.NOT_JUDGED]
@@ -180,7 +182,9 @@ def test_verdicts_are_those_of_the_judge(default: Folder):
     assert len(rows) == sum(name.startswith("jiang/") for name in all_claims())
 
 
-def test_verdicts_that_lie_beside_the_runs_fill_the_table(jiang: Path, default: Folder, run: Any):
+def test_verdict_files_next_to_the_runs_fill_the_table(
+    jiang: Path, default: ResultFolder, run: Any
+):
     found = run("verify", "jiang/B1.gradients", "--scale", "smoke", "--out", jiang)
     assert found[0] == 0
     (file,) = claims.verdict_files([default])
@@ -193,7 +197,7 @@ def test_verdicts_that_lie_beside_the_runs_fill_the_table(jiang: Path, default: 
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "[" * 4000], ids=["{}", "[]", "brackets"])
-def test_a_file_that_holds_no_verdicts_is_refused(content, default: Folder, tmp_path: Path):
+def test_a_file_that_holds_no_verdicts_is_refused(content, default: ResultFolder, tmp_path: Path):
     (tmp_path / "no.json").write_text(content)
     with pytest.raises(ValueError, match=says("no.json", "`benign verify`")):
         claims.rows([default], [tmp_path / "no.json"])
@@ -206,7 +210,7 @@ def test_every_verdict_has_a_meaning():
     assert words == set(claims.MEANINGS)
 
 
-def test_conditions_tell_how_far_cells_are_from_the_theorem(default: Folder):
+def test_conditions_give_the_distance_of_cells_from_the_theorem(default: ResultFolder):
     (theorem,), _ = theorems(default.experiment, default.recipe)
     assert (theorem.cells, theorem.inside) == (12, 0)
     lines = {line.name: line for line in theorem.lines}
@@ -227,11 +231,11 @@ def test_own_networks_have_the_conditions_of_theorems_or_a_reason(three: Path):
     assert holds(why, "theorems", "Attention")
 
 
-def test_runs_that_are_missing_or_failed_are_told(tmp_path: Path):
+def test_missing_and_failed_runs_have_a_notice(tmp_path: Path):
     fill(tmp_path, tiny())
     first = min(Store.open(tmp_path).keys())
     Store.open(tmp_path).path(first).unlink()
-    found = Folder.open(tmp_path)
+    found = ResultFolder.open(tmp_path)
     assert holds(found.notices[0], "4 of 8 runs", "`benign resume")
     text = page([found])
     assert '<aside class="notice"' in text
@@ -310,7 +314,7 @@ def test_what_lies_in_a_folder_of_results_belongs_to_it(three: Path, tmp_path: P
     assert open_result(tmp_path / "outer").attrs["runs_missing"] == 0
 
 
-def test_a_few_verdicts_are_told_claim_by_claim_where_a_reader_looks_first(default: Folder):
+def test_a_few_verdicts_are_listed_claim_by_claim_at_the_top(default: ResultFolder):
     written = page([default])
     minute = written[written.index('id="minute"') : written.index("</section>")]
     linked = re.findall(
@@ -321,11 +325,11 @@ def test_a_few_verdicts_are_told_claim_by_claim_where_a_reader_looks_first(defau
         assert f'<tr id="{claim}" data-paper="jiang" data-verdict="{verdict}">' in written
 
 
-def planned(folder: Path, target: str, *answers: str) -> Folder:
+def planned(folder: Path, target: str, *answers: str) -> ResultFolder:
     """A folder in which nothing has been computed yet."""
     (plan,) = plans(target, RunOptions("smoke", answers))
     Store.open(folder, create=True).set_about(About([plan.experiment.as_dict()], plan.made))
-    return Folder.open(folder)
+    return ResultFolder.open(folder)
 
 
 def test_a_claim_about_several_figures_takes_them_under_one_reading(tmp_path: Path):
@@ -334,7 +338,7 @@ def test_a_claim_about_several_figures_takes_them_under_one_reading(tmp_path: Pa
     tiny_images = planned(tmp_path / "fig6", "zhang/fig6", "images=reduced", "radius=weaker")
     other = planned(tmp_path / "other", "zhang/fig6", "images=reduced", "optimiser=sgd")
 
-    def judged(*found: Folder) -> bool:
+    def judged(*found: ResultFolder) -> bool:
         (row,) = [row for row in claims.rows(found) if row.id == "zhang/fig4-6.monotone"]
         return row.verdict != claims.NOT_JUDGED
 
@@ -355,7 +359,7 @@ def test_what_cannot_be_a_page_is_refused_first(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_folder_of_results_is_told_with_what_was_meant(
+def test_a_path_that_is_no_folder_of_results_is_refused_with_a_suggestion(
     three: Path, jiang: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / "my.yaml").write_text("seeds: 2")
@@ -390,20 +394,22 @@ def test_a_comparison_of_networks_has_names_that_people_read(tmp_path: Path):
     assert re.search("claim[^<]* compare/architectures", page([folder]))
 
 
-def test_runs_that_did_not_converge_are_told_beside_a_verdict(tmp_path: Path, default: Folder):
+def test_a_verdict_gives_the_number_of_runs_that_did_not_converge(
+    tmp_path: Path, default: ResultFolder
+):
     result = default.result.assign(status=xr.full_like(default.result["status"], Status.STEP_CAP))
     (row, *_) = claims.rows([replace(default, result=result)])
     assert holds(row.caution, "12 of 12 runs", "step cap")
 
 
 def test_what_was_changed_sets_verdicts_apart_and_settings_stand_above_their_maps(
-    jiang: Path, default: Folder, tmp_path: Path
+    jiang: Path, default: ResultFolder, tmp_path: Path
 ):
     (plan,) = plans(
         "jiang/fig1", RunOptions("smoke", ["w_O=divided"], None, ["training.max_steps=7"])
     )
     fill(tmp_path, plan.experiment, plan.made)
-    found = [default, Folder.open(tmp_path)]
+    found = [default, ResultFolder.open(tmp_path)]
     under = {row.under for row in claims.rows(found) if row.verdict != claims.NOT_JUDGED}
     assert under == {"w_O=undivided", "w_O=divided, jiang/fig1: training.max_steps=7"}
     written = page(found)
@@ -412,7 +418,7 @@ def test_what_was_changed_sets_verdicts_apart_and_settings_stand_above_their_map
     assert "or step 7," in written
 
 
-def test_what_a_paper_computes_from_a_variable_has_not_its_definition(default: Folder):
+def test_a_quantity_computed_from_a_variable_does_not_get_its_definition(default: ResultFolder):
     told = {each.title: each.meaning for each in default.atlas.quantities}
     assert "loss" in told["test loss"]
     assert told["test error"] == ""

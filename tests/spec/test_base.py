@@ -52,7 +52,7 @@ def test_without_axes_there_is_one_cell():
     assert next(cells(spec))[1] == spec
 
 
-def test_axes_of_the_same_field_name_are_told_by_their_path():
+def test_axes_of_the_same_field_name_are_named_by_their_path():
     spec = tiny(
         "attack={kind: pgd, ball: {radius: [0.1, 0.2]}}",
         "evaluation.attack={kind: pgd, ball: {radius: 0.3}}",
@@ -121,7 +121,7 @@ def test_stacking_gives_tensors_for_numbers_and_selecting_keeps_some():
     assert select(stacked, [2, 0]).data.snr.tolist() == [2.0, 0.5]
 
 
-def test_spaced_values_are_round_and_end_where_told():
+def test_spaced_values_are_round_and_end_at_the_given_ends():
     assert linspace(0, 1, 5) == [0.0, 0.25, 0.5, 0.75, 1.0]
     assert logspace(0.01, 100, 5) == [0.01, 0.1, 1.0, 10.0, 100.0]
     assert linspace(0, 1, 4) == [0.0, 0.333333, 0.666667, 1.0]
@@ -254,7 +254,7 @@ def test_a_bad_field_is_refused_by_name(changes, field, parts):
     assert len(message) < 400  # kinds of other tests among them
 
 
-def test_all_problems_are_told_at_once():
+def test_all_problems_are_reported_at_once():
     with pytest.raises(SpecError) as refused:
         tiny("data.dim=-1", "training.rate=-1", "seeds=0")
     assert [path for path, _ in refused.value.problems] == ["data.dim", "training.rate", "seeds"]
@@ -314,7 +314,7 @@ def test_a_kind_that_is_taken_is_refused_with_both_places():
     assert DataModel.choices()["mixture"].__module__ == "benign.data.mixture"
 
 
-def test_a_class_that_lacks_a_method_is_told_by_what_it_lacks():
+def test_the_message_for_an_unfinished_class_names_the_missing_methods():
     with forgetting():
 
         class NoSample(DataModel):

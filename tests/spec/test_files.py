@@ -97,10 +97,10 @@ def test_a_malformed_or_hostile_file_is_refused_in_one_line(tmp_path, case):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(FileError) as refused:
         read_yaml(path)
-    told = str(refused.value)
-    assert told.startswith(str(path))
-    assert holds(told, *parts)
-    assert "\n" not in told
+    message = str(refused.value)
+    assert message.startswith(str(path))
+    assert holds(message, *parts)
+    assert "\n" not in message
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path):
@@ -167,7 +167,7 @@ def test_a_value_may_hold_an_equals_sign():
 def test_an_override_that_cannot_be_read_is_quoted(override, parts):
     with pytest.raises(FileError) as refused:
         with_overrides(FIELDS, [override])
-    told = str(refused.value)
-    assert told.startswith(f"--set {override!r}: ")
-    assert holds(told, *parts)
-    assert "\n" not in told
+    message = str(refused.value)
+    assert message.startswith(f"--set {override!r}: ")
+    assert holds(message, *parts)
+    assert "\n" not in message

@@ -1,4 +1,4 @@
-"""An experiment as YAML: written and read back exactly, and what is wrong told with its line."""
+"""An experiment as YAML: written and read back exactly, and mistakes reported with their line."""
 
 import json
 
@@ -77,7 +77,7 @@ seed: 3
 """
 
 
-def test_what_is_wrong_is_told_with_field_value_and_line(tmp_path):
+def test_mistakes_are_reported_with_field_value_and_line(tmp_path):
     path = tmp_path / "wrong.yaml"
     path.write_text(WRONG, encoding="utf-8")
     for source, name in ((path, str(path)), (WRONG, "the text")):
@@ -207,7 +207,7 @@ def test_the_schema_explains_fields_and_knows_components_of_a_users_own(run):
         (name, field)
         for name, part in found["$defs"].items()
         if name not in foreign
-        for field, told in part.get("properties", {}).items()
-        if not told.get("description")
+        for field, schema in part.get("properties", {}).items()
+        if not schema.get("description")
     ]
     assert silent == []

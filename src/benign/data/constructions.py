@@ -1,4 +1,4 @@
-"""What is made of an image before a network sees it: scaled, and covered with noise, as each paper does it."""
+"""Constructions: how each paper scales images and covers them with noise before a network sees them."""
 
 from abc import abstractmethod
 from typing import Any
@@ -21,18 +21,18 @@ class Construction(Component):
 
     @abstractmethod
     def apply(self, pictures: Pictures, streams: Streams, split: str) -> Pictures:
-        """The changed pictures; draws are those of `split`."""
+        """Return the changed pictures, with draws from the streams of `split`."""
 
     def signal_norm(self) -> Any:
-        """Length of a picture before noise, by which a radius may be measured; None where it differs by picture."""
+        """Return the length of a picture before noise, by which a radius may be measured, or None if it varies."""
         return None
 
     def check_size(self, side: int) -> None:
-        """Raise ValueError where pictures of this many pixels a side cannot be changed so."""
+        """Raise ValueError if pictures with sides of this many pixels cannot be changed in this way."""
 
 
 class Plain(Construction):
-    """The picture itself.
+    """The picture unchanged.
 
     >>> import benign as bo
     >>> bo.Images(source="digits", samples=100).construction
@@ -86,7 +86,7 @@ class PixelNoise(Construction):
 
 
 class FrameNoise(Construction):
-    """a times the picture and 1 - a times Gaussian noise on its outer frame (Jiang et al. section 6, MNIST).
+    """a times the picture plus 1 - a times Gaussian noise on its outer frame (Jiang et al. section 6, MNIST).
 
     >>> import benign as bo
     >>> bo.FrameNoise(snr=0.25).share()  # of the picture
@@ -101,7 +101,7 @@ class FrameNoise(Construction):
     """standard deviation of the noise before it is multiplied; pixels of the picture are between 0 and 1"""
 
     def share(self) -> Any:
-        """a, what the picture is multiplied by."""
+        """Return a, the factor of the picture."""
         return self.snr / (1 + self.snr)
 
     def apply(self, pictures: Pictures, streams: Streams, split: str) -> Pictures:
@@ -119,7 +119,7 @@ class FrameNoise(Construction):
 
 
 def of_norm(pictures: Pictures, norm: Any) -> Pictures:
-    """Every picture scaled to this l2 norm; a black one stays black."""
+    """Return every picture scaled to this l2 norm; a black picture stays black."""
     sizes = torch.linalg.vector_norm(pictures, dim=(2, 3, 4), keepdim=True)
     return pictures * (column(norm, pictures) / sizes.clamp_min(torch.finfo(sizes.dtype).tiny))
 

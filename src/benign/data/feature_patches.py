@@ -102,7 +102,7 @@ class FeaturePatches(DataModel):
         _check_strength("beta", self.beta, self.beta_by_class, k)
 
     def showing(self, only: str) -> "FeaturePatches":
-        """D_F of Definition 4.1: the same draws with only these features shown."""
+        """Return D_F of Definition 4.1: the same draws with only these features shown."""
         if only not in get_args(Shown):
             raise ValueError(f"`only` must be one of {', '.join(get_args(Shown))}, got {only!r}")
         return replace(self, {("only",): only})
@@ -136,7 +136,7 @@ class FeaturePatches(DataModel):
         return None
 
     def robust_mask(self, streams: Streams, split: str, labels: Labels) -> Robust:
-        """J_R of every point, of classes `labels`: a draw from D_{J,y} of Definition 2.2."""
+        """Return J_R of every point, of classes `labels`: a draw from D_{J,y} of Definition 2.2."""
         if self.partition == "first":
             first = torch.arange(self.tokens, device=streams.device) < self.robust_patches
             return first.expand(*labels.shape, self.tokens)
@@ -153,7 +153,7 @@ class FeaturePatches(DataModel):
     def _random_sets(
         self, draws: Float64[Tensor, "runs sets tokens"]
     ) -> Bool[Tensor, "runs sets tokens"]:
-        """The places of the smallest draws."""
+        """Return where the smallest draws are."""
         rank = draws.argsort(dim=2, stable=True).argsort(dim=2)
         return rank < self.robust_patches
 
@@ -201,12 +201,12 @@ class FeaturePatches(DataModel):
 
 
 def _column(number: Any, labels: Labels) -> Float64[Tensor, "_ 1 1"]:
-    """A number of each run, or one for all, against patches [runs, samples, tokens]."""
+    """Return a number of each run, or one for all runs, as a tensor that multiplies [runs, samples, tokens]."""
     return torch.as_tensor(number, dtype=torch.float64, device=labels.device).reshape(-1, 1, 1)
 
 
 def _mean_strength(number: Any, by_class: ByClass | None, labels: Labels) -> Tensor:
-    """Mean strength in the patches of every point, against patches [runs, samples, tokens]."""
+    """Return the mean strength in the patches of every point, as a tensor that multiplies [runs, samples, tokens]."""
     if by_class is None:
         return _column(number, labels)
     return torch.tensor(by_class, dtype=torch.float64, device=labels.device)[labels][..., None]

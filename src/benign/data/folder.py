@@ -1,4 +1,4 @@
-"""The folder of data: where image sets lie on this machine, and how new ones get there."""
+"""The folder of image sets on this machine. A module of its own, so that the command line need not import torch."""
 
 import os
 import shutil
@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 VARIABLE = "BENIGN_DATA"
-"""names the folder; `--data` sets it, so that worker processes look in the same place"""
+"""environment variable with the folder; `--data` sets it, so that worker processes use the same folder"""
 
 
 def data_folder() -> Path:
-    """The folder that `BENIGN_DATA` names, or the user's cache."""
+    """Return the folder that `BENIGN_DATA` names, or a folder in the user's cache."""
     if named := os.environ.get(VARIABLE):
         return Path(os.path.expanduser(named))
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -20,21 +20,21 @@ def data_folder() -> Path:
 
 
 def use_folder(folder: Path) -> None:
-    """Look for data there, in this process and in those it starts."""
+    """Use this folder, in this process and in the processes it starts."""
     os.environ[VARIABLE] = os.path.abspath(folder)
 
 
 @contextmanager
-def arriving(parts: tuple[str, ...]) -> Iterator[Path]:
-    """A folder to fill with these parts, files or folders; if that goes well they are moved to the folder of data."""
+def staging(parts: tuple[str, ...]) -> Iterator[Path]:
+    """Yield a temporary folder to write these files or folders to; without an error they move to the folder of data."""
     folder = data_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(prefix=".arriving-", dir=folder))
+    temporary = Path(tempfile.mkdtemp(prefix=".staging-", dir=folder))
     try:
-        yield place
+        yield temporary
         for part in parts:
-            if (folder / part).exists():  # what was there goes with the temporary folder
-                os.replace(folder / part, place / f"former-{part}")
-            os.replace(place / part, folder / part)
+            if (folder / part).exists():  # the former one is deleted with the temporary folder
+                os.replace(folder / part, temporary / f"former-{part}")
+            os.replace(temporary / part, folder / part)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,22 +1,26 @@
-"""The known image sets in the formats of torchvision: how they are read, told apart and downloaded.
+"""The known image sets in the formats of torchvision: reading, fingerprints, download.
 
-Checksums are those of torchvision. CIFAR-10 is a pickle, which may run code: it is opened after its checksum only.
+torchvision decodes and downloads, and its checksums are used. It is an optional package and trusts the files it reads,
+hence the code here: every checksum is verified first (CIFAR-10 is a pickle, which may run code), a message names the
+damaged file, MNIST is read without unpacking it on disk, and Tiny ImageNet, which torchvision does not have, is added.
 """
 
 import gzip
 import shutil
+import sys
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import torch
 
-from benign.data._torchvision import have_torchvision
 from benign.data.npz import NEEDED, npz_fingerprint, read_npz, write_npz
 from benign.spec.base import digest
 
@@ -27,34 +31,37 @@ TINY_IMAGENET_MD5 = "90528d7ca1a48142e341f4ef8d21d0de"
 
 @dataclass(frozen=True)
 class Format(ABC):
-    """How a set lies in the folder of data."""
+    """How the files of an image set are read and downloaded."""
 
     parts: tuple[str, ...]
-    """the files or folders it consists of"""
+    """the files or folders it consists of, in the folder of data"""
 
     @abstractmethod
     def read(self, folder: Path) -> Arrays:
-        """The arrays of the set; ValueError names a file that is missing or damaged."""
+        """Return the arrays of the set. Raise ValueError, with the file, if one is missing or damaged."""
 
     @abstractmethod
     def fetch(self, folder: Path) -> None:
         """Download the set into a folder."""
 
     def assurance(self, folder: Path) -> str:
-        """How far it is known to be what it is called, once it has been read."""
+        """Return how a set that could be read has been verified."""
         return "md5 as in torchvision's list"
 
     def fingerprint(self, folder: Path) -> str | None:
-        """What tells it from other pictures under its name; checksums leave one set only."""
+        """Return a digest that differs for other pictures under the same name, or None if files are missing.
+
+        A checksum verified on reading admits one set only, so that nothing is read for it.
+        """
         return digest(["checked by torchvision", *self.parts])
 
 
 @dataclass(frozen=True)
 class Idx(Format):
-    """MNIST and its likes: four idx files, packed by gzip or not. There are checksums of the packed ones."""
+    """MNIST and Fashion-MNIST: four idx files, packed by gzip or not. torchvision has checksums of the packed ones."""
 
     dataset: str
-    """torchvision's class"""
+    """name of torchvision's class"""
 
     def read(self, folder: Path) -> Arrays:
         dataset = _datasets(self.dataset)
@@ -66,13 +73,13 @@ class Idx(Format):
             files = zip(NEEDED, dataset.resources, readers, strict=True)
             for name, (file, md5), reader in files:
                 packed = folder / self.parts[0] / "raw" / file
-                with _naming(packed if packed.exists() else packed.with_suffix("")) as found:
-                    if found == packed:
+                with _reading(packed if packed.exists() else packed.with_suffix("")) as path:
+                    if path == packed:
                         _check(packed, md5)
-                        found = Path(place) / "unpacked"
-                        with gzip.open(packed) as source, found.open("wb") as target:
+                        path = Path(place) / "unpacked"
+                        with gzip.open(packed) as source, path.open("wb") as target:
                             shutil.copyfileobj(source, target)
-                    arrays[name] = reader(str(found)).numpy()
+                    arrays[name] = reader(str(path)).numpy()
         return arrays
 
     def fetch(self, folder: Path) -> None:
@@ -84,8 +91,8 @@ class Idx(Format):
         return super().assurance(folder) if packed == len(NEEDED) else unpacked
 
     def fingerprint(self, folder: Path) -> str | None:
-        """Of the contents, which gzip keeps a checksum of: packed or not, they are the same pictures."""
-        raw, marks = folder / self.parts[0] / "raw", []
+        """Return a digest of the unpacked contents, of which gzip stores the checksum."""
+        raw, checksums = folder / self.parts[0] / "raw", []
         for kind in (
             "train-images-idx3",
             "train-labels-idx1",
@@ -95,12 +102,12 @@ class Idx(Format):
             file = raw / f"{kind}-ubyte"
             packed = file.with_suffix(".gz")
             if packed.exists():
-                marks.append(int.from_bytes(packed.read_bytes()[-8:-4], "little"))
+                checksums.append(int.from_bytes(packed.read_bytes()[-8:-4], "little"))
             elif file.exists():
-                marks.append(zlib.crc32(file.read_bytes()))
+                checksums.append(zlib.crc32(file.read_bytes()))
             else:
                 return None
-        return digest(marks)
+        return digest(checksums)
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,7 @@ class Cifar10(Format):
         lists = [*dataset.train_list, *dataset.test_list]
         for file, md5 in [*lists, (dataset.meta["filename"], dataset.meta["md5"])]:
             _check(place / file, md5)
-        with _naming(place):
+        with _reading(place):
             train, test = (dataset(str(folder), train=which) for which in (True, False))
             return _arrays((train.data, train.targets, test.data, test.targets), train.classes)
 
@@ -122,17 +129,17 @@ class Cifar10(Format):
 
 @dataclass(frozen=True)
 class SVHN(Format):
-    """Two files of Matlab, of cropped digits; torchvision turns label 10 into 0."""
+    """Two Matlab files of cropped digits; torchvision turns label 10 into 0."""
 
     def read(self, folder: Path) -> Arrays:
-        dataset, found = _datasets("SVHN"), []
+        dataset, arrays = _datasets("SVHN"), []
         for split in ("train", "test"):
             _, file, md5 = dataset.split_list[split]
             _check(folder / file, md5)
-            with _naming(folder / file):
+            with _reading(folder / file):
                 part = dataset(str(folder), split=split)
-                found += [part.data.transpose(0, 2, 3, 1), part.labels]
-        return _arrays(found, [str(digit) for digit in range(10)])
+                arrays += [part.data.transpose(0, 2, 3, 1), part.labels]
+        return _arrays(arrays, [str(digit) for digit in range(10)])
 
     def fetch(self, folder: Path) -> None:
         for split in ("train", "test"):
@@ -141,39 +148,39 @@ class SVHN(Format):
 
 @dataclass(frozen=True)
 class TinyImageNet(Format):
-    """Folders of JPEG files: a folder a class in `train`, one for all with a table beside it in `val`.
+    """JPEG files: `train` has a folder for each class, `val` one folder and a table of classes.
 
-    Classes are in the order of their WordNet names. Decoding 110,000 files takes a minute, so the arrays are kept
-    beside them.
+    Classes are in the order of their WordNet names. Decoding 110,000 files takes a minute, so the arrays are stored
+    in the same folder.
     """
 
     def read(self, folder: Path) -> Arrays:
         place = folder / self.parts[0]
-        kept = self._kept(folder)
-        if kept.exists():
-            return read_npz(kept)
-        with _naming(place / "train"):
+        stored = self._stored_arrays(folder)
+        if stored.exists():
+            return read_npz(stored)
+        with _reading(place / "train"):
             train = _datasets("ImageFolder")(str(place / "train"))
         val = self._val(place / "val", train.class_to_idx)
-        found = [part for files in (train.samples, val) for part in _decoded(files)]
-        arrays = _arrays(found, train.classes)
+        parts = [part for files in (train.samples, val) for part in _decoded(files)]
+        arrays = _arrays(parts, train.classes)
         with suppress(OSError):  # not writable, or full: it will be decoded again
-            write_npz(kept, arrays)
+            write_npz(stored, arrays)
         return arrays
 
-    def _kept(self, folder: Path) -> Path:
+    def _stored_arrays(self, folder: Path) -> Path:
         return folder / self.parts[0] / "decoded.npz"
 
     @staticmethod
     def _val(place: Path, classes: dict[str, int]) -> list[tuple[str, int]]:
-        """Files and classes of the validation images, which serve as test images."""
+        """Return files and classes of the validation images, which serve as test images."""
         table = place / "val_annotations.txt"
-        with _naming(table):
+        with _reading(table):
             rows = [line.split("\t")[:2] for line in table.read_text().splitlines() if line]
             return [(str(place / "images" / file), classes[name]) for file, name in rows]
 
     def fetch(self, folder: Path) -> None:
-        have_torchvision()
+        import_torchvision()
         from torchvision.datasets.utils import download_and_extract_archive
 
         download_and_extract_archive(TINY_IMAGENET, str(folder), md5=TINY_IMAGENET_MD5)
@@ -182,7 +189,7 @@ class TinyImageNet(Format):
         return "its images are counted, no md5"
 
     def fingerprint(self, folder: Path) -> str | None:
-        return npz_fingerprint(self._kept(folder))
+        return npz_fingerprint(self._stored_arrays(folder))
 
 
 FORMATS: dict[str, Format] = {
@@ -194,9 +201,47 @@ FORMATS: dict[str, Format] = {
 }
 
 
+@cache
+def import_torchvision() -> None:
+    """Import torchvision, so that timm, which needs it, can be imported too. Raise ValueError if it is not installed.
+
+    The wheels of torchvision contain CUDA operators. With a torch without CUDA these do not load, and the import fails
+    ("operator torchvision::nms does not exist"). None of them is called here, so it is enough to declare their names.
+    """
+    try:
+        _import()
+    except RuntimeError as error:
+        if "torchvision::" not in str(error):
+            raise
+        _declare_operators()
+        _import()
+
+
+_libraries: list[Any] = []
+"""declared operators: torch forgets them when the library object is deleted"""
+
+
+def _import() -> None:
+    try:
+        import torchvision  # noqa: F401
+    except ImportError as error:
+        raise ValueError(
+            f"torchvision is needed for this and cannot be imported ({error}): pip install 'benign[images]'"
+        ) from error
+
+
+def _declare_operators() -> None:
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    _libraries.append(library)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]  # half imported
+
+
 def _datasets(name: str) -> Any:
-    """A class of torchvision.datasets."""
-    have_torchvision()
+    """Return a class of torchvision.datasets."""
+    import_torchvision()
     from torchvision import datasets
 
     return getattr(datasets, name)
@@ -212,28 +257,30 @@ def _check(file: Path, md5: str) -> None:
 
 
 @contextmanager
-def _naming(file: Path) -> Iterator[Path]:
-    """Whatever a reader raises over a file becomes one line that names it."""
+def _reading(file: Path) -> Iterator[Path]:
+    """Replace any error of the block by a ValueError of one line that names the file."""
     try:
         yield file
     except FileNotFoundError as error:
         raise ValueError(f"{error.filename or file} is missing") from error
     except Exception as error:
-        told = str(error).partition("\n")[0] or type(error).__name__
-        raise ValueError(told if str(file) in told else f"{file} cannot be read: {told}") from error
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        message = reason if str(file) in reason else f"{file} cannot be read: {reason}"
+        raise ValueError(message) from error
 
 
-def _arrays(found: Sequence[Any], names: Sequence[str]) -> Arrays:
-    return {**dict(zip(NEEDED, map(np.asarray, found), strict=True)), "class_names": list(names)}
+def _arrays(parts: Sequence[Any], names: Sequence[str]) -> Arrays:
+    """Return an image set from its four arrays, in the order of NEEDED, and the names of its classes."""
+    return {**dict(zip(NEEDED, map(np.asarray, parts), strict=True)), "class_names": list(names)}
 
 
 def _decoded(files: Sequence[tuple[str, int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Pictures of files, and their labels."""
+    """Return the pictures of files, and their labels."""
     from torchvision.datasets.folder import default_loader
 
     pictures = np.empty((0, 0, 0, 3), np.uint8)
     for place, (file, _) in enumerate(files):
-        with _naming(Path(file)):
+        with _reading(Path(file)):
             picture = np.asarray(default_loader(file))
             if place == 0:
                 pictures = np.empty((len(files), *picture.shape), np.uint8)

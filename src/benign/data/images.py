@@ -13,23 +13,31 @@ from torch.nn import functional
 from benign.data.constructions import Construction, Pictures, Plain
 from benign.data.model import BLOCK, DataModel, Sample
 from benign.data.npz import Part
-from benign.data.sources import KNOWN, absent, check_name, fingerprint, image_set, part_on, where_is
+from benign.data.sources import (
+    KNOWN,
+    absent_message,
+    check_name,
+    fingerprint,
+    image_set,
+    part_on,
+    where_is,
+)
 from benign.spec.axes import OneOf, Shape, default
 from benign.spec.base import Count, Whole
 from benign.streams import Streams
 
 
 class Images(DataModel):
-    """Pictures of an image set, each `tokens` square patches of `dim` numbers (channels, rows, columns of a patch).
+    """Pictures of an image set, each cut into `tokens` square patches of `dim` numbers (channels, rows, columns).
 
-    `tokens` and `dim` decide the size: 16 patches of 49 numbers are 28 x 28 pixels of MNIST, 1 of 25 a picture of
-    5 x 5. Where that is not the set's own size, pictures are resampled: by averages of areas to fewer pixels, linearly
-    to more. Without `dim` it is the set's own size.
+    `tokens` and `dim` decide the size of a picture: 16 patches of 49 numbers are 28 x 28 pixels of MNIST, one patch of
+    25 is a picture of 5 x 5. If that is not the size of the set, pictures are resampled: to fewer pixels by averages
+    of areas, to more by linear interpolation. Without `dim`, pictures keep their size.
 
     A run trains on `samples` training images, drawn without replacement, and is tested on test images. Labels are the
-    places of `classes`, or -1 and +1.
+    positions in `classes`, or -1 and +1.
 
-    Latent part: `image` [runs, samples], the place of each picture in the set.
+    Latent part: `image` [runs, samples], the index of each picture in the set.
 
     >>> import benign as bo
     >>> data = bo.Images(source="digits", samples=100, tokens=16)
@@ -43,22 +51,22 @@ class Images(DataModel):
     tokens: Shape[Count] = default(1)
     """patches of a picture, a square number"""
     dim: Shape[Count] = default(0)
-    """numbers of a patch: channels times a square; where not given, what the set's own size makes it"""
+    """numbers of a patch: channels times a square; if not given, it follows from the size of the set's pictures"""
     channels: Literal[1, 3] | None = None
-    """1 for grey pictures, 3 for colours; needed where the source is a file of your own"""
+    """1 for grey pictures, 3 for colours; needed if the source is a file of your own"""
     classes: tuple[Whole, ...] | None = None
-    """the classes that are used, in the order of their labels; all, where not given"""
+    """the classes that are used, in the order of their labels; all classes if not given"""
     labels: Literal["classes", "signed"] = "classes"
     """0 to k - 1, or with two classes -1 for the first and +1 for the second"""
     balanced: bool = False
-    """equally many training points of every class, instead of any"""
+    """equally many training points of every class, instead of a random number"""
     construction: OneOf[Construction] = default(Plain())
-    """what is made of a picture"""
+    """how a picture is scaled and covered with noise"""
 
     @model_validator(mode="before")
     @classmethod
     def _natural_size(cls, fields: Any) -> Any:
-        """Fill in `dim` where it follows from the rest."""
+        """Fill in `dim` if it follows from the other fields."""
         if not isinstance(fields, Mapping) or "dim" in fields:
             return fields
         source, tokens = fields.get("source"), fields.get("tokens", 1)
@@ -126,18 +134,18 @@ class Images(DataModel):
             )
 
     def require(self, tests: int) -> None:
-        found = image_set(self.source)
-        there = found.train.images.shape[1]
-        if there != self.channel_count():
+        images = image_set(self.source)
+        channels = images.train.images.shape[1]
+        if channels != self.channel_count():
             raise ValueError(
-                f"`data.channels` is {self.channel_count()}, but {self.source} has {there}"
+                f"`data.channels` is {self.channel_count()}, but {self.source} has {channels}"
             )
         for split, wanted in (("train", self.samples), ("test", tests)):
-            self._check_counts(getattr(found, split), split, wanted)
+            self._check_counts(getattr(images, split), split, wanted)
 
     def _check_counts(self, part: Part, split: str, wanted: int) -> None:
         field = "data.samples" if split == "train" else "evaluation.samples"
-        counts = [int((part.labels == each).sum()) for each in self._used()]
+        counts = [int((part.labels == label).sum()) for label in self._used()]
         if self.balanced and split == "train":
             least, label = min((count, label) for label, count in enumerate(counts))
             if least * len(counts) < wanted:
@@ -152,7 +160,7 @@ class Images(DataModel):
             )
 
     def absent(self) -> str | None:
-        return None if where_is(self.source) else absent(self.source)
+        return None if where_is(self.source) else absent_message(self.source)
 
     def file_set(self) -> str:
         return self.source
@@ -165,7 +173,7 @@ class Images(DataModel):
         return self.channel_count(), self.side, self.side
 
     def channel_count(self) -> Any:
-        """1 or 3; None where the specification does not tell."""
+        """Return 1 or 3, or None if the specification leaves it open."""
         known = KNOWN.get(self.source)
         if known is None and self.classes is None:
             return None
@@ -175,7 +183,7 @@ class Images(DataModel):
         return len(self._used())
 
     def _used(self) -> tuple[int, ...]:
-        """The classes of labels 0, 1, ..."""
+        """Return the classes of labels 0, 1, ..."""
         return self.classes or tuple(range(KNOWN[self.source].classes))
 
     @property
@@ -205,9 +213,9 @@ class Images(DataModel):
     def _places(
         self, part: Part, streams: Streams, kind: str, begin: int, count: int
     ) -> Int64[Tensor, "runs samples"]:
-        """Images of the used classes in a random order of each run, from the one at `begin` on."""
+        """Return indices of images of the used classes in a random order of each run, from position `begin` on."""
         balanced = self.balanced and kind == "train"
-        groups = [[each] for each in self._used()] if balanced else [list(self._used())]
+        groups = [[label] for label in self._used()] if balanced else [list(self._used())]
         orders = []
         for group in groups:
             wanted = torch.tensor(group, device=part.labels.device)
@@ -240,14 +248,14 @@ class Images(DataModel):
         return flat.unflatten(0, pictures.shape[:2])
 
     def patches(self, pictures: Pictures) -> Float[Tensor, "runs samples tokens dim"]:
-        """Pictures as tokens: patches row by row, each its channels, rows and columns."""
+        """Return pictures as tokens: patches row by row, with the channels, rows and columns of each."""
         across = math.isqrt(self.tokens)
         size = self.side // across
         cut = pictures.unflatten(4, (across, size)).unflatten(3, (across, size))
         return cut.permute(0, 1, 3, 5, 2, 4, 6).flatten(4, 6).flatten(2, 3)
 
     def pictures(self, x: Float[Tensor, "runs samples tokens dim"]) -> Pictures:
-        """The pictures that such tokens are the patches of."""
+        """Return the pictures of which these tokens are the patches; the inverse of `patches`."""
         across = math.isqrt(self.tokens)
         size = self.side // across
         cut = x.unflatten(3, (self.channel_count(), size, size)).unflatten(2, (across, across))

@@ -97,7 +97,7 @@ class Mixture(DataModel):
                 f"`dim` must be at least 2 for a half space orthogonal to mu, got {self.dim}: "
                 "use `half_space: signal`"
             )
-        # Only a coordinate of xi, or any direction of a Gaussian, has a quantile that is known.
+        # The quantile of <u, xi> is known only if u is an axis or xi is Gaussian.
         if self.cluster != "gaussian" and self.direction != "axis":
             given = self.direction if isinstance(self.direction, str) else "a vector"
             raise ValueError(
@@ -129,8 +129,8 @@ class Mixture(DataModel):
         """Phi(-(|mu| - alpha) / sigma) for Gaussian clusters, l2 balls; 1/2 if alpha >= |mu| (papers/wang.md 2.3)."""
         if self.cluster != "gaussian" or p != 2:
             return 0.0
-        room = torch.as_tensor((self.signal - radius) / self.noise_std, dtype=torch.float64)
-        return torch.special.ndtr(-room.clamp_min(0))
+        slack = torch.as_tensor((self.signal - radius) / self.noise_std, dtype=torch.float64)
+        return torch.special.ndtr(-slack.clamp_min(0))
 
     def flip_rate(self) -> Any:
         return self.flip
@@ -172,7 +172,7 @@ class Mixture(DataModel):
         return self._quantile(stream.uniform(count, self.dim)).to(dtype)
 
     def _quantile(self, chance: Float64[Tensor, "runs *rest"]) -> Float64[Tensor, "runs *rest"]:
-        """Where a coordinate of the law with `noise_std` 1 has this distribution function; `chance` is overwritten."""
+        """Return the quantile of a coordinate of the law with `noise_std` 1; `chance` is overwritten."""
         if self.cluster == "gaussian":
             return torch.special.ndtri(chance)
         if self.cluster == "quartic":
@@ -186,7 +186,7 @@ class Mixture(DataModel):
     def _drawn_flips(
         self, streams: Streams, split: str, count: int
     ) -> Bool[Tensor, "runs samples"]:
-        """The flips that do not look at the point."""
+        """Return the flips that do not depend on the point."""
         stream = streams(f"{split}/flips")
         blocks = self.flip_mode == "blocks"
         draws = stream.uniform(math.ceil(count / self.block) if blocks else count)
@@ -201,7 +201,7 @@ class Mixture(DataModel):
     def _in_half_space(
         self, noise: Float[Tensor, "runs samples dim"], normal: Float[Tensor, "runs dim"]
     ) -> Bool[Tensor, "runs samples"]:
-        """Where <u, xi> exceeds its quantile 1 - `flip`; `noise` has `noise_std` 1."""
+        """Return where <u, xi> exceeds its quantile 1 - `flip`; `noise` has `noise_std` 1."""
         depth = torch.einsum("rnd,rd->rn", noise, normal)
         # The laws are symmetric, and a small chance is more precise than one near 1.
         rate = column(self.flip, depth.double()).expand(len(depth), 1).clone()
@@ -210,7 +210,7 @@ class Mixture(DataModel):
     def _half_space_normal(
         self, streams: Streams, direction: Float64[Tensor, "runs dim"]
     ) -> Float64[Tensor, "runs dim"]:
-        """u of each run: mu / |mu|; or axis 2 beside axis 1, else random among what is orthogonal to mu."""
+        """Return u of each run: mu / |mu|, or orthogonal to mu (axis 2 if mu is along axis 1, else a random vector)."""
         if self.half_space == "signal":
             return direction
         if self.direction == "axis":
@@ -241,13 +241,13 @@ QUARTIC_CELLS = 4096
 
 
 def _quartic_density(z: Tensor) -> Tensor:
-    """Up to its constant."""
+    """Return the density up to its constant factor."""
     return torch.exp(-z.square() / 2 - z.pow(4))
 
 
 @cache
 def _quartic_table() -> tuple[Tensor, Tensor, Tensor]:
-    """P(|Z| > z), z and dz/dP at equal steps of z, from the far end to 0.
+    """Return P(|Z| > z), z and dz/dP at equal steps of z, from the far end to 0.
 
     Cells are integrated by Gauss's rule of 5 points, exact to rounding at this width, and added
     from the tail inwards, so that small chances keep their relative precision.
@@ -261,7 +261,7 @@ def _quartic_table() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _quartic_quantile(chance: Float64[Tensor, "*shape"]) -> Float64[Tensor, "*shape"]:
-    """Inverse distribution function of `quartic`: cubic Hermite interpolation of the table, error below 1e-9."""
+    """Return the quantile of `quartic`, by cubic Hermite interpolation of the table; the error is below 1e-9."""
     tails, places, slopes = (part.to(chance.device) for part in _quartic_table())
     tail = 2 * torch.minimum(chance, 1 - chance)
     right = torch.bucketize(tail, tails).clamp_(1, QUARTIC_CELLS)

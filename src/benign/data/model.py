@@ -20,7 +20,7 @@ BLOCK = 250
 
 @dataclass(frozen=True)
 class Sample:
-    """Labelled points of a batch of runs, with what generated them."""
+    """Labelled points of a batch of runs, with the random parts that they are made of."""
 
     x: Float[Tensor, "runs samples tokens dim"]
     """the points"""
@@ -29,12 +29,15 @@ class Sample:
     clean_y: Float[Tensor, "runs samples"]
     """labels before any flip"""
     latent: dict[str, Tensor] = field(default_factory=dict)
-    """generating parts by name, each with a leading runs axis (`signal`: the two signal vectors [runs, 2, dim])"""
+    """random parts that the points are made of, by name, each [runs, ...] (`signal`: both signals, [runs, 2, dim])"""
 
     def points(
         self, places: Int64[Tensor, "runs chosen"], shared: Collection[str] = ()
     ) -> "Sample":
-        """Some of the points of every run; `shared` names latent parts that belong to no point."""
+        """Return the points of every run at these places.
+
+        shared: names of latent parts that belong to no single point.
+        """
 
         def chosen(part: Tensor) -> Tensor:
             index = places.reshape(*places.shape, *[1] * (part.ndim - 2))
@@ -46,17 +49,17 @@ class Sample:
         return Sample(chosen(self.x), chosen(self.y), chosen(self.clean_y), latent)
 
     def copy_(self, other: "Sample") -> None:
-        """Take over the numbers of another sample of the same size, in place."""
+        """Copy the numbers of another sample of the same size, in place."""
         if other is self:
             return
-        for mine, its in zip(self._tensors(), other._tensors(), strict=True):
-            mine.copy_(its)
+        for tensor, source in zip(self._tensors(), other._tensors(), strict=True):
+            tensor.copy_(source)
 
     def _tensors(self) -> list[Tensor]:
         return [self.x, self.y, self.clean_y, *self.latent.values()]
 
     def select(self, keep: Tensor) -> "Sample":
-        """The same sample for some of the runs (indices or a mask)."""
+        """Return the sample of some of the runs (indices or a mask)."""
         latent = {name: part[keep] for name, part in self.latent.items()}
         return Sample(self.x[keep], self.y[keep], self.clean_y[keep], latent)
 
@@ -79,11 +82,10 @@ class DataModel(Component):
         """Draw `count` points a run from the streams of `split` ("train", "test/0", ...)."""
 
     def require(self, tests: int) -> None:
-        """Raise ValueError where what points are drawn from is not on this machine, or is too little for so many test
-        points."""
+        """Raise ValueError if files that points are drawn from are missing, or have too few points for the tests."""
 
     def absent(self) -> str | None:
-        """One line where what points are drawn from is not on this machine, with the remedy."""
+        """Return a message with the remedy if files that points are drawn from are missing, or None."""
         return None
 
     def file_set(self) -> str | None:
@@ -112,64 +114,64 @@ class DataModel(Component):
         return None
 
     def most_tests(self) -> int | None:
-        """How many fresh points there are; None where any number can be drawn."""
+        """Return the number of test points that exist, or None if any number can be drawn."""
         return None
 
     def signal_norm(self) -> Any:
-        """Length of the signal, by which a radius may be measured; None where the model has no such length."""
+        """Return the length of the signal, by which a radius may be measured, or None if there is no such length."""
         return None
 
     def flip_rate(self) -> Any:
-        """Chance that a training label is flipped, a number or one a run; 0 where none ever is.
+        """Return the probability that a training label is flipped, a number or one a run.
 
-        Errors against flipped labels are measured where it is above 0.
+        If it is above 0, errors against flipped labels are measured too.
         """
         return 0.0
 
     def flip_chance(self, sample: Sample) -> Float[Tensor, "runs samples"]:
-        """The same for the label of a fresh point, given the point, where it depends on that."""
+        """Return the probability that the label of each test point is flipped, given the point."""
         return column(self.flip_rate(), sample.y).expand_as(sample.y)
 
     def least_robust_error(self, p: Any, radius: Any, per: str) -> Any:
-        """Lower bound of the error of any classifier on fresh points moved by up to the radius, a number or one a run.
+        """Return a lower bound of the robust error of every classifier on test points, a number or one a run.
 
-        0 where none is known.
+        0 if no bound is known.
         """
         return 0.0
 
     def label_count(self) -> int | None:
-        """k where labels are classes 0 to k - 1; None where they are -1 and +1."""
+        """Return k if labels are classes 0 to k - 1, or None if they are -1 and +1."""
         return None
 
-    # What small coordinates (benign.reduction) ask.
+    # The methods below are called by benign.reduction.
 
     def axis_count(self) -> int:
-        """How many vectors the parts named in `latent_vectors` hold."""
+        """Return the number of vectors in the parts that `latent_vectors` names."""
         return 0
 
     def noise_count(self) -> int:
-        """How many training tokens span, together with the latent vectors, all training tokens."""
+        """Return the number of training tokens that span all training tokens, together with the latent vectors."""
         return self.samples * self.tokens
 
     def noise_tokens(self, sample: Sample) -> Float[Tensor, "runs rows dim"]:
-        """Those tokens."""
+        """Return the tokens that `noise_count` counts."""
         return sample.x.flatten(1, 2)
 
     def reduced(self, dim: int) -> "DataModel":
-        """The same model in `dim` coordinates: latent vectors, of the same lengths, along the first axes."""
+        """Return the model in `dim` coordinates: latent vectors, of the same lengths, along the first axes."""
         return replace(self, {("dim",): dim})
 
     def why_not_gaussian(self) -> str | None:
-        """What keeps the law of points from being the same after a rotation of R^dim; None where nothing does.
+        """Return why the law of points changes in a rotation of R^dim, or None if it does not change.
 
-        Then the standard normal numbers [noise_count, dim] of the stream `train/noise` are all that
-        training tokens have beside the latent vectors, and fresh points are drawn likewise.
+        None promises that training tokens are functions of the latent vectors and of the standard normals
+        [noise_count, dim] of the stream `train/noise`, and test points likewise.
         """
         return f"`data` ({self.kind}) does not declare that its noise is Gaussian"
 
 
 def column(value: Any, like: Tensor) -> Tensor:
-    """A number of each run (or one for all) as a tensor that multiplies `like` [runs, ...]."""
+    """Return a number of each run, or one for all runs, as a tensor that multiplies `like` [runs, ...]."""
     # A number is filled in on the device: a GPU could not record a copy to it.
     value = value.to(like) if isinstance(value, Tensor) else like.new_full((), value)
     return value.reshape(-1, *[1] * (like.ndim - 1))
@@ -178,7 +180,7 @@ def column(value: Any, like: Tensor) -> Tensor:
 def signed_labels(
     streams: Streams, split: str, count: int, dtype: torch.dtype, *, balanced: bool
 ) -> Float[Tensor, "runs samples"]:
-    """Labels -1 and +1: independent and fair, or alternating, so that there are as many of each."""
+    """Return labels -1 and +1: independent with probability 1/2 each, or alternating if balanced."""
     if not balanced:
         return streams(f"{split}/labels").signs(count, dtype=dtype)
     alternate = 1 - 2 * (torch.arange(count, device=streams.device) % 2)

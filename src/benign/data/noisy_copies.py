@@ -11,10 +11,11 @@ from benign.streams import Streams
 
 
 class NoisyCopies(SignalNoise):
-    """Signal-noise data whose training points come in groups of copies: the same signal, label and noise, and to every
-    noise token of a copy fresh Gaussian noise is added.
+    """Signal-noise data with `copies` copies of each training point (Zhang et al., guideline 2).
 
-    `samples` counts all copies, so that samples / copies points are drawn. Fresh points are as in `SignalNoise`.
+    The copies of a point have the same signal, label and noise; fresh Gaussian noise is added to every noise token of
+    every copy. `samples` counts all copies, so that samples / copies points are drawn. Test points are as in
+    `SignalNoise`.
 
     >>> data = NoisyCopies(samples=40, copies=4, injected_std=0.5, tokens=3, dim=50, snr=2.0, noise_std=0.5)
     >>> data.samples // data.copies  # points that were drawn
@@ -22,7 +23,7 @@ class NoisyCopies(SignalNoise):
     """
 
     copies: Shape[Count]
-    """number K of training points that are made of one"""
+    """number K of copies of a point"""
     injected_std: PerRun[NonNegative]
     """standard deviation of a coordinate of the injected noise"""
 

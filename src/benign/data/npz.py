@@ -1,4 +1,4 @@
-"""Image sets as arrays: what they must be, and how .npz files of them are read and written.
+"""Image sets as arrays, and .npz files of them. A file may come from a stranger: nothing is unpickled, all is checked.
 
 x_train, x_test   uint8 [images, height, width] or [images, height, width, channels], 1 or 3 channels
 y_train, y_test   whole numbers from 0 on, [images]
@@ -42,7 +42,7 @@ class ImageSet:
 
 
 def from_arrays(arrays: Mapping[str, Any]) -> ImageSet:
-    """The image set of such arrays; ValueError says what is wrong with one of them."""
+    """Return the image set of such arrays. Raise ValueError, with the array and the reason, if one does not fit."""
     train, test = (_part(arrays, split) for split in ("train", "test"))
     if train.images.shape[1:] != test.images.shape[1:]:
         raise ValueError(
@@ -83,17 +83,20 @@ def _array(arrays: Mapping[str, Any], name: str) -> np.ndarray:
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file that make an image set; ValueError names the file."""
+    """Return the arrays of an .npz file that make an image set. Raise ValueError if the file cannot be read."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return {name: file[name] for name in (*NEEDED, NAMES) if name in file.files}
     except Exception as error:  # a damaged file may make numpy raise almost anything
-        told = str(error).partition("\n")[0] or type(error).__name__
-        raise ValueError(f"{path} cannot be read as an .npz file of arrays: {told}") from error
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise ValueError(f"{path} cannot be read as an .npz file of arrays: {reason}") from error
 
 
 def npz_sizes(path: Path) -> tuple[int, int, tuple[int, ...], int]:
-    """Training images, test images, [height, width, channels] and classes of an .npz file, its pictures unread."""
+    """Return the numbers of training and test images, [height, width, channels] and the number of classes.
+
+    The pictures of the file are not read.
+    """
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             labels = {split: file[f"y_{split}"] for split in ("train", "test")}
@@ -119,7 +122,7 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def npz_fingerprint(path: Path) -> str | None:
-    """What tells the arrays of an .npz file from others: the checksums it keeps of them; None where it is damaged."""
+    """Return a digest of the checksums that an .npz file stores of its arrays, or None if the file is damaged."""
     try:
         with zipfile.ZipFile(path) as file:
             members = [file.getinfo(f"{name}.npy") for name in NEEDED]

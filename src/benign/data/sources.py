@@ -1,4 +1,4 @@
-"""Image sets by name: what is known of each, and its pictures on this machine."""
+"""Image sets by name: facts about the known ones, and their pictures on this machine."""
 
 import re
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from benign.data.folder import arriving, data_folder
+from benign.data.folder import data_folder, staging
 from benign.data.formats import FORMATS, Arrays
 from benign.data.npz import ImageSet, Part, from_arrays, npz_fingerprint, read_npz
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of an image set without its files."""
+    """Facts about an image set that need none of its files."""
 
     channels: int
     side: int
@@ -43,7 +43,7 @@ _NAME = re.compile(r"\w[\w.-]*")
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no name of a set, such as a path."""
+    """Raise ValueError if this cannot be the name of a set, such as a path."""
     if not _NAME.fullmatch(name):
         raise ValueError(
             f"`source` must be a known set ({', '.join(KNOWN)}) or NAME of a file NAME.npz in the folder of data, "
@@ -52,7 +52,10 @@ def check_name(name: str) -> None:
 
 
 def where_is(name: str) -> Path | None:
-    """Where a set is on this machine; None where it is not. A known set's own format is preferred to NAME.npz."""
+    """Return the path of a set, or None if it is not on this machine.
+
+    For a known set its own format is preferred to NAME.npz.
+    """
     if name == "digits" or not _NAME.fullmatch(name):
         return SHIPPED if name == "digits" else None
     folder, own = data_folder(), FORMATS.get(name)
@@ -60,28 +63,29 @@ def where_is(name: str) -> Path | None:
     return next((place for place in [*places, folder / f"{name}.npz"] if place.exists()), None)
 
 
-def absent(name: str) -> str:
-    """What to say of a set that is not on this machine."""
+def absent_message(name: str) -> str:
+    """Return the message for a set that is not on this machine."""
     own, folder = FORMATS.get(name), data_folder()
-    looked = f"{own.parts[0]} or {name}.npz" if own else f"{name}.npz"
-    there = f"images of {name!r} are not here: no {looked} in {folder}"
-    known = f"`benign data {name} --download` gets them" if own else "`benign data` lists the sets"
+    files = f"{own.parts[0]} or {name}.npz" if own else f"{name}.npz"
+    problem = f"images of {name!r} are not here: no {files} in {folder}"
+    remedy = f"`benign data {name} --download` gets them" if own else "`benign data` lists the sets"
     return (
-        f"{there}; {known}, --data or BENIGN_DATA names another folder, `digits` needs no download"
+        f"{problem}; {remedy}, --data or BENIGN_DATA names another folder, `digits` needs no "
+        "download"
     )
 
 
 def image_set(name: str) -> ImageSet:
-    """The image set of this name, kept in memory; ValueError says in one line what is wrong with it."""
+    """Return the image set of this name, cached in memory. Raise ValueError if it is missing or damaged."""
     check_name(name)
     place = where_is(name)
     if place is None:
-        raise ValueError(absent(name))
-    return _kept(name, place, place.stat().st_mtime_ns)
+        raise ValueError(absent_message(name))
+    return _cached_set(name, place, place.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=4)
-def _kept(name: str, place: Path, changed: int) -> ImageSet:
+def _cached_set(name: str, place: Path, changed: int) -> ImageSet:
     if name == "digits":
         return _digits()
     if place.suffix == ".npz":
@@ -101,29 +105,32 @@ def _digits() -> ImageSet:
 
 
 def _checked(name: str, place: Path, arrays: Arrays, *, whole: bool) -> ImageSet:
-    """The set, if it is what is known of it; a file of one's own under a known name may have other pictures."""
+    """Return the set of these arrays. Raise ValueError if it is not the known set of this name.
+
+    whole: also the numbers of images must agree; a user's own file under a known name may have other pictures.
+    """
     try:
-        found = from_arrays(arrays)
+        images = from_arrays(arrays)
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from error
     if known := KNOWN.get(name):
-        channels, classes = found.train.images.shape[1], len(found.class_names)
+        channels, classes = images.train.images.shape[1], len(images.class_names)
         if channels != known.channels or classes > known.classes:
             raise ValueError(
                 f"{place}: {name} has {known.channels} channels and {known.classes} classes, this file {channels} and "
                 f"{classes}: give it another name"
             )
-        counts = len(found.train.labels), len(found.test.labels)
+        counts = len(images.train.labels), len(images.test.labels)
         if whole and counts != (known.train, known.test):
             raise ValueError(
                 f"{place}: {name} has {known.train:,} training and {known.test:,} test images, here are "
                 f"{counts[0]:,} and {counts[1]:,}"
             )
-    return found
+    return images
 
 
 def part_on(name: str, split: str, device: str) -> Part:
-    """The training or the test images of a set, on a device: they live there while runs need them."""
+    """Return the training or the test images of a set on a device, where they are cached."""
     place = where_is(name)
     changed = place.stat().st_mtime_ns if place else 0
     return _on_device(name, split, device, place, changed)
@@ -136,8 +143,10 @@ def _on_device(name: str, split: str, device: str, place: Path | None, changed: 
 
 
 def fingerprint(name: str) -> str | None:
-    """What tells the pictures of a set from others of the same name, found without reading them; None where they are
-    not here, and of the digits, which come with the package."""
+    """Return a digest that differs for other pictures under the same name, computed without reading them.
+
+    None if they are not here, and for the digits, which come with the package.
+    """
     place = where_is(name)
     if place is None or name == "digits":
         return None
@@ -152,19 +161,19 @@ def _fingerprint(name: str, place: Path, changed: int) -> str | None:
 
 
 def download(name: str) -> Path:
-    """Download a known set into the folder of data, in place of what is there; nothing is there half."""
+    """Download a known set into the folder of data. It replaces what is there when it is complete and verified."""
     check_name(name)
     if name not in FORMATS:
-        none = "it comes with the package" if name == "digits" else "it is no known set"
-        raise ValueError(f"{name} cannot be downloaded, {none}: choose {', '.join(FORMATS)}")
-    with arriving(FORMATS[name].parts) as place:
+        reason = "it comes with the package" if name == "digits" else "it is no known set"
+        raise ValueError(f"{name} cannot be downloaded, {reason}: choose {', '.join(FORMATS)}")
+    with staging(FORMATS[name].parts) as place:
         try:
             FORMATS[name].fetch(place)
         except Exception as error:  # of the network, of archives, of checksums
-            told = [line for line in str(error).splitlines() if line] or [type(error).__name__]
+            lines = [line for line in str(error).splitlines() if line] or [type(error).__name__]
             parts = " and ".join(FORMATS[name].parts)
             raise ValueError(
-                f"{name} could not be downloaded: {told[-1]}; {parts} may be put into {data_folder()} by hand"
+                f"{name} could not be downloaded: {lines[-1]}; {parts} may be put into {data_folder()} by hand"
             ) from error
         _checked(name, place, FORMATS[name].read(place), whole=True)
     return data_folder() / FORMATS[name].parts[0]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from jaxtyping import Float, Float64
@@ -16,6 +16,7 @@ from benign.networks.initial import GaussianInit, Init
 from benign.networks.network import Cost, Network, Params, Pass
 from benign.spec.axes import PerRun, Shape, default, replace
 from benign.spec.base import Count, Positive
+from benign.spec.registry import guarantees
 from benign.streams import Streams
 
 Part: TypeAlias = Literal["all", "values", "scores"]
@@ -25,6 +26,7 @@ ALIGNMENT = 16
 """columns of the weights come in multiples of this: 1040 are multiplied 1.4 times as fast as 1025"""
 
 
+@guarantees("recordable", "token_products", "carried_products")
 class Attention(Network):
     """f(X) = (1/M) sum_l softmax(x_l^T W_Q W_K^T X^T) X W_V w_O, summed over heads; w_O is fixed
     and shared.
@@ -45,8 +47,6 @@ class Attention(Network):
     >>> bo.Attention(hidden=32, init=init, attend="uniform").train
     'all'
     """
-
-    recordable: ClassVar[bool] = True
 
     hidden: Shape[Count]
     """width d_h of queries and keys"""

@@ -18,6 +18,7 @@ from benign.networks.vit import ViT
 from benign.networks.vit_weights import load_vit, place_of
 from benign.spec.axes import Shape, default
 from benign.spec.base import Count
+from benign.spec.registry import guarantees
 from benign.streams import Streams
 
 BASE_16 = "vit_base_patch16_224.augreg_in21k"
@@ -27,6 +28,7 @@ ASSUMED = Cost(weights=3 * 1_780_000, point=50_000_000, multiplies=17_600_000_00
 Colours = tuple[float, float, float]
 
 
+@guarantees("recordable")
 class PretrainedViT(PictureNetwork):
     """A ViT of published weights, frozen but for W_Q, W_K and W_V of its last layer (Zhang C.4, Figure 8).
 
@@ -45,7 +47,6 @@ class PretrainedViT(PictureNetwork):
     """
 
     kind: ClassVar[str] = "pretrained_vit"
-    recordable: ClassVar[bool] = True
 
     weights: Shape[str] = default(BASE_16)
     """a file (.safetensors, .pt, .pth, .bin), a folder of one with its config.json, either also in the folder of data;

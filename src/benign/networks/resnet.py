@@ -1,7 +1,6 @@
 """Residual networks for small pictures: ResNet-18 with the CIFAR stem, WRN-34-10, and smaller ones of both."""
 
 from abc import abstractmethod
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -12,6 +11,7 @@ from benign.networks.module_checks import PointSize
 from benign.networks.pictures import PictureNetwork, as_pictures
 from benign.spec.axes import Shape, default
 from benign.spec.base import Count
+from benign.spec.registry import guarantees
 
 
 class Residual(PictureNetwork):
@@ -25,6 +25,7 @@ class Residual(PictureNetwork):
         """What makes planes of pictures, and how many planes."""
 
 
+@guarantees("recordable")
 class ResNet(Residual):
     """The residual network of He et al. as it is used for CIFAR: a 3 x 3 stem that keeps the size, basic blocks.
 
@@ -35,8 +36,6 @@ class ResNet(Residual):
     >>> bo.ResNet(channels=1, classes=10, width=16, blocks=(1, 1, 1)).output_count()
     10
     """
-
-    recordable: ClassVar[bool] = True
 
     width: Shape[Count] = default(64)
     """planes of the first group"""
@@ -62,6 +61,7 @@ class ResNet(Residual):
         return nn.Sequential(*layers), planes
 
 
+@guarantees("recordable")
 class WideResNet(Residual):
     """The wide residual network of Zagoruyko and Komodakis, normalising before every convolution.
 
@@ -73,8 +73,6 @@ class WideResNet(Residual):
     >>> bo.WideResNet(depth=16, widen=4).label()
     'wide_res_net(depth=16, widen=4)'
     """
-
-    recordable: ClassVar[bool] = True
 
     depth: Shape[Count] = default(34)
     """number of layers, 4 more than a multiple of 6"""

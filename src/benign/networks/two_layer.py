@@ -1,7 +1,7 @@
 """The two-layer network of Wang et al. section 2, with closed-form gradients."""
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Float64
@@ -13,6 +13,7 @@ from benign.networks.initial import linear_default
 from benign.networks.network import Cost, Network, Params, Pass
 from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, NonNegative, Positive
+from benign.spec.registry import guarantees
 from benign.streams import Streams
 
 
@@ -42,6 +43,7 @@ def leaky_relu_derivative(z: Tensor, slope: float) -> Tensor:
     return torch.where(z > 0, z.new_ones(()), slope)
 
 
+@guarantees("recordable", "token_products")
 class TwoLayer(Network):
     """f(x) = sum_s a_s phi(<w_s, x>) (Wang section 2); x is a point with its tokens end to end.
 
@@ -68,8 +70,6 @@ class TwoLayer(Network):
     >>> network.preset, network.activation
     ('theory', 'relu')
     """
-
-    recordable: ClassVar[bool] = True
 
     width: Shape[Count]
     """number of neurons m"""

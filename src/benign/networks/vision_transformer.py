@@ -13,6 +13,7 @@ from benign.networks.initial import linear_default
 from benign.networks.network import Cost, Network, Params
 from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, Positive
+from benign.spec.registry import guarantees
 from benign.streams import Streams
 
 POSITION_STD = 0.02
@@ -23,6 +24,7 @@ Heads = Float[Tensor, "runs samples heads tokens head_dim"]
 Maps = Float[Tensor, "runs samples heads tokens tokens"]
 
 
+@guarantees("recordable")
 class VisionTransformer(Network):
     """Two attention layers of four heads, then an MLP with ReLU, all of width 128 (Zhang section 6, Jiang 4.2).
 
@@ -45,7 +47,6 @@ class VisionTransformer(Network):
     'vision_transformer(classes=10, divide_by=16.0)'
     """
 
-    recordable: ClassVar[bool] = True
     mixed: ClassVar[bool] = True
 
     hidden: Shape[Count] = default(128)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from benign.data._torchvision import have_torchvision
 from benign.data.folder import data_folder
+from benign.data.formats import import_torchvision
 from benign.networks.module_checks import first_line
 from benign.networks.vit import ViT, resized
 
@@ -134,7 +134,7 @@ def _pickled(path: Path) -> Any:
 
 def _by_name(name: str) -> Found:
     try:
-        have_torchvision()
+        import_torchvision()
         import timm
 
         model: Any = timm.create_model(name, pretrained=True, num_classes=0)

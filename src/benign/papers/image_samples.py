@@ -7,7 +7,7 @@ import xarray as xr
 
 from benign.data.images import Images
 from benign.experiment import Experiment, specification
-from benign.plot.bars import Row, pictures_figure
+from benign.plot.bars import PictureRow, pictures_figure
 from benign.plot.style import save
 from benign.spec import axes
 from benign.streams import RunId, Streams
@@ -22,7 +22,7 @@ def draw_samples(result: xr.Dataset, path: Path, caption: str) -> list[Path]:
     ends = [min(cells, key=_ratio), max(cells, key=_ratio)]
     if ends[0].absent():
         return []
-    rows = [Row(f"SNR = {_ratio(data):g}", _pictures(data)) for data in ends]
+    rows = [PictureRow(f"SNR = {_ratio(data):g}", _pictures(data)) for data in ends]
     drawn = pictures_figure(rows, title="Training pictures", caption=caption)
     return save(drawn, path)
 

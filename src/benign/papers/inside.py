@@ -188,8 +188,8 @@ _ROOMS: dict[str, tuple[type, Callable[[Any], Inside]]] = {
 def _inside(choice: Choice, made: Experiment, asked: Conditions, rate: str, steps: float) -> Inside:
     """What is made, unless a condition fails; `rate` is the name of the one that `relaxed` leaves."""
     if choice.relaxed is not None:
-        asked = asked.leaving(rate)
-    asked.demand()
+        asked = asked.without(rate)
+    asked.require()
     return Inside(made, asked, steps)
 
 

@@ -12,7 +12,7 @@ import xarray as xr
 import benign.papers
 from benign.claims.conditions import Conditions
 from benign.claims.study import Reading, Study, StudyError
-from benign.claims.verdict import setting_of
+from benign.claims.verdict import summarise_conditions
 from benign.experiment import Experiment
 from benign.plot.caption import describe
 from benign.plot.maps import Panel
@@ -47,7 +47,7 @@ class Recipe(Study):
 
     def distance(self, experiment: Experiment) -> str:
         """How far its cells are from the conditions of the theorem, hidden constants being 1; empty without any."""
-        setting = setting_of(self.conditions, [experiment])
+        setting = summarise_conditions(self.conditions, [experiment])
         if not setting.cells:
             return ""
         told = f"conditions, constants 1: {setting.inside} of {setting.cells} cells inside"

@@ -13,7 +13,7 @@ from benign.claims.claim import Claim, Evidence
 from benign.claims.study import Reading, Study
 from benign.claims.verdict import cannot_run
 from benign.claims.verdict import judge as verdict_on
-from benign.claims.verdict_text import Judged, claim_text, counts, verdict_text, write
+from benign.claims.verdict_text import TimedVerdict, claim_text, counts, verdict_text, write
 from benign.experiment import Experiment, Folder
 from benign.papers.claims import matching, study_of
 from benign.sweep.executors.base import ExecutionConfig
@@ -44,17 +44,17 @@ class Verifier:
 
     def judge(
         self, claim: Claim, which: str = "default", answers: Reading | None = None
-    ) -> Iterable[Judged]:
+    ) -> Iterable[TimedVerdict]:
         """The verdicts on a claim: one for each reading of what its studies leave open."""
         if reason := cannot(claim):
-            yield Judged(cannot_run(claim, self.scale, reason), 0.0)
+            yield TimedVerdict(cannot_run(claim, self.scale, reason), 0.0)
             return
         known = [study for need in claim.studies if (study := study_of(need))]
         for reading in readings_of(known, which, answers):
             try:
                 runs = [self._run(study, reading) for study in known]
             except NoRuns as error:
-                yield Judged(cannot_run(claim, self.scale, str(error)), 0.0)
+                yield TimedVerdict(cannot_run(claim, self.scale, str(error)), 0.0)
                 continue
             evidence = Evidence(
                 self.scale,
@@ -63,7 +63,7 @@ class Verifier:
                 tuple(each.experiment for each in runs),
                 tuple(word for each in runs for word in each.changes),
             )
-            yield Judged(verdict_on(claim, evidence), sum(each.seconds for each in runs))
+            yield TimedVerdict(verdict_on(claim, evidence), sum(each.seconds for each in runs))
 
     def _run(self, study: Study, reading: Reading) -> "_Runs":
         own = answered(study, reading)
@@ -145,7 +145,7 @@ def judge(
     readings: str = "default",
     device: str = "cpu",
     workers: int = 1,
-) -> list[Judged]:
+) -> list[TimedVerdict]:
     """The verdicts on claims: a paper, an id or a glob each, as for `benign verify`.
 
     What their studies need is run in the folder first, as far as it is not there. Printing a verdict tells it in words.

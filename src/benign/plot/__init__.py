@@ -1,7 +1,13 @@
-"""Pictures of results, in one style: every function takes an `xarray.Dataset` and gives a matplotlib figure.
+"""Figures of results in one style: each function takes an `xarray.Dataset` and returns a matplotlib figure.
 
-`width="column"` (3.35 inches) and `width="page"` (6.9 inches) are the sizes of papers; letters are of the same size in
-both. `save` writes vector files. `Panel` and `Curves` are for figures of several panels of one's own.
+    style, axis, sheet      fonts and colours; scales and ticks; the size of a figure, its title, caption and legends
+    variables, caption      which values are drawn and how they are labelled; what a caption says of an experiment
+    maps, lines, laws, bars what is drawn: `phase`, `regimes`; `curves`, `attention`; `exponents`; bars and images
+
+Imports everything above it. The public names are those of `__all__`, `benign.plot.*`.
+
+`width="column"` (3.35 inches) and `width="page"` (6.9 inches) are the widths of papers; the text has the same size in
+both. `save` writes vector files. `Panel` and `Curves` describe the panels of a figure of your own.
 
 >>> import tempfile
 >>> import benign as bo

@@ -1,4 +1,4 @@
-"""One axis of a picture: its scale, its ticks and its name, and the edges of cells around its coordinates."""
+"""One axis of a figure: its scale, ticks and name, and the edges of cells around its coordinates."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from benign.plot.style import SMALL
 RAISED = str.maketrans("0123456789-p", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻ᵖ")
 FEW_STEPS = 20
 FEW_VALUES = 8
-"""up to which every value of an axis has its tick"""
+"""an axis of at most so many values has a tick for each"""
 DIGIT, LINE = 0.64, 1.2
-"""how wide a digit and how high a line is, in sizes of the letters"""
+"""width of a digit and height of a line, in font sizes"""
 
 
 def set_axis(ax: Axes, coordinate: xr.DataArray, name: str) -> np.ndarray:
-    """Scale, ticks and name of one axis; returns the cell edges."""
+    """Set the scale, ticks and name of one axis and return the edges of its cells."""
     centres = coordinate.values.astype(float)
     axis = ax.xaxis if name == "x" else ax.yaxis
     log = log_spaced(centres)
@@ -43,7 +43,7 @@ def set_axis(ax: Axes, coordinate: xr.DataArray, name: str) -> np.ndarray:
 
 
 def axis_ticks(axis: Axis, values: np.ndarray, log: bool) -> None:
-    """Ticks at the values of an axis where they are few, else at round numbers among them."""
+    """Set a tick at each value if there are few, otherwise at round numbers."""
     values = np.unique(values)
     if values.size <= FEW_VALUES:
         axis.set_major_locator(FixedLocator(values.tolist()))
@@ -56,23 +56,23 @@ def axis_ticks(axis: Axis, values: np.ndarray, log: bool) -> None:
 
 
 def round_ticks(axis: Axis, values: np.ndarray) -> None:
-    """At most seven round numbers, whole ones where all values are."""
+    """Set at most seven ticks at round numbers, at integers if all values are."""
     axis.set_major_locator(MaxNLocator(6, integer=bool((values == values.round()).all())))
 
 
 class ValueNames(Formatter):
-    """The numbers at ticks, but for those that would cover the number before: such ticks have none."""
+    """Labels of ticks at given values; a label that would overlap the one before it is left out."""
 
     axis: Any
-    """which matplotlib sets"""
+    """set by matplotlib"""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        return written(x)
+        return tick_label(x)
 
     def format_ticks(self, values: ArrayLike) -> list[str]:
-        """Asked for as the figure is drawn, when the length of the axis is known."""
+        """Return the labels; called when the figure is drawn, because only then the length of the axis is known."""
         numbers, names, last = np.asarray(values, dtype=float), [], -np.inf
-        for name, middle in zip(map(written, numbers), self._places(numbers), strict=True):
+        for name, middle in zip(map(tick_label, numbers), self._positions(numbers), strict=True):
             half = SMALL * (LINE if self._upright else DIGIT * len(name) + 0.5) / 2
             fits = middle - half >= last
             names.append(name if fits else "")
@@ -83,18 +83,18 @@ class ValueNames(Formatter):
     def _upright(self) -> bool:
         return self.axis.axis_name == "y"
 
-    def _places(self, values: np.ndarray) -> np.ndarray:
-        """Points from one end of the axis to each value."""
+    def _positions(self, values: np.ndarray) -> np.ndarray:
+        """Return the distance of each value from the start of the axis, in points."""
         transform, box = self.axis.get_transform(), self.axis.axes.bbox
         ends = transform.transform(np.sort(self.axis.get_view_interval()))
         share = (transform.transform(values) - ends[0]) / np.ptp(ends)
         return share * (box.height if self._upright else box.width) * 72 / self.axis.figure.dpi
 
 
-def written(value: float) -> str:
-    """A number beside a tick, in letters of one size.
+def tick_label(value: float) -> str:
+    """Return a number as the label of a tick, all in one font size.
 
-    >>> [written(value) for value in (0, 16, 0.2512, 1234.5, 1e6, 2.5e-5)]
+    >>> [tick_label(value) for value in (0, 16, 0.2512, 1234.5, 1e6, 2.5e-5)]
     ['0', '16', '0.251', '1234', '10⁶', '2.5·10⁻⁵']
     """
     if value == 0 or 1e-4 <= abs(value) < 1e5:
@@ -107,30 +107,30 @@ def written(value: float) -> str:
 
 
 def step_axis(ax: Axes, steps: xr.DataArray) -> None:
-    """The steps of training: from 0 on, logarithmic after the first where there are many."""
+    """Set the axis of training steps: it starts at 0 and, if there are many steps, is logarithmic from step 1 on."""
     if steps.max() <= FEW_STEPS:
         round_ticks(ax.xaxis, steps.values)
         ax.set_xlabel(axis_name(steps))
         return
     many_steps(ax)
     ax.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=1))
-    level_powers(ax.xaxis)
+    full_size_powers(ax.xaxis)
     ax.set_xlabel(axis_name(steps))
 
 
 def many_steps(ax: Axes) -> None:
-    """A logarithmic x axis with room for step 0."""
+    """Make the x axis logarithmic from 1 on, so that it includes step 0."""
     ax.set_xscale("symlog", linthresh=1)
     ax.set_xlim(left=0)
 
 
-def level_powers(axis: Axis) -> None:
-    """Powers of ten in letters of one size: raised ones would be too small in a paper."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: written(value)))
+def full_size_powers(axis: Axis) -> None:
+    """Write powers of ten in one font size: superscripts of matplotlib would be too small in a paper."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: tick_label(value)))
 
 
 def log_ticks(axis: Axis, low: float, high: float) -> None:
-    """Plain numbers on a logarithmic axis: 0.2, 0.5, 1, 2, 5, 10; powers of ten where there are many of them."""
+    """Set ticks of a logarithmic axis at plain numbers, 0.2, 0.5, 1, 2, 5, 10; at powers of ten if there are many."""
     decades = np.log10(high / low)
     if decades < 1:
         axis.set_major_locator(MaxNLocator(5))
@@ -141,7 +141,7 @@ def log_ticks(axis: Axis, low: float, high: float) -> None:
 
 
 def cell_edges(centres: np.ndarray, log: bool) -> np.ndarray:
-    """Edges halfway between neighbouring centres, mirrored at the ends; positive axes stop at 0."""
+    """Return edges halfway between neighbouring centres, mirrored at the ends; a positive axis stops at 0."""
     places = np.log(centres) if log else centres
     steps = np.diff(places) if places.size > 1 else np.ones(1)
     edges = np.concatenate(
@@ -159,7 +159,7 @@ def cell_edges(centres: np.ndarray, log: bool) -> np.ndarray:
 
 
 def log_spaced(centres: np.ndarray) -> bool:
-    """Whether the steps of the logarithm vary less than the steps themselves."""
+    """Return whether differences of logarithms vary less than differences of the values."""
     if centres.size < 3 or centres[0] <= 0:
         return False
     linear, log = np.diff(centres), np.diff(np.log(centres))
@@ -167,7 +167,8 @@ def log_spaced(centres: np.ndarray) -> bool:
 
 
 def axis_name(coordinate: xr.DataArray) -> str:
+    """Return the long name of an axis, with its unit if it has one."""
     name = str(coordinate.attrs.get("long_name", coordinate.name))
     units = str(coordinate.attrs.get("units", ""))
-    told = units in ("", "1") or name.endswith(units)  # steps need not be in steps
-    return name if told else f"{name} ({units})"
+    unit_known = units in ("", "1") or name.endswith(units)  # "steps (steps)" would say it twice
+    return name if unit_known else f"{name} ({units})"

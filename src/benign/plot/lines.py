@@ -1,4 +1,4 @@
-"""Quantities along training, or along an axis of the grid, one line a setting, with the spread over seeds."""
+"""Lines of quantities along training or along an axis of the grid, with their spread over seeds."""
 
 from __future__ import annotations
 
@@ -12,28 +12,35 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benign.experiment import specification
-from benign.plot.axis import axis_ticks, level_powers, log_ticks, many_steps, set_axis, step_axis
+from benign.plot.axis import (
+    axis_ticks,
+    full_size_powers,
+    log_ticks,
+    many_steps,
+    set_axis,
+    step_axis,
+)
 from benign.plot.sheet import (
     Width,
     drawn_for,
     for_paper,
-    inches_of,
     legend_below,
-    letter,
+    panel_title,
     rows_for,
     sheet,
+    width_of,
 )
 from benign.plot.style import SMALL
 from benign.plot.variables import (
-    axes_of,
+    as_list,
     caption_of,
-    held,
-    listed,
-    named,
-    plain,
-    possible,
+    extended_curve,
+    readable,
     symbol_of,
+    value_label,
+    value_range,
     variable_of,
+    varied_axes,
 )
 from benign.stats.boundary import ENOUGH_SEEDS
 from benign.stats.intervals import mean_interval
@@ -44,137 +51,138 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 LINES = ("-", "--", "-.", ":")
 
 GREY = "#8c8c8c"
-BESIDE = {"fontsize": SMALL, "color": GREY, "ha": "right"}
+MARK_LABEL = {"fontsize": SMALL, "color": GREY, "ha": "right"}
 CLOSE = 0.06
-"""share of the width of a panel below which words beside two marks would cover one another"""
+"""share of the width of a panel: the labels of two closer marks would overlap"""
 
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """One panel: curves with dims (seed, step), or another than step, each with its name in the legend."""
+    """One panel: curves over the dimensions seed and step, or another than step, each with its name in the legend."""
 
     curves: Sequence[tuple[str, xr.DataArray]]
     """name and values of each curve"""
     label: str
-    """names the quantity on the y axis"""
+    """name of the y axis"""
     along: str = "step"
-    """the coordinate on the x axis"""
+    """coordinate of the x axis"""
     along_label: str = "gradient descent steps"
     """name of the x axis"""
     marks: Sequence[tuple[float, str]] = ()
-    """vertical lines, each with a word about it"""
+    """vertical lines with their labels"""
     along_log: bool = True
-    """whether the x axis is logarithmic; steps always are, with room for step 0"""
+    """whether the x axis is logarithmic; that of steps always is, and includes step 0"""
     log: bool = False
     """whether the y axis is logarithmic"""
     level: float | None = None
-    """a horizontal line, such as an error that cannot be beaten"""
+    """height of a horizontal line, such as the smallest possible error"""
     level_name: str = ""
-    """a word about it"""
+    """its name in the legend"""
     title: str = ""
-    """what sets this panel apart from its neighbours, beside its letter"""
+    """title after the letter of the panel"""
     legend: Literal["best", "upper left", "upper right", "lower left", "lower right"] = "best"
-    """where the legend stands"""
+    """position of the legend"""
 
 
 def curves_figure(
     rows: Sequence[Sequence[Curves]], *, title: str, caption: str, width: Width | None = None
 ) -> Figure:
-    """Panels in rows; bands are one standard error of the mean over seeds on either side.
+    """Draw panels in rows; bands are one standard error of the mean over seeds on either side.
 
-    A legend tells what no panel before it has told. `width` "column" or "page" is for papers: rows become shorter.
+    A legend has only the entries that no earlier legend has. `width` "column" or "page" is for papers: rows become
+    shorter.
     """
     if not rows or len({len(row) for row in rows}) != 1:
         raise ValueError("`rows` must hold at least one row, and rows of equal length")
-    panels, told = [panel for row in rows for panel in row], set[tuple[str, ...]]()
+    panels, listed = [panel for row in rows for panel in row], set[tuple[str, ...]]()
     count, size = len(panels), (3.55, 2.2)
     with drawn_for(width), sheet(count, len(rows[0]), size, title, caption) as (figure, axes):
         for number, (ax, panel) in enumerate(zip(axes, panels, strict=True)):
             draw_curves(ax, panel)
-            _name_curves(ax, panel, told)
-            ax.set_title(letter(number, count, panel.title))
+            _add_legend(ax, panel, listed)
+            ax.set_title(panel_title(number, count, panel.title))
     return figure
 
 
-def look(number: int) -> tuple[str, str]:
-    """Colour and line of a curve: no two of 24 alike, and of two that lie on one another both are seen."""
+def line_style(number: int) -> tuple[str, str]:
+    """Return colour and dashes of a curve: all 24 are different, and of two curves that coincide both are visible."""
     return COLOURS[number % len(COLOURS)], LINES[(number + number // 12) % len(LINES)]
 
 
 def draw_curves(ax: Axes, panel: Curves) -> None:
-    """Mean and standard error over seeds along the steps; a run that has ended counts no more."""
+    """Draw mean and standard error over seeds; runs that have ended (NaN) no longer count."""
     for number, (name, values) in enumerate(panel.curves):
         mean = values.mean("seed")
         x = mean[panel.along].values
-        colour, line = look(number)
-        ax.plot(x, mean, color=colour, linestyle=line, label=name)
+        colour, dashes = line_style(number)
+        ax.plot(x, mean, color=colour, linestyle=dashes, label=name)
         if values.sizes["seed"] > 1:
             band = values.std("seed", ddof=1) / np.sqrt(values.count("seed"))
             ax.fill_between(x, mean - band, mean + band, color=colour, alpha=0.2, linewidth=0)
     if panel.level is not None:
         name = panel.level_name or None
         ax.axhline(panel.level, color=GREY, linewidth=0.8, linestyle=":", label=name)
-    for place, _ in panel.marks:
-        ax.axvline(place, color=GREY, linewidth=0.8, linestyle="--")
+    for x, _ in panel.marks:
+        ax.axvline(x, color=GREY, linewidth=0.8, linestyle="--")
     if panel.along == "step":
         many_steps(ax)
         if for_paper():
-            level_powers(ax.xaxis)
+            full_size_powers(ax.xaxis)
     values = np.concatenate([each.values.ravel() for _, each in panel.curves])
-    if not np.isfinite(values).any():  # nor has the x axis a scale then
+    if not np.isfinite(values).any():  # then the x axis has no scale either
         ax.text(0.5, 0.5, "no run has a value", transform=ax.transAxes, ha="center", color=GREY)
     elif panel.along != "step":
         if panel.along_log:
             ax.set_xscale("log")
-        places = np.concatenate([each[panel.along].values for _, each in panel.curves])
-        axis_ticks(ax.xaxis, places.astype(float), panel.along_log)
+        x = np.concatenate([each[panel.along].values for _, each in panel.curves])
+        axis_ticks(ax.xaxis, x.astype(float), panel.along_log)
     if panel.log and (values > 0).any():
         ax.set_yscale("log")
         if for_paper():
-            level_powers(ax.yaxis)
+            full_size_powers(ax.yaxis)
     ax.set_xlabel(panel.along_label)
     ax.set_ylabel(panel.label)
-    _name_marks(ax, panel.marks)
+    _label_marks(ax, panel.marks)
 
 
-def _name_curves(ax: Axes, panel: Curves, told: set[tuple[str, ...]]) -> None:
-    """A legend of the lines whose names and looks are not `told`, which they are from here on."""
-    looks = {
+def _add_legend(ax: Axes, panel: Curves, listed: set[tuple[str, ...]]) -> None:
+    """Add a legend of the lines whose name, colour and dashes are not `listed` yet, and list them."""
+    lines = {
         (str(line.get_label()), str(line.get_color()), str(line.get_linestyle())): line
         for line in ax.lines
-        if not str(line.get_label()).startswith("_")  # which matplotlib calls those without a name
+        if not str(line.get_label()).startswith("_")  # matplotlib's names of unnamed lines
     }
-    new = [line for each, line in looks.items() if each not in told]
-    told.update(looks)
+    new = [line for entry, line in lines.items() if entry not in listed]
+    listed.update(lines)
     if new:
-        # A pale ground: some legends have no place that is free.
+        # A pale background: some panels have no free corner.
         frame = {"frameon": True, "framealpha": 0.75, "edgecolor": "none", "fancybox": False}
         ax.legend(handles=new, loc=panel.legend, **frame)
 
 
-def _name_marks(ax: Axes, marks: Sequence[tuple[float, str]]) -> None:
-    """A word left of every mark, at the top, or at the bottom where one at the top would be in its way."""
+def _label_marks(ax: Axes, marks: Sequence[tuple[float, str]]) -> None:
+    """Write a label left of each mark, at the top, or at the bottom where the top is taken by the label before."""
     last = -np.inf
-    for place, word in sorted(marks):
-        across = ax.transAxes.inverted().transform(ax.transData.transform((place, 1.0)))[0]
+    for x, label in sorted(marks):
+        across = ax.transAxes.inverted().transform(ax.transData.transform((x, 1.0)))[0]
         top = across - last > CLOSE
         last = across if top else last
         height, side = (0.98, "top") if top else (0.02, "bottom")
-        at = {"xy": (place, height), "xycoords": ax.get_xaxis_transform(), "va": side}
-        ax.annotate(word, **at, rotation=90, **BESIDE)
+        at = {"xy": (x, height), "xycoords": ax.get_xaxis_transform(), "va": side}
+        ax.annotate(label, **at, rotation=90, **MARK_LABEL)
 
 
 WIDE = 4.2
-"""inches of a figure of curves on a screen"""
+"""width in inches of a figure of curves on a screen"""
 MOST_PANELS = 8
 FEW_POINTS = 20
-"""that are marked on their line"""
+"""a line of at most so many points has a marker at each"""
 ATTENTION = {
     "attention_on_signal": "signal token",
     "attention_on_signal_attacked": "signal token, attacked",
     "attention_on_strong_noise": "strong noise token",
 }
-"""what `attention` draws, as far as it is measured, and how it calls it"""
+"""variables that `attention` draws if they are measured, with their names in the legend"""
 
 
 def curves(
@@ -187,12 +195,12 @@ def curves(
     caption: str | None = None,
     width: Width | None = None,
 ) -> Figure:
-    """Means of variables over seeds along the one axis of an experiment, with 95 % intervals as bands.
+    """Draw means of variables over seeds along the one axis of an experiment, with 95 % intervals as bands.
 
-    Bands of two or three seeds are their range. Along the steps it takes curves, `"train_loss_curve"`; of one run
-    (`result.sel(..., seed=0)`, or the trace of a replay) it draws that run. `by` names a second axis: a line for each
-    of its values. `log` is for the y axis, and gives geometric means. `title` and `caption` are made of the result, ""
-    leaves them out; `width` "column" or "page" is for papers.
+    The band of two or three seeds is their range. For curves along the steps name them so, `"train_loss_curve"`; for
+    one run (`result.sel(..., seed=0)`, or the trace of a replay) that run is drawn. `by` names a second axis, with a
+    line for each of its values. `log` makes the y axis logarithmic and the means geometric. `title` and `caption`
+    come from the result, "" leaves them out; `width` "column" or "page" is for papers.
 
     >>> import tempfile
     >>> import benign as bo
@@ -209,18 +217,18 @@ def curves(
     >>> [line.get_label() for line in figure.axes[0].lines]
     ['N = 4', 'N = 8']
     """
-    names = listed(variables)
+    names = as_list(variables)
     lines = [line for name in names for line in _lines(result, name, by, len(names) > 1)]
     drawn = [values for _, _, values in lines]
     if log and not any(bool((values > 0).any()) for values in drawn):
         raise ValueError(f"`log` must be False: no value of {', '.join(names)} is above 0")
-    told = [caption_of(result), *bands(drawn, log), *_still_training(drawn)]
-    caption = " ".join(filter(None, told)) if caption is None else caption
+    sentences = [caption_of(result), *band_notes(drawn, log), *_still_training(drawn)]
+    caption = " ".join(filter(None, sentences)) if caption is None else caption
     title = _title(names, drawn[0]) if title is None else title
     with drawn_for(width):
-        below = rows_for([label for label, _, _ in lines], inches_of(WIDE))
-        size = WIDE, 2.9 + 0.15 * below
-        with sheet(1, 1, size, title, caption, above=0.1) as (figure, [ax]):
+        legend_rows = rows_for([label for label, _, _ in lines], width_of(WIDE))
+        size = WIDE, 2.9 + 0.15 * legend_rows
+        with sheet(1, 1, size, title, caption, extra_height=0.1) as (figure, [ax]):
             _draw_lines(ax, names, lines, log)
     return figure
 
@@ -229,41 +237,43 @@ def _draw_lines(
     ax: Axes, names: Sequence[str], lines: Sequence[tuple[str, str, xr.DataArray]], log: bool
 ) -> None:
     for number, (label, name, values) in enumerate(lines):
-        draw_mean(ax, number, label, values, possible(name), log)
-    accuracies = all(plain(name).endswith("accuracy") for name in names)
+        draw_mean(ax, number, label, values, value_range(name), log)
+    accuracies = all(readable(name).endswith("accuracy") for name in names)
     if log:
         ax.set_yscale("log")
         log_ticks(ax.yaxis, *ax.get_ylim())
     elif accuracies:
         ax.set_ylim(0, 1.02)
-    several = "accuracy" if accuracies else ", ".join(map(plain, names))
-    ax.set_ylabel(several if len(names) > 1 else plain(names[0]))
+    several = "accuracy" if accuracies else ", ".join(map(readable, names))
+    ax.set_ylabel(several if len(names) > 1 else readable(names[0]))
     if len(lines) > 1:
-        legend_below(ax, abreast=True)
+        legend_below(ax, in_columns=True)
 
 
 def _title(names: Sequence[str], values: xr.DataArray) -> str:
-    """`Test accuracy over SNR`."""
-    [along] = axes_of(values)
-    what = ", ".join(map(plain, names)).capitalize()
+    """Return the title of a figure of curves: `Test accuracy over SNR`."""
+    [along] = varied_axes(values)
+    quantities = ", ".join(map(readable, names)).capitalize()
     return (
-        f"{what} along training" if along == "step" else f"{what} over {symbol_of(values[along])}"
+        f"{quantities} along training"
+        if along == "step"
+        else f"{quantities} over {symbol_of(values[along])}"
     )
 
 
 def _lines(
     result: xr.Dataset, name: str, by: str | None, several: bool
 ) -> Iterator[tuple[str, str, xr.DataArray]]:
-    """The label, the variable and the values of each line."""
+    """Yield label, variable and values of each line."""
     if by is None:
-        yield plain(name), plain(name), variable_of(result, name, 1)
+        yield readable(name), readable(name), variable_of(result, name, 1)
         return
     values = variable_of(result, name, 2)
-    if by not in axes_of(values):
-        raise ValueError(f"`by` must be one of {', '.join(axes_of(values))}, got {by!r}")
-    for place in values[by]:
-        label = named(place)
-        yield f"{plain(name)}, {label}" if several else label, plain(name), values.sel({by: place})
+    if by not in varied_axes(values):
+        raise ValueError(f"`by` must be one of {', '.join(varied_axes(values))}, got {by!r}")
+    for value in values[by]:
+        label = f"{readable(name)}, {value_label(value)}" if several else value_label(value)
+        yield label, readable(name), values.sel({by: value})
 
 
 def attention(
@@ -273,11 +283,11 @@ def attention(
     caption: str | None = None,
     width: Width | None = None,
 ) -> Figure:
-    """Where an attention network looks along training: at the signal token, at a noise token, with 95 % intervals.
+    """Draw attention on the signal token and on noise tokens along training, with 95 % intervals.
 
-    Means over training points, heads and rows. "Noise token" is one of those that are not drawn by themselves, on
-    average. Bands of two or three seeds are their range. A run that has ended stays at its last value. An axis of
-    several values gives a panel for each of them.
+    Values are means over training points, heads and rows. "Noise token" is the mean of the noise tokens without a line
+    of their own. The band of two or three seeds is their range. A run that has ended stays at its last value. An axis
+    of several values gives a panel for each.
 
     >>> import tempfile
     >>> import benign as bo
@@ -295,40 +305,42 @@ def attention(
     ['(a) SNR = 0.5', '(b) SNR = 4']
     """
     panels = list(_panels(_by_token(result)))
-    seeds = bands([parts["signal token"] for _, parts in panels])
-    told = [caption_of(result), *seeds, "A run that has ended stays at its last value."]
+    notes = band_notes([parts["signal token"] for _, parts in panels])
+    sentences = [caption_of(result), *notes, "A run that has ended stays at its last value."]
     title = "Attention along training" if title is None else title
-    caption = " ".join(filter(None, told)) if caption is None else caption
+    caption = " ".join(filter(None, sentences)) if caption is None else caption
     count, size = len(panels), (3.55, 2.6)
     with drawn_for(width), sheet(count, min(count, 4), size, title, caption) as (figure, axes):
         for number, (ax, (name, parts)) in enumerate(zip(axes, panels, strict=True)):
             _draw_attention(ax, parts)
-            ax.set_title(letter(number, count, name))
+            ax.set_title(panel_title(number, count, name))
         axes[0].legend()
     return figure
 
 
 def _by_token(result: xr.Dataset) -> xr.Dataset:
-    """Attention on each kind of token along the steps, and `uniform` attention."""
+    """Return attention on each kind of token along the steps, and `uniform` attention."""
     if "attention_on_signal_curve" not in result:
         raise ValueError(
             "no variable 'attention_on_signal_curve': it is measured where `network` is `Attention` and `data` is "
             "`SignalNoise`, and `result` must be that of an experiment with its dimension `step`"
         )
-    if axes_of(result["attention_on_signal"]):
-        variable_of(result, "attention_on_signal", 1)  # refuses more than one
+    if varied_axes(result["attention_on_signal"]):
+        variable_of(result, "attention_on_signal", 1)  # raises if there are several axes
     tokens = xr.DataArray(result.coords.get("tokens", specification(result)["data"]["tokens"]))
-    known = {name: held(result, name) for name in ATTENTION if f"{name}_curve" in result}
-    apart = [values for name, values in known.items() if not name.endswith("attacked")]
-    rest = (1 - sum(apart)) / (tokens - len(apart)).where(tokens > len(apart))
-    parts = {ATTENTION[name]: values for name, values in known.items()}
-    parts["noise token" if len(apart) == 1 else "other noise token"] = rest
+    measured = {
+        name: extended_curve(result, name) for name in ATTENTION if f"{name}_curve" in result
+    }
+    clean = [values for name, values in measured.items() if not name.endswith("attacked")]
+    rest = (1 - sum(clean)) / (tokens - len(clean)).where(tokens > len(clean))
+    parts = {ATTENTION[name]: values for name, values in measured.items()}
+    parts["noise token" if len(clean) == 1 else "other noise token"] = rest
     return xr.Dataset({**parts, "uniform": 1 / tokens})
 
 
 def _panels(parts: xr.Dataset) -> Iterator[tuple[str, xr.Dataset]]:
-    """The name of each panel, and what is in it."""
-    axes = [axis for axis in axes_of(parts["signal token"]) if axis != "step"]
+    """Yield name and contents of each panel."""
+    axes = [axis for axis in varied_axes(parts["signal token"]) if axis != "step"]
     if not axes:
         yield "", parts
         return
@@ -338,8 +350,8 @@ def _panels(parts: xr.Dataset) -> Iterator[tuple[str, xr.Dataset]]:
             f"{parts.sizes[axis]} values of {axis!r} are too many panels: select {MOST_PANELS} at most, "
             f"result.sel({axis}=[...])"
         )
-    for place in parts[axis]:
-        yield named(place), parts.sel({axis: place})
+    for value in parts[axis]:
+        yield value_label(value), parts.sel({axis: value})
 
 
 def _draw_attention(ax: Axes, parts: xr.Dataset) -> None:
@@ -359,13 +371,13 @@ def draw_mean(
     within: tuple[float, float],
     log: bool = False,
 ) -> None:
-    """The mean over seeds along the one axis, and its band where there are several."""
-    [along] = axes_of(values)
+    """Draw the mean over seeds along the one axis, and its band if there are several seeds."""
+    [along] = varied_axes(values)
     values = values.sortby(along)
-    mean, low, high = means(values.transpose(along, "seed").values, log)
-    colour, line = look(number)
+    mean, low, high = mean_bands(values.transpose(along, "seed").values, log)
+    colour, dashes = line_style(number)
     marker = "." if mean.size <= FEW_POINTS else "none"
-    ax.plot(values[along], mean, color=colour, linestyle=line, marker=marker, label=label)
+    ax.plot(values[along], mean, color=colour, linestyle=dashes, marker=marker, label=label)
     if values.sizes["seed"] > 1:
         low, high = (np.clip(end, *within) for end in (low, high))
         ax.fill_between(values[along], low, high, color=colour, alpha=0.2, linewidth=0)
@@ -376,7 +388,7 @@ def draw_mean(
 
 
 def _still_training(drawn: Sequence[xr.DataArray]) -> Iterator[str]:
-    """What must be said of curves whose runs end one by one."""
+    """Yield the sentence of a caption about means over fewer and fewer runs, if runs end at different steps."""
     for values in drawn:
         training = values.count("seed").values
         training = training[training > 0]
@@ -386,31 +398,31 @@ def _still_training(drawn: Sequence[xr.DataArray]) -> Iterator[str]:
             return  # the runs are the same for every variable
 
 
-def means(rows: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of `rows` [places, seeds] the mean of the seeds that have a value, and both ends of its band.
+def mean_bands(rows: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return, for each of `rows` [points, seeds], the mean of the seeds that have a value and both ends of its band.
 
-    NaN is a band of too few seeds, and, with `log`, what has no logarithm.
+    The band of too few seeds is NaN; with `log` so are mean and band if a value has no logarithm.
     """
     few = rows.shape[1] < ENOUGH_SEEDS
-    mean, low, high = np.array([_mean(row[~np.isnan(row)], log, few) for row in rows]).T
+    mean, low, high = np.array([_mean_band(row[~np.isnan(row)], log, few) for row in rows]).T
     return mean, low, high
 
 
-def _mean(seeds: np.ndarray, log: bool, few: bool) -> np.ndarray:
-    found = np.full(3, np.nan)
+def _mean_band(seeds: np.ndarray, log: bool, few: bool) -> np.ndarray:
+    band = np.full(3, np.nan)
     if not seeds.size or (log and seeds.min() <= 0):
-        return found
+        return band
     values = np.log(seeds) if log else seeds
-    found[0] = values.mean()
+    band[0] = values.mean()
     if few and values.size > 1:
-        found[1:] = values.min(), values.max()
+        band[1:] = values.min(), values.max()
     elif values.size >= ENOUGH_SEEDS:
-        found[1:] = mean_interval(values)[1:]
-    return np.exp(found) if log else found
+        band[1:] = mean_interval(values)[1:]
+    return np.exp(band) if log else band
 
 
-def bands(drawn: Sequence[xr.DataArray], log: bool = False) -> Iterator[str]:
-    """What a caption says of lines and bands; nothing of one seed."""
+def band_notes(drawn: Sequence[xr.DataArray], log: bool = False) -> Iterator[str]:
+    """Yield the sentences of a caption about lines and bands; there are none for a single seed."""
     seeds = max(values.sizes.get("seed", 1) for values in drawn)
     if seeds > 1 and log:
         yield "Lines: geometric means."

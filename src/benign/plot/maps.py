@@ -1,4 +1,4 @@
-"""Phase diagrams: a quantity over two axes of a grid, the law a paper prints, the law measured."""
+"""Phase diagrams: a quantity over two axes of a grid, with the law that a paper prints and the law measured."""
 
 from __future__ import annotations
 
@@ -23,10 +23,19 @@ from benign.plot.laws import (
     curve_points,
     fit_name,
     fitted_rows,
+    moved_name,
     printed_law,
 )
 from benign.plot.lines import curves
-from benign.plot.sheet import FEWER_SEEDS, NO_VALUE, Width, drawn_for, legend_below, letter, sheet
+from benign.plot.sheet import (
+    FEWER_SEEDS,
+    NO_VALUE,
+    Width,
+    drawn_for,
+    legend_below,
+    panel_title,
+    sheet,
+)
 from benign.plot.style import (
     BLACK,
     BLUE,
@@ -36,17 +45,26 @@ from benign.plot.style import (
     VERMILLION,
     save,
 )
-from benign.plot.variables import axes_of, caption_of, listed, plain, two_axes, variable_of
+from benign.plot.variables import (
+    as_list,
+    caption_of,
+    readable,
+    two_axes,
+    variable_of,
+    varied_axes,
+    with_seeds,
+)
 from benign.stats import regimes as theory
 from benign.stats.boundary import Boundary, boundary
 from benign.stats.law import Law
-from benign.stats.regimes import Regime, of_most
+from benign.stats.regimes import Regime, majority_regime
 
 # A light rim keeps a line readable on dark and on bright cells.
 _RIM = [patheffects.withStroke(linewidth=2.8, foreground="white")]
 _THIN_RIM = [patheffects.withStroke(linewidth=2.0, foreground="white")]
 
-_TWO_COLOURS = ListedColormap(["#414487", "#f9e784"])
+SIDES = ("#414487", "#f9e784")
+"""colours of cells below and above a cut"""
 _EXTEND = {
     (False, False): "neither",
     (True, False): "min",
@@ -55,11 +73,11 @@ _EXTEND = {
 }
 
 MANY_CELLS = 2500
-"""above which the cells of a map are one picture inside a vector file"""
+"""a map of more cells is one picture inside a vector file"""
 SEAM, BETWEEN = 0.6, 0.5
-"""points: edges of cells in their own colour, and lines between cells"""
+"""widths in points of edges of cells in their own colour, and of lines between cells"""
 LEVELS = 128
-"""colours of a map: each is a shape in the colour bar of a vector file"""
+"""number of colours of a map: each is a shape in the colour bar of a vector file"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,30 +85,30 @@ class Panel:
     """One map of a phase figure."""
 
     values: xr.DataArray
-    """over the axes `x` and `y` and perhaps seeds, whose mean is drawn"""
+    """over the axes `x` and `y` and perhaps seeds; their mean is drawn"""
     x: str
-    """the axis drawn from left to right"""
+    """horizontal axis"""
     y: str
-    """the axis drawn from below"""
+    """vertical axis"""
     label: str
-    """names the quantity"""
+    """name of the quantity"""
     cut: float | None = None
-    """shows only on which side of this value each cell is"""
+    """draw only on which side of this value each cell is"""
     limits: tuple[float, float] | None = None
-    """of the colours"""
+    """of the colour scale"""
     printed: str | None = None
     """a law as a paper prints it, `samples * snr**2 = 1000`"""
     printed_by: str = "paper"
-    """whose law that is, for the legend"""
+    """source of that law in the legend"""
     boundary: Boundary | None = None
-    """a curve that was found (`benign.boundary`), drawn with its law"""
+    """a measured boundary (`benign.boundary`), drawn with its law"""
     predicted: Callable[[np.ndarray], np.ndarray] | None = None
-    """a curve that a theory predicts, no power law: the column of `boundary.law` at its rows"""
+    """prediction of a theory that is not a power law: the column of `boundary.law` at its rows"""
     predicted_by: str = "predicted"
-    """whose prediction that is, for the legend"""
+    """name of that prediction in the legend"""
     moved: xr.DataArray | None = None
-    """over the same axes: cells that a smaller step size changes, 1, those it does not, 0, and those not tried, NaN
-    (`moved_by_rate` of a result that was audited)"""
+    """over the same axes: 1 where a smaller step size changes the cell, 0 where it does not, NaN where it was not tried
+    (`moved_by_rate` of an audited result)"""
 
 
 def phase_figure(
@@ -101,7 +119,7 @@ def phase_figure(
     columns: int = 4,
     width: Width | None = None,
 ) -> Figure:
-    """One to eight maps in rows of at most `columns`, each with its legend below, and a caption under them all.
+    """Draw one to eight maps in rows of at most `columns`, each with its legend below it, and a caption under all.
 
     `width` "column" or "page" is for papers: one map in a row, or two.
     """
@@ -111,14 +129,16 @@ def phase_figure(
     count, across = len(panels), min(columns, len(panels))
     with (
         drawn_for(width),
-        sheet(count, across, size, title, caption, beside=0.25, above=0.45, apart=0.04) as (
+        sheet(
+            count, across, size, title, caption, extra_width=0.25, extra_height=0.45, gap=0.04
+        ) as (
             figure,
             axes,
         ),
     ):
         for number, (ax, panel) in enumerate(zip(axes, panels, strict=True)):
             _draw(ax, panel)
-            ax.set_title(letter(number, count))
+            ax.set_title(panel_title(number, count))
     return figure
 
 
@@ -156,36 +176,34 @@ def heat_map(
 ) -> QuadMesh:
     """Draw the mean of `values` over seeds, one cell centred on each pair of coordinates.
 
-    An axis is logarithmic when its coordinates are closer to evenly spaced in the logarithm. Cells
-    without a finite mean are hatched; cells that lack some of their seeds carry a dot.
+    An axis is logarithmic if the logarithms of its coordinates are more evenly spaced than the coordinates. Cells
+    without a finite mean are hatched; a dot marks cells that lack some of their seeds.
     """
     if limits is not None and not limits[0] < limits[1]:
         raise ValueError(f"`limits` must be (low, high) with low < high, got {limits}")
     data = by_seed(values, x, y, seed_dim)
     grid = data.mean(seed_dim)
-    shown = np.ma.masked_invalid(grid.values)
-    colours, norm = (
-        matplotlib.colormaps[COLOUR_MAP].resampled(LEVELS),
-        Normalize(*(limits or _range(shown))),
-    )
+    drawn = np.ma.masked_invalid(grid.values)
+    colours = matplotlib.colormaps[COLOUR_MAP].resampled(LEVELS)
+    norm = Normalize(*(limits or finite_range(grid.values)))
     if cut is not None:
-        shown, colours, norm = shown >= cut, _TWO_COLOURS, Normalize(0, 1)
-    mesh = draw_cells(ax, grid.copy(data=np.ma.filled(shown.astype(float), np.nan)), colours, norm)
+        drawn, colours, norm = drawn >= cut, ListedColormap(SIDES), Normalize(0, 1)
+    mesh = draw_cells(ax, grid.copy(data=np.ma.filled(drawn.astype(float), np.nan)), colours, norm)
     fewer = data.count(seed_dim) < data.sizes[seed_dim]
     mark_cells(ax, grid, fewer & (abs(grid) < np.inf), FEWER_SEEDS)
-    _colour_bar(ax, mesh, shown, label, cut)
+    _colour_bar(ax, mesh, drawn, label, cut)
     return mesh
 
 
 def draw_cells(ax: Axes, grid: xr.DataArray, colours: Colormap, norm: Normalize) -> QuadMesh:
-    """One coloured cell for each number of `grid` (y, x); cells without a finite one are hatched."""
+    """Draw one coloured cell for each number of `grid` (y, x); cells without a finite number are hatched."""
     y, x = grid.dims
     x_edges, y_edges = (set_axis(ax, grid[dim], name) for dim, name in ((x, "x"), (y, "y")))
-    shown = np.ma.masked_invalid(grid.values)
-    # Vectors are sharp at any size, but slow to show where there are very many. Edges of the cells' own colours hide
-    # the seams that viewers of PDF leave between them.
-    look = {"cmap": colours, "norm": norm, "edgecolors": "face", "linewidth": SEAM}
-    mesh = ax.pcolormesh(x_edges, y_edges, shown, rasterized=shown.size > MANY_CELLS, **look)
+    values = np.ma.masked_invalid(grid.values)
+    # Vectors are sharp at any size, but very many are slow to show. Edges in the colours of the cells hide the seams
+    # that PDF viewers leave between them.
+    style = {"cmap": colours, "norm": norm, "edgecolors": "face", "linewidth": SEAM}
+    mesh = ax.pcolormesh(x_edges, y_edges, values, rasterized=values.size > MANY_CELLS, **style)
     ax.set_xlim(x_edges[0], x_edges[-1])
     ax.set_ylim(y_edges[0], y_edges[-1])
     ax.autoscale(False)
@@ -193,8 +211,8 @@ def draw_cells(ax: Axes, grid: xr.DataArray, colours: Colormap, norm: Normalize)
     return mesh
 
 
-def part_cells(ax: Axes, mesh: QuadMesh) -> None:
-    """Thin light lines between cells, over edges that hide seams: cells of one colour can be counted."""
+def separate_cells(ax: Axes, mesh: QuadMesh) -> None:
+    """Draw thin light lines between cells, so that cells of one colour can be counted."""
     corners = np.asarray(mesh.get_coordinates())
     if corners[..., 0].size > MANY_CELLS:
         return
@@ -206,13 +224,13 @@ def part_cells(ax: Axes, mesh: QuadMesh) -> None:
 def printed_curve(
     ax: Axes, law: str, values: xr.DataArray, x: str, y: str, *, source: str = "paper"
 ) -> None:
-    """Overlay a law as printed, such as `samples * snr**2 = 1000`, on a heat map of `values`."""
+    """Draw a law as printed, such as `samples * snr**2 = 1000`, over a heat map of `values`."""
     parsed, name = printed_law(law, values, source)
     curve(ax, parsed, x, y, parsed.curve, label=name, color=VERMILLION)
 
 
 def fitted_curve(ax: Axes, boundary: Boundary, x: str, y: str) -> None:
-    """Overlay a measured boundary: critical points, their range over seeds, the fitted law."""
+    """Draw a measured boundary over a heat map: critical points, their range over seeds, the fitted law."""
     law, critical = boundary.law, boundary.critical
     rows, columns = critical[law.row].values, critical.values
     known = np.isfinite(columns)
@@ -255,9 +273,9 @@ def curve(
     between: tuple[float, float] = (0.0, math.inf),
     **line,
 ) -> None:
-    """Draw `column = column_of(row)`, for rows `between` two values, where it is inside the axes.
+    """Draw `column = column_of(row)` for rows `between` two values, as far as it is inside the axes.
 
-    A curve that misses the axes altogether says so in the legend.
+    The legend says so if no part of the curve is inside.
     """
     _check_axes(law, x, y)
     points = curve_points(law, x, (ax.get_xlim(), ax.get_ylim()), column_of, between)
@@ -267,7 +285,7 @@ def curve(
 
 
 def by_seed(values: xr.DataArray, x: str, y: str, seed_dim: str = "seed") -> xr.DataArray:
-    """The values as floats over (y, x, seed), x and y ascending."""
+    """Return the values as floats over (y, x, seed), x and y ascending."""
     for dim in (x, y):
         if dim not in values.dims:
             raise ValueError(f"axis {dim!r} is not among the values' dimensions {values.dims}")
@@ -279,9 +297,7 @@ def by_seed(values: xr.DataArray, x: str, y: str, seed_dim: str = "seed") -> xr.
             f"`values` must have dimensions {y}, {x} and perhaps {seed_dim}; "
             f"select one entry of, or average over, {', '.join(sorted(map(str, extra)))}"
         )
-    if seed_dim not in values.dims:
-        values = values.drop_vars(seed_dim, errors="ignore").expand_dims(seed_dim)
-    return values.astype(float).transpose(y, x, seed_dim).sortby([y, x])
+    return with_seeds(values, seed_dim).astype(float).transpose(y, x, seed_dim).sortby([y, x])
 
 
 def _hatch_missing(ax: Axes, grid: xr.DataArray, x_edges: np.ndarray, y_edges: np.ndarray) -> None:
@@ -304,7 +320,7 @@ def _hatch_missing(ax: Axes, grid: xr.DataArray, x_edges: np.ndarray, y_edges: n
 
 
 def mark_cells(ax: Axes, grid: xr.DataArray, where: xr.DataArray, label: str) -> None:
-    """A dot in every cell of `where`."""
+    """Draw a dot in every cell of `where`."""
     y, x = grid.dims
     rows, columns = np.nonzero(where.values)
     if rows.size:
@@ -322,10 +338,9 @@ def mark_cells(ax: Axes, grid: xr.DataArray, where: xr.DataArray, label: str) ->
 
 
 def _mark_moved(ax: Axes, moved: xr.DataArray, x: str, y: str) -> None:
-    """A cross on every cell whose value is not one of gradient flow."""
+    """Draw a cross on every cell that a smaller step size changes: its value is not that of gradient flow."""
     tried = moved.transpose(y, x)
     rows, columns = np.nonzero(tried.values == 1)
-    known = int(tried.notnull().sum())
     ax.plot(
         tried[x].values[columns],
         tried[y].values[rows],
@@ -335,37 +350,38 @@ def _mark_moved(ax: Axes, moved: xr.DataArray, x: str, y: str) -> None:
         markeredgewidth=0.8,
         color=BLACK,
         path_effects=_THIN_RIM,
-        label=f"a quarter of the step size moves it ({rows.size} of {known} cells tried)",
+        label=moved_name(tried),
     )
 
 
 def _colour_bar(
-    ax: Axes, mesh: QuadMesh, shown: np.ma.MaskedArray, label: str, cut: float | None
+    ax: Axes, mesh: QuadMesh, drawn: np.ma.MaskedArray, label: str, cut: float | None
 ) -> None:
-    # Inside the axes' own frame, so that a wide legend below does not push the bar away.
-    place = ax.inset_axes((1.03, 0, 0.04, 1))
+    # Placed relative to the axes, so that a wide legend below does not push the bar away.
+    bar_axes = ax.inset_axes((1.03, 0, 0.04, 1))
     low, high = mesh.get_clim()
-    below, above = bool((shown < low).any()), bool((shown > high).any())
-    bar = ax.figure.colorbar(mesh, cax=place, label=label, extend=_EXTEND[below, above])
+    below, above = bool((drawn < low).any()), bool((drawn > high).any())
+    bar = ax.figure.colorbar(mesh, cax=bar_axes, label=label, extend=_EXTEND[below, above])
     if cut is not None:
         bar.set_ticks([0.25, 0.75], labels=[f"< {cut:g}", f"≥ {cut:g}"])
-        place.tick_params(length=0)
+        bar_axes.tick_params(length=0)
     bar.outline.set_linewidth(0.6)
     assert bar.solids is not None
     bar.solids.set(rasterized=False, edgecolor="face", linewidth=SEAM)
 
 
-def _range(shown: np.ma.MaskedArray) -> tuple[float, float]:
-    """Smallest and largest value; any range will do for a map without values."""
-    return (float(shown.min()), float(shown.max())) if shown.count() else (0.0, 1.0)
+def finite_range(values: np.ndarray) -> tuple[float, float]:
+    """Return the smallest and the largest finite number; (0, 1) if there are no finite numbers."""
+    finite = values[np.isfinite(values)]
+    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
 
 
 def _check_axes(law: Law, x: str, y: str) -> None:
     if {law.row, law.column} != {x, y}:
-        raise ValueError(f"`law` {law} does not speak of the axes {x!r} and {y!r}")
+        raise ValueError(f"`law` must be about the axes {x!r} and {y!r}, got {law}")
 
 
-# Dark to bright from worst to best: told apart with any colour vision, and in grey.
+# Dark to bright from worst to best: distinguishable with any colour vision, and in grey.
 REGIME_COLOURS = {
     Regime.NOT_FITTED: "#443983",
     Regime.HARMFUL: "#cc79a7",
@@ -386,11 +402,11 @@ def phase(
     caption: str | None = None,
     width: Width | None = None,
 ) -> Figure:
-    """The mean of a variable over seeds as a heat map over two axes; of several variables, maps side by side.
+    """Draw the mean of a variable over seeds as a heat map over two axes; several variables are maps side by side.
 
-    `level` adds the fitted boundary at it, `printed` a law as a paper prints it; `printed_by` says in the legend whose
-    law that is. `title` and `caption` are made of the result, "" leaves them out; `width` "column" or "page" is for
-    papers.
+    `level` adds the fitted boundary at that level, `printed` a law as a paper prints it; `printed_by` is the source of
+    that law in the legend. `title` and `caption` come from the result, "" leaves them out; `width` "column" or "page"
+    is for papers.
 
     >>> import tempfile
     >>> import benign as bo
@@ -406,11 +422,11 @@ def phase(
     >>> float(figure.get_figwidth())  # inches
     3.35
     """
-    names = listed(variables)
+    names = as_list(variables)
     panels = [_panel_of(result, name, x, y, level, printed, printed_by) for name in names]
     return phase_figure(
         panels,
-        title=", ".join(map(plain, names)).capitalize() if title is None else title,
+        title=", ".join(map(readable, names)).capitalize() if title is None else title,
         caption=caption_of(result) if caption is None else caption,
         width=width,
     )
@@ -430,7 +446,7 @@ def _panel_of(
     edge = None if level is None else boundary(values, level, law=f"{x} * {y}**p")
     limits = (0.0, 1.0) if name.endswith("accuracy") else None
     law = {"printed": printed, "printed_by": printed_by}
-    return Panel(values, x, y, plain(name), limits=limits, boundary=edge, **law)
+    return Panel(values, x, y, readable(name), limits=limits, boundary=edge, **law)
 
 
 def regimes(
@@ -446,11 +462,11 @@ def regimes(
     caption: str | None = None,
     width: Width | None = None,
 ) -> Figure:
-    """Where overfitting is benign, where it is harmful, and where training points are not fitted, over two axes.
+    """Draw over two axes where overfitting is benign, where it is harmful, and where training points are not fitted.
 
-    A run fits when all training points are right at its end, attacked as in training. A fit is benign where an
+    A run fits if it classifies all training points correctly at its end, attacked as in training. A fit is benign if an
     accuracy is at least `level` (0.95 if not given), or a loss or an error at most `level`. A cell shows the regime of
-    most of its seeds, of equally many the worst. Everything else is as in `phase`.
+    most of its seeds, and in a tie the worst. Everything else is as in `phase`.
 
     >>> import tempfile
     >>> import benign as bo
@@ -482,11 +498,11 @@ def regimes(
 
 
 def _draw_regimes(ax: Axes, codes: xr.DataArray, rule: str) -> None:
-    """The cells of `codes` (y, x, seed), and a legend that counts them and tells the `rule` of the best."""
-    cells = of_most(codes)
+    """Draw the cells of `codes` (y, x, seed), and a legend with their numbers and the `rule` of benign fits."""
+    cells = majority_regime(codes)
     colours = ListedColormap([REGIME_COLOURS[each] for each in Regime])
     mesh = draw_cells(ax, cells, colours, Normalize(0, len(Regime) - 1))
-    part_cells(ax, mesh)
+    separate_cells(ax, mesh)
     all_cells = int(cells.notnull().sum())
     for each in reversed(Regime):
         name, best = f"{each.words}: {int((cells == each).sum())}", each is max(Regime)
@@ -499,13 +515,13 @@ def _draw_regimes(ax: Axes, codes: xr.DataArray, rule: str) -> None:
 
 
 DRAWN = ("test_accuracy", "robust_accuracy")
-"""what is drawn, as far as it is measured"""
+"""variables drawn for an experiment without a recipe, if they are measured"""
 
 
 def pictures(result: xr.Dataset, folder: Path) -> list[Path]:
-    """Draw what can be drawn of a result into its folder: nothing unless one or two axes hold several numbers."""
+    """Draw the accuracies of a result if one or two of its axes have several numbers; return the files."""
     names = [name for name in DRAWN if name in result]
-    axes = axes_of(result[names[0]])
+    axes = varied_axes(result[names[0]])
     if not all(np.issubdtype(result[axis].dtype, np.number) for axis in axes):
         return []
     if len(axes) == 1:

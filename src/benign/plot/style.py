@@ -1,4 +1,4 @@
-"""One look for every figure, and files that come out the same twice: vector files for papers, a picture for screens."""
+"""The style of every figure, and reproducible files: vector files for papers, a PNG for screens."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ GREY = "#d9d9d9"
 DARK_GREY = "#8c8c8c"
 COLOUR_MAP = "viridis"
 
-SMALL = 7.0  # points: legends and captions; no letter is smaller
+SMALL = 7.0  # points: legends and captions; no text is smaller
 
 DPI = 200
 FORMATS = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": None}
-"""what is written, without the metadata that would differ from day to day"""
+"""the formats, and the metadata to leave out because they contain the date"""
 
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # ships with matplotlib, so the layout is the same everywhere
@@ -63,7 +63,7 @@ _STYLE: dict[Any, Any] = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Matplotlib's settings for this package, for the length of a `with` block."""
+    """Set matplotlib's settings of this package inside a `with` block."""
     with matplotlib.rc_context(_STYLE):
         yield
 
@@ -75,8 +75,8 @@ def save(
 ) -> list[Path]:
     """Write `path`.pdf, `path`.svg and `path`.png (200 dpi); the same figure gives the same bytes.
 
-    Lines and letters are vectors, letters of a PDF are embedded. A path that ends in one of the formats gets that
-    one alone. Each file appears complete or not at all, also when two processes write it at once.
+    Lines and text are vectors; a PDF embeds its fonts. If the path ends in one of the formats, only that one is
+    written. Each file appears complete or not at all, also when two processes write it at once.
 
     >>> import tempfile
     >>> import benign as bo
@@ -95,18 +95,18 @@ def save(
         raise ValueError(f"`formats` must be some of {', '.join(FORMATS)}, got {list(formats)}")
     stem.parent.mkdir(parents=True, exist_ok=True)
     with style(), _laid_out(figure):
-        drawn = {kind: _render(figure, kind) for kind in formats}
-    return [_write(stem.with_name(f"{stem.name}.{kind}"), each) for kind, each in drawn.items()]
+        contents = {kind: _render(figure, kind) for kind in formats}
+    return [_write(stem.with_name(f"{stem.name}.{kind}"), each) for kind, each in contents.items()]
 
 
 @contextmanager
 def _laid_out(figure: Figure) -> Iterator[None]:
-    """Find the places of all parts once, the same for every format: it takes as long as drawing them."""
+    """Lay the figure out once for all formats: the layout takes as long as the drawing."""
     layout, dpi = figure.get_layout_engine(), figure.dpi
     try:
         figure.dpi = DPI
         figure.draw_without_rendering()
-        figure.set_layout_engine(None)  # with "none" every format would be gone through twice
+        figure.set_layout_engine(None)  # with "none" every format would be laid out again
         yield
     finally:
         figure.set_layout_engine(layout)

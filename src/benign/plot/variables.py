@@ -1,4 +1,4 @@
-"""What is drawn of a result: its variables without axes of one value, their names, and what a caption says of them."""
+"""Which values of a result are drawn: its variables without axes of one value, their labels and their ranges."""
 
 from __future__ import annotations
 
@@ -13,48 +13,52 @@ from benign.plot.caption import describe, endings
 from benign.training.descent import Status
 
 NEVER = "-1 if never"
-"""how the meaning of a variable tells it"""
+"""how the definition of a variable says that -1 stands for an event that did not happen"""
 
 
 def variable_of(result: xr.Dataset, name: str, axes: int) -> xr.DataArray:
-    """A variable with its seeds and its axes of several values; ValueError unless these are so many."""
+    """Return a variable over its seeds and its axes of several values, of which there must be `axes`."""
     if name not in result:
         raise ValueError(f"no variable {name!r}; this result has {', '.join(map(str, result))}")
-    values = reached(result[name])
-    several = axes_of(values)
+    values = nan_if_never(result[name])
+    several = varied_axes(values)
     if len(several) != axes:
         raise ValueError(
             f"`{name}` has {len(several)} axes with several values ({', '.join(several) or 'none'}), "
             f"{axes} can be drawn: select one value of the others, or average over them"
         )
     ones = [dim for dim in values.dims if dim not in (*several, "seed")]
-    values = values.squeeze(ones, drop=True)
-    if "seed" in values.dims:
-        return values
-    return values.drop_vars("seed", errors="ignore").expand_dims("seed")
+    return with_seeds(values.squeeze(ones, drop=True))
 
 
-def reached(values: xr.DataArray) -> xr.DataArray:
-    """First steps at which something was so, without a number where it never was: a mean must not count -1."""
-    told = str(values.attrs.get("long_name", ""))
-    if NEVER not in told:
+def with_seeds(values: xr.DataArray, seed_dim: str = "seed") -> xr.DataArray:
+    """Return the values with a dimension of seeds, which the values of one run lack."""
+    if seed_dim in values.dims:
         return values
-    attrs = values.attrs | {"long_name": told.replace(NEVER, "no value if never")}
+    return values.drop_vars(seed_dim, errors="ignore").expand_dims(seed_dim)
+
+
+def nan_if_never(values: xr.DataArray) -> xr.DataArray:
+    """Return first steps of an event with NaN for -1, which means that it never happened: a mean must not count -1."""
+    definition = str(values.attrs.get("long_name", ""))
+    if NEVER not in definition:
+        return values
+    attrs = values.attrs | {"long_name": definition.replace(NEVER, "no value if never")}
     return values.where(values >= 0).assign_attrs(attrs)
 
 
-def held(result: xr.Dataset, name: str) -> xr.DataArray:
-    """A curve along training on which a run that has ended stays at its last value, that of the result.
+def extended_curve(result: xr.Dataset, name: str) -> xr.DataArray:
+    """Return a curve along training in which a run that has ended keeps its final value, the one of the result.
 
-    Without that the mean over seeds would jump whenever a run leaves it. Of an attack the curve is that of training,
-    and so is its last value where that was measured. A run that diverged has no last value: it is NaN from its end
-    on, and the mean is that of the others. The curve stops soon after the last run has.
+    Otherwise the mean over seeds would jump whenever a run ends. Curves under attack are measured with the training
+    attack, and so is the final value where it was measured. A run that diverged has no final value: it is NaN from its
+    end on, and the mean is over the other runs. The curve ends at the first step after the last run has ended.
     """
     curve = result[f"{name}_curve"]
-    ends = [each for each in (f"{name}_training_attack", name) if each in result]
-    if not ends:
+    final = [each for each in (f"{name}_training_attack", name) if each in result]
+    if not final:
         return curve
-    end = result[ends[0]]
+    end = result[final[0]]
     if "status" in result:
         end = end.where(result.status != Status.DIVERGED)
     curve = curve.where(curve.step <= result.steps, end)
@@ -62,45 +66,45 @@ def held(result: xr.Dataset, name: str) -> xr.DataArray:
     return curve.isel(step=slice(None, 1 + int(np.searchsorted(curve.step, last))))
 
 
-def axes_of(values: xr.DataArray) -> list[str]:
-    """The axes of the experiment that hold several values."""
+def varied_axes(values: xr.DataArray) -> list[str]:
+    """Return the axes, other than seeds, that have several values."""
     return [str(dim) for dim in values.dims if dim != "seed" and values.sizes[dim] > 1]
 
 
 def two_axes(values: xr.DataArray, x: str | None, y: str | None) -> tuple[str, str]:
-    """The axes of a map: those asked for, and what is left for the others."""
-    axes = axes_of(values)
-    for name, asked in (("x", x), ("y", y)):
-        if asked is not None and asked not in axes:
-            raise ValueError(f"`{name}` must be one of {', '.join(axes)}, got {asked!r}")
-    left = [axis for axis in axes if axis not in (x, y)]
-    x = x or left.pop(0)
-    return x, y or left.pop(0)
+    """Return the axes of a map: `x` and `y` where they are given, the remaining ones otherwise."""
+    axes = varied_axes(values)
+    for name, chosen in (("x", x), ("y", y)):
+        if chosen is not None and chosen not in axes:
+            raise ValueError(f"`{name}` must be one of {', '.join(axes)}, got {chosen!r}")
+    others = [axis for axis in axes if axis not in (x, y)]
+    x = x or others.pop(0)
+    return x, y or others.pop(0)
 
 
-def listed(variables: str | Sequence[str]) -> list[str]:
-    """One name, or several."""
+def as_list(variables: str | Sequence[str]) -> list[str]:
+    """Return the names as a list, also if it is a single one."""
     return [variables] if isinstance(variables, str) else list(variables)
 
 
-def plain(variable: str) -> str:
-    """The name of a variable in words."""
+def readable(variable: str) -> str:
+    """Return the name of a variable in words: `test_loss_curve` is `test loss`."""
     return variable.removesuffix("_curve").replace("_", " ")
 
 
-def named(place: xr.DataArray) -> str:
-    """`SNR = 4`: one value of an axis, as the papers write it."""
-    name, value = symbol_of(place), place.item()
+def value_label(coordinate: xr.DataArray) -> str:
+    """Return one value of an axis as the papers write it, `SNR = 4`."""
+    name, value = symbol_of(coordinate), coordinate.item()
     return f"{name} = {value:.3g}" if isinstance(value, float) else f"{name} = {value}"
 
 
 def symbol_of(coordinate: xr.DataArray) -> str:
-    """An axis as the papers write it, or its name in words."""
+    """Return the symbol that the papers have for an axis, or its name in words."""
     return str(coordinate.attrs.get("symbol", str(coordinate.name).replace("_", " ")))
 
 
-def possible(name: str) -> tuple[float, float]:
-    """Where values of a variable can lie: an interval of their mean may reach beyond."""
+def value_range(name: str) -> tuple[float, float]:
+    """Return the range of possible values of a variable; the interval of a mean may reach beyond it."""
     if re.search(r"\b(accuracy|error)\b", name) or name.startswith("attention on"):
         return 0.0, 1.0
     if name.endswith("alignment"):  # a cosine
@@ -110,13 +114,12 @@ def possible(name: str) -> tuple[float, float]:
 
 
 def caption_of(result: xr.Dataset) -> str:
-    """What a result knows of itself: a trace of one run knows less."""
-    chosen = [named(each) for each in result.coords.values() if each.ndim == 0]
-    told = [f"Here {', '.join(chosen)}."] if chosen else []
-    if "experiment" in result.attrs:
-        told.insert(0, describe(experiment_of(result)))
-    if "recipe" in result.attrs:
-        told.insert(0, f"{result.attrs['recipe']}.")
-    if "status" in result:
-        told.append(endings(result))
-    return " ".join(filter(None, told))
+    """Return the caption of a figure of this result; the trace of one run contains only some of its sentences."""
+    selected = [value_label(each) for each in result.coords.values() if each.ndim == 0]
+    sentences = [
+        f"{result.attrs['recipe']}." if "recipe" in result.attrs else "",
+        describe(experiment_of(result)) if "experiment" in result.attrs else "",
+        f"Here {', '.join(selected)}." if selected else "",
+        endings(result) if "status" in result else "",
+    ]
+    return " ".join(filter(None, sentences))

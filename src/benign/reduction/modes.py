@@ -13,11 +13,8 @@ from typing import ClassVar, Literal, TypeAlias
 import torch
 from torch.nn.functional import pad
 
-from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
-from benign.attacks.ensemble import EnsembleAttack
-from benign.attacks.pgd import PGD
 from benign.data.model import BLOCK, DataModel, Sample
 from benign.networks.network import Network, Params
 from benign.reduction.protocols import ReducibleWidth, TokenRows
@@ -29,13 +26,11 @@ from benign.reduction.test_points import (
     TestPoints,
     view_of_span,
 )
+from benign.spec.registry import has_guarantee
 from benign.streams import Streams
 
 Mode: TypeAlias = Literal["ambient", "projected", "sampled", "approximate"]
 Wanted: TypeAlias = Literal["ambient", "projected", "sampled", "approximate", "auto"]
-
-ROTATING = (PGD, APGD, EnsembleAttack)
-"""attacks that take steps along gradients and project on their ball; by class, a subclass may do something else"""
 
 
 @dataclass(frozen=True)
@@ -461,8 +456,11 @@ def starts_at_random(attack: Attack) -> bool:
 def _attack_trouble(field: str, attack: Attack | None, *, training: bool) -> str | None:
     if attack is None:
         return None
-    if type(attack) not in ROTATING:
-        kinds = ", ".join(known.kind for known in ROTATING)
+    if not has_guarantee(attack, "rotation_invariant"):
+        choices = Attack.choices().items()
+        kinds = ", ".join(
+            kind for kind, known in choices if has_guarantee(known, "rotation_invariant")
+        )
         return (
             f"`{field}` is {attack.kind}, which is not known to act alike in every basis: "
             f"use one of {kinds} in an l2 ball"

@@ -10,20 +10,22 @@ from dataclasses import dataclass, replace
 import torch
 from torch.nn.functional import pad
 
-from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball, Units
-from benign.attacks.pgd import PGD
 from benign.bartlett import chi_square
 from benign.reduction.modes import starts_at_random
 from benign.reduction.protocols import TokenRows
 from benign.reduction.test_points import View, vector_names
+from benign.spec.registry import has_guarantee
 from benign.streams import Streams
 
 
 def draws_starts(attack: Attack) -> bool:
-    """Whether its random starts are meant: `EnsembleAttack` takes any, also those of the span's own ball."""
-    return type(attack) in (PGD, APGD) and starts_at_random(attack)
+    """Return whether the attack has random starts that must be those of R^d.
+
+    For `EnsembleAttack` any random starts will do, also those in the ball of the span.
+    """
+    return has_guarantee(attack, "ball_starts") and starts_at_random(attack)
 
 
 @dataclass(frozen=True)

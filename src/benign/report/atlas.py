@@ -12,8 +12,7 @@ import xarray as xr
 
 from benign.papers.recipes import Recipe
 from benign.plot.maps import Panel
-from benign.plot.variables import plain as said
-from benign.plot.variables import possible, reached
+from benign.plot.variables import nan_if_never, readable, value_range
 from benign.report import figures
 from benign.report.cells import Limits, endings, rounded, settled
 from benign.report.figures import LABELS, Figure, names_of
@@ -184,7 +183,7 @@ class Atlas:
         """`changes` are those of the recipe's experiment, `field=value`, whose names it cannot know."""
         self._raw = ascending(result)
         names = named_by(recipe, self._raw, changes)
-        steps = {name: reached(values) for name, values in self._raw.data_vars.items()}
+        steps = {name: nan_if_never(values) for name, values in self._raw.data_vars.items()}
         self.result = numbered(self._raw.assign(steps), names)
         self._ranks = {dim: ranks(result[dim]) for dim in axes_of(result)}
         self.note = ""
@@ -211,10 +210,12 @@ class Atlas:
             for name, values in self.result.data_vars.items()
             if set(values.dims) == own and name not in NO_QUANTITY and values.notnull().any()
         ]
-        names = [name for name in names if said(name) not in drawn]
+        names = [name for name in names if readable(name) not in drawn]
         names.sort(key=lambda name: MAIN.index(name) if name in MAIN else len(MAIN))
         return found + [
-            Quantity(name, said(name), CHIEF if name in MAIN else REST, _meaning(self.result[name]))
+            Quantity(
+                name, readable(name), CHIEF if name in MAIN else REST, _meaning(self.result[name])
+            )
             for name in names
         ]
 
@@ -231,7 +232,7 @@ class Atlas:
         if self.y is None:
             values, ended = self._slice(self.result[name], at), self._ended(self.x, at=at)
             about = figures.explain_lines(title, meaning, values.sizes["seed"])
-            return figures.lines(values, self.x, said(name), ended) | {"about": about}
+            return figures.lines(values, self.x, readable(name), ended) | {"about": about}
         panel = self._panel(name, at)
         y, x = self._homes(panel)[::-1] if name in self._of_name else (self.y, self.x)
         drawn = figures.heat_map(panel, self._ended(y, x, at=at), span or self.span(name))
@@ -299,9 +300,9 @@ class Atlas:
         steps: Sequence[int] | None = None,
     ) -> Figure:
         """The same with other numbers in it, or references that a page fills in later, at some of the steps."""
-        named = [(name, said(name)) for name in group.names]
+        named = [(name, readable(name)) for name in group.names]
         alone = self.result[group.names[0]].attrs.get("units", "1")
-        label = said(group.names[0]) if len(named) == 1 else group.title.lower()
+        label = readable(group.names[0]) if len(named) == 1 else group.title.lower()
         if alone not in ("1", ""):
             label = f"{label} ({alone})"
         steps = list(steps or self.result["step"].values.tolist())
@@ -358,7 +359,7 @@ class Atlas:
     @cached_property
     def _told(self) -> dict[str, tuple[str, str]]:
         """Title and meaning of what can be drawn, measured or not."""
-        known = {name: (said(str(name)), _meaning(self.result[name])) for name in self.result}
+        known = {name: (readable(str(name)), _meaning(self.result[name])) for name in self.result}
         return {str(name): told for name, told in known.items()} | {
             each.name: (each.title, each.meaning) for each in self.quantities
         }
@@ -368,10 +369,10 @@ class Atlas:
             return self._of_name[name]
         assert self.x is not None
         assert self.y is not None
-        values, bounds = self._slice(self.result[name], at), possible(said(name))
+        values, bounds = self._slice(self.result[name], at), value_range(readable(name))
         limits = bounds if np.isfinite(bounds).all() else None
         edge = self._edge(name, values) if name in FITTED else None
-        return Panel(values, self.x, self.y, said(name), limits=limits, boundary=edge)
+        return Panel(values, self.x, self.y, readable(name), limits=limits, boundary=edge)
 
     def _homes(self, panel: Panel) -> list[str]:
         """The axes of the experiment that a panel draws, which may have given them other names."""
@@ -389,7 +390,7 @@ class Atlas:
         if any(LABELS in self.result[dim].attrs for dim in (self.x, self.y)):
             return None
         try:
-            return boundary(values.rename(said(name)), LEVEL)
+            return boundary(values.rename(readable(name)), LEVEL)
         except ValueError:
             return None
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from benign.plot.variables import held
+from benign.plot.variables import extended_curve
 from benign.stats.intervals import interval_text, number, t_quantile
 from benign.sweep.text import value_text
 from benign.training.descent import Status
@@ -120,7 +120,7 @@ def settled(result: xr.Dataset, name: str, points: list[int] | None = None) -> x
     steps = part["step"].values
     last = part["steps"].max("seed").fillna(0).clip(max=steps[-1])
     until = last.copy(data=steps[np.searchsorted(steps, last.values)])
-    curve = held(part, base).reindex(step=steps)
+    curve = extended_curve(part, base).reindex(step=steps)
     if base not in part:
         return curve
     return curve.where(curve["step"] <= until).transpose(*part[name].dims)

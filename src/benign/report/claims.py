@@ -20,7 +20,7 @@ from benign.papers.advice import advise
 from benign.papers.claims import claims, study_of
 from benign.papers.recipes import Recipe
 from benign.papers.verify import answered, changes_of
-from benign.report.folder import Folder
+from benign.report.folder import ResultFolder
 from benign.spec.axes import cells
 from benign.stats.intervals import interval_text, number
 from benign.sweep.text import value_text
@@ -85,7 +85,7 @@ class Row:
         return tones.get(first, "open")
 
 
-def rows(folders: Sequence[Folder], files: Iterable[Path] = ()) -> list[Row]:
+def rows(folders: Sequence[ResultFolder], files: Iterable[Path] = ()) -> list[Row]:
     """Every claim of the papers whose recipes the folders hold: judged here, else in `files`, else not at all."""
     papers = {folder.recipe.name.partition("/")[0] for folder in folders if folder.recipe}
     known = [claim for claim in claims().values() if claim.id.partition("/")[0] in papers]
@@ -111,14 +111,14 @@ def _set_apart(alike: list[Row]) -> list[Row]:
     return [replace(row, under=told(row)) for row in alike]
 
 
-def verdict_files(folders: Iterable[Folder]) -> list[Path]:
+def verdict_files(folders: Iterable[ResultFolder]) -> list[Path]:
     """What `benign verify` has written beside the folders: they lie in ROOT/paper/name/scale/reading."""
     roots = [folder.path.resolve().parents[3:4] for folder in folders if folder.recipe]
     files = [root / "verdicts" / "verdicts.json" for found in roots for root in found]
     return [file for file in dict.fromkeys(files) if file.is_file()]
 
 
-def _judged(claim: Claim, folders: Sequence[Folder]) -> Iterator[Row]:
+def _judged(claim: Claim, folders: Sequence[ResultFolder]) -> Iterator[Row]:
     """The claim judged on the folders that are its studies, for every reading there is."""
     studies = [study for need in claim.studies if (study := study_of(need))]
     if not studies or len(studies) < len(claim.studies):
@@ -150,13 +150,15 @@ def _caution(results: Sequence[xr.Dataset]) -> str:
     return f"{capped} of {of} runs stopped at the step cap" if capped else ""
 
 
-def _beside(first: Folder, study: Study, folders: Sequence[Folder]) -> Folder | None:
+def _beside(
+    first: ResultFolder, study: Study, folders: Sequence[ResultFolder]
+) -> ResultFolder | None:
     """The folder of another study at the same scale under the same reading, as far as each study knows its answers."""
     alike = (each for each in folders if each.recipe is study and each.scale == first.scale)
     return next((other for other in alike if _agree(first, other)), None)
 
 
-def _agree(*both: Folder) -> bool:
+def _agree(*both: ResultFolder) -> bool:
     """Whether one reading, asked of both, gives the answers of each: as `benign verify` asks it."""
     one, other = (folder.reading for folder in both)
     return any(
@@ -310,7 +312,8 @@ def _theorem(title: str, found: dict[int, Conditions], places: Sequence[str]) ->
 def _room(conditions: Conditions) -> float:
     """The smallest room of what has numbers: a setting that is not the theorem's is so in every cell alike."""
     return min(
-        (row.ratio for row in conditions if row.asked and row.name != "setting"), default=math.inf
+        (row.ratio for row in conditions if row.required and row.name != "setting"),
+        default=math.inf,
     )
 
 
@@ -326,7 +329,7 @@ def _line(name: str, found: Sequence[Conditions]) -> Line:
     return Line(
         name=name,
         statement=next((row.statement for row in rows if not row.holds), rows[0].statement),
-        asked=any(row.asked for row in rows),
+        asked=any(row.required for row in rows),
         cells=len(rows),
         holds=sum(row.holds for row in rows),
         least=min(row.ratio for row in rows),

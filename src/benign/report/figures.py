@@ -24,7 +24,7 @@ from benign.plot.laws import (
 from benign.plot.lines import COLOURS, LINES
 from benign.plot.maps import Panel
 from benign.plot.style import BLACK, BLUE, DARK_GREY, VERMILLION
-from benign.plot.variables import possible
+from benign.plot.variables import value_range
 from benign.report.cells import ENDED, Limits, Means, means, plain, rounded
 from benign.stats.boundary import Boundary
 from benign.stats.law import Law
@@ -53,7 +53,7 @@ def heat_map(panel: Panel, ended: np.ndarray | None = None, span: Limits | None 
     click on it has the place `[row, column]` of the cell as its point number.
     """
     values = panel.values.sortby([panel.y, panel.x])
-    found = means(values, panel.y, panel.x, within=possible(panel.label))
+    found = means(values, panel.y, panel.x, within=value_range(panel.label))
     axes = [_axis(values[dim]) for dim in (panel.x, panel.y)]
     edges = [_edges(values[dim]) for dim in (panel.x, panel.y)]
     colours = _colours(panel, found.mean, span)
@@ -113,7 +113,7 @@ def lines(
 ) -> Figure:
     """Means over seeds along one axis, with 95 % intervals; the last trace holds the points."""
     values = values.sortby(along)
-    bounds = possible(label)
+    bounds = value_range(label)
     found = means(values, along, within=bounds)
     x, colour = values[along].values.tolist(), COLOURS[0]
     points: Figure = {

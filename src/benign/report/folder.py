@@ -31,7 +31,7 @@ from benign.training.descent import Status
 
 
 @dataclass(frozen=True, eq=False)
-class Folder:
+class ResultFolder:
     """The results of one experiment, opened to be looked at."""
 
     path: Path
@@ -43,7 +43,7 @@ class Folder:
     """what opening it complained of"""
 
     @classmethod
-    def open(cls, path: Path) -> Folder:
+    def open(cls, path: Path) -> ResultFolder:
         """Open a folder; ValueError in one line where it is none of results."""
         made = Store.open(path, writing=False).about.made
         experiment = open_experiment(path)
@@ -216,10 +216,10 @@ def _check(path: Path) -> None:
         raise ValueError(f"{path} lies inside the results {inside}: name that folder")
 
 
-def folders(paths: Iterable[Path]) -> list[Folder]:
+def folders(paths: Iterable[Path]) -> list[ResultFolder]:
     """The folders of results among these and below them, each once."""
     found = {place.resolve(): place for path in paths for place in _stores(path)}
-    return [Folder.open(place) for place in found.values()]
+    return [ResultFolder.open(place) for place in found.values()]
 
 
 def _stores(path: Path) -> Iterator[Path]:

@@ -20,9 +20,9 @@ from markupsafe import Markup, escape
 
 from benign import __version__
 from benign.experiment import Folder as Place
-from benign.plot.variables import possible
+from benign.plot.variables import value_range
 from benign.report import claims
-from benign.report.atlas import CHIEF, REST, Atlas, CurveGroup, Quantity, said
+from benign.report.atlas import CHIEF, REST, Atlas, CurveGroup, Quantity, readable
 from benign.report.cells import (
     BUDGET,
     Limits,
@@ -35,7 +35,7 @@ from benign.report.cells import (
 )
 from benign.report.claims import Theorem, theorems
 from benign.report.figures import LABELS, Figure, names_of
-from benign.report.folder import Folder, folders
+from benign.report.folder import ResultFolder, folders
 from benign.sweep.records import replacing
 
 LARGEST_PICTURE, MOST_PICTURES = 1_000_000, 3
@@ -91,7 +91,7 @@ class Shown:
     """A folder with all that the page tells about it."""
 
     number: int
-    folder: Folder
+    folder: ResultFolder
     share: int
     """how many folders the page shows"""
     group: Group
@@ -143,7 +143,7 @@ class Shown:
         return squeezed(self.data.curves)
 
 
-def page(found: Sequence[Folder], verdict_files: Sequence[Path] = ()) -> str:
+def page(found: Sequence[ResultFolder], verdict_files: Sequence[Path] = ()) -> str:
     """The page as text."""
     side_by_side = grouped(found)
     beside = {folder.path: group for group in side_by_side for folder in group.folders}
@@ -239,7 +239,7 @@ def _by_claim(judged: Sequence[claims.Row]) -> list[list[claims.Row]]:
     return list(found.values())
 
 
-def _ran(found: Sequence[Folder]) -> str:
+def _ran(found: Sequence[ResultFolder]) -> str:
     """The runs of all folders in a sentence."""
     counts = sum((Counter(folder.counts) for folder in found), Counter())
     told = ", ".join(f"{number} {word}" for word, number in counts.items())
@@ -306,7 +306,7 @@ MOST_HOVERS = 150_000
 class Group:
     """Folders that stand side by side: one recipe at one scale under several readings, or one experiment."""
 
-    folders: tuple[Folder, ...]
+    folders: tuple[ResultFolder, ...]
 
     @property
     def title(self) -> str:
@@ -331,9 +331,9 @@ class Group:
         return found
 
 
-def grouped(folders: Sequence[Folder]) -> list[Group]:
+def grouped(folders: Sequence[ResultFolder]) -> list[Group]:
     """Folders of one recipe, scale and shape of figures together, in the order in which they came."""
-    found: dict[Any, list[Folder]] = {}
+    found: dict[Any, list[ResultFolder]] = {}
     for folder in folders:
         atlas = folder.atlas
         sliders = tuple((name, len(labels)) for name, labels in atlas.sliders.items())
@@ -354,7 +354,7 @@ class ForScript:
 
 
 def for_script(
-    folder: Folder, theorems: Sequence[Theorem], share: int, spans: Mapping[str, Limits]
+    folder: ResultFolder, theorems: Sequence[Theorem], share: int, spans: Mapping[str, Limits]
 ) -> ForScript:
     """The data of a folder that is one of `share` on the page; colours of quantities reach over `spans`."""
     atlas = folder.atlas
@@ -410,7 +410,7 @@ def _main_numbers(atlas: Atlas) -> list[tuple[str, list[str]]]:
     return [
         (each.title, [found.text(cell) for cell in cells])
         for each in chief
-        for found in [means(atlas.result[each.name], *atlas.dims, within=possible(each.title))]
+        for found in [means(atlas.result[each.name], *atlas.dims, within=value_range(each.title))]
     ]
 
 
@@ -441,7 +441,7 @@ def _curves(atlas: Atlas, groups: Sequence[CurveGroup], packed: PackedCurves) ->
         "together": [{"title": group.title, "figure": drawn(group)} for group in together],
         "alone": [
             {
-                "title": said(group.names[0]),
+                "title": readable(group.names[0]),
                 "meaning": str(atlas.result[group.names[0]].attrs.get("long_name", "")),
                 "figure": drawn(group),
             }
@@ -450,6 +450,8 @@ def _curves(atlas: Atlas, groups: Sequence[CurveGroup], packed: PackedCurves) ->
     }
 
 
-def _by_cell(folder: Folder, tables: dict[int, list[list[Any]]]) -> dict[int, list[list[Any]]]:
+def _by_cell(
+    folder: ResultFolder, tables: dict[int, list[list[Any]]]
+) -> dict[int, list[list[Any]]]:
     """Tables by the number of their cell on the page, where axes ascend, and not in the order of the specification."""
     return {folder.atlas.place(number): table for number, table in tables.items()}

@@ -250,7 +250,7 @@ def attacked_step(batch: Batch, number: int, part: str = "") -> Step:
         return Step(number, batch, sample.x, batch.carried.look())
     target = batch.target(sample, f"attack/{number}{part}")
     if attack is not batch.setup.attack:  # a recording is always of the same attack
-        return Step(number, batch, sample.x, target.train(sample.x))
+        return Step(number, batch, sample.x, target.training_pass(sample.x))
     points, seen = batch.recording.training_pass(attack, target)
     return Step(number, batch, points, seen)
 

@@ -129,7 +129,10 @@ def _attack_numbers(setup: Setup, attack: Attack | None, points: int) -> int:
     if attack is None:
         return 0
     columns, data = setup.network.cost(setup.data).columns, setup.data
-    return points * data.tokens * attack.held() * max(data.dim, 2 * columns) + columns**2
+    return (
+        points * data.tokens * attack.stored_perturbations() * max(data.dim, 2 * columns)
+        + columns**2
+    )
 
 
 def batch_size(setup: Setup, device: str) -> int:

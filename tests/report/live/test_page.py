@@ -133,7 +133,7 @@ def test_the_list_leads_to_a_map_that_fills_without_reload(visit, root):
     assert page.evaluate("window.kept") == "here"
 
 
-def test_the_steps_of_a_unit_under_way_are_seen_on_both_pages(visit, root):
+def test_the_steps_of_a_running_unit_are_shown_on_both_pages(visit, root):
     folder = shutil.copytree(root / "whole" / "three", root / "going")
     store, unit = Store(folder), units_of([open_experiment(folder)])[0].key
     store.path(unit).unlink()
@@ -154,7 +154,7 @@ def test_the_steps_of_a_unit_under_way_are_seen_on_both_pages(visit, root):
     shutil.rmtree(folder)
 
 
-def test_a_cell_that_diverged_is_told_in_words(visit):
+def test_a_diverged_cell_is_described_in_words(visit):
     page = visit("/sweep/bad")
     page.get_by_text("4 diverged", exact=False).first.wait_for()
     page.get_by_text(re.compile(r"4 runs diverged.*training\.rate")).first.wait_for()
@@ -188,7 +188,7 @@ def test_what_is_chosen_survives_a_reload(visit):
     visit("/sweep/whole/three?show=nothing&at.rate=7&at.snr=<b>").get_by_text("rate 0.1").wait_for()
 
 
-def test_the_experiment_is_told_where_somebody_asks(visit):
+def test_the_experiment_is_shown_on_request(visit):
     page = visit("/sweep/whole/three")
     specification = page.get_by_text("kind: signal_noise")
     page.get_by_text("What this experiment is").wait_for()
@@ -252,7 +252,7 @@ def test_markup_is_shown_and_not_run(visit):
     assert page.evaluate("window.bad") is None
 
 
-def test_phones_and_dark_rooms(visit):
+def test_phones_and_dark_mode(visit):
     for path, name in [("/", "phone_index"), ("/sweep/whole/three", "phone")]:
         page = visit(path, width=390, scheme="dark")
         page.locator(".card:visible").first.wait_for()

@@ -16,7 +16,7 @@ def guard(host: str = "127.0.0.1") -> Guard:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.2", "LOCALHOST"])
-def test_loopback_is_taken(host):
+def test_loopback_is_accepted(host):
     check_host(host, False)
 
 
@@ -54,7 +54,7 @@ def test_requests_must_mean_this_machine(host, origin, allowed):
     assert guard().allows(headers) is allowed
 
 
-def test_with_remote_allowed_addresses_and_own_names_are_taken():
+def test_with_remote_allowed_addresses_and_own_names_are_accepted():
     for name, allowed in [
         ("192.168.1.4", True),
         (socket.gethostname(), True),
@@ -63,7 +63,7 @@ def test_with_remote_allowed_addresses_and_own_names_are_taken():
         assert guard("0.0.0.0").allows({b"host": f"{name}:8080".encode()}) is allowed
 
 
-def test_the_next_free_port_is_taken_and_an_asked_one_must_be_free(monkeypatch):
+def test_the_next_free_port_is_used_and_a_given_one_must_be_free(monkeypatch):
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
@@ -93,7 +93,7 @@ def test_what_is_refused_is_refused_at_once(tmp_path, wrong):
         assert not re.search(rf"\| +{heavy}$", done.stderr, re.MULTILINE)
 
 
-def test_the_address_that_is_told_can_be_opened():
+def test_the_printed_address_can_be_opened():
     here = announced("127.0.0.1", 8080, "runs")
     assert holds(here, "http://127.0.0.1:8080 ", " runs ", "ctrl-c")
     assert "password" not in here

@@ -17,7 +17,7 @@ from benign.papers.jiang.theory import Numbers, Theorem, conditions, steps_deriv
 from benign.papers.recipes import Recipe
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
-from benign.plot.variables import held
+from benign.plot.variables import extended_curve
 from benign.stats.intervals import mean_interval, number
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
@@ -87,7 +87,7 @@ def _draw(case: _Case, result: xr.Dataset, folder: Path, caption: str) -> list[P
     time = steps_derived(numbers(result), case.theorem, attention=1.0)
 
     def panel(label: str, named: dict[str, str], **more) -> Curves:
-        curves = [(name, held(result, variable)) for name, variable in named.items()]
+        curves = [(name, extended_curve(result, variable)) for name, variable in named.items()]
         return Curves(curves, label, marks=[(time, "T by formula")], **more)
 
     row = [

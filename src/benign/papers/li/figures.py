@@ -22,7 +22,7 @@ from benign.papers.li.tables import TABLES
 from benign.papers.recipes import Recipe
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
-from benign.plot.variables import held
+from benign.plot.variables import extended_curve
 
 LONGER = 5
 """T = 5000 in place of 1000"""
@@ -73,11 +73,11 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     features, accuracy = [], []
     for name, cell in kinds(result):
         learned = [
-            ("robust feature u", held(cell, "robust_feature_learned")),
-            ("non-robust feature v", held(cell, "non_robust_feature_learned")),
+            ("robust feature u", extended_curve(cell, "robust_feature_learned")),
+            ("non-robust feature v", extended_curve(cell, "non_robust_feature_learned")),
         ]
         features.append(Curves(learned, "largest correlation with a weight", title=name))
-        curves = [("clean", held(cell, "test_accuracy"))]
+        curves = [("clean", extended_curve(cell, "test_accuracy"))]
         curves += [(word, _known(cell, each)) for each, word in DRAWN.items()]
         label = f"test accuracy, eps = {EPS}"
         accuracy.append(Curves(curves, label, title=name, legend="lower left"))
@@ -93,7 +93,7 @@ def _known(cell: xr.Dataset, name: str) -> xr.DataArray:
     """A curve at the steps that have values; runs from before it was measured have none."""
     if f"{name}_curve" not in cell:
         return xr.full_like(cell.test_accuracy_curve, float("nan"))
-    curve = held(cell, name)
+    curve = extended_curve(cell, name)
     return curve.dropna("step", how="all") if curve.notnull().any() else curve
 
 

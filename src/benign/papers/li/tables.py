@@ -27,7 +27,7 @@ from benign.papers.recipes import Recipe
 from benign.plot.bars import Bars, bars_figure, inversions_figure
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
-from benign.plot.variables import held
+from benign.plot.variables import extended_curve
 from benign.training.feature_tests import FeatureTests
 from benign.training.optimisers import SGD
 from benign.training.setup import Evaluation
@@ -306,9 +306,9 @@ def _draw_curves(found: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     for training in TRAININGS:
         cell = found.sel(training=training)
         drawn = {
-            "non-robust features": held(cell, "non_robust_feature_accuracy"),
-            "robust features": held(cell, "robust_feature_accuracy"),
-            "test images": held(cell, "test_accuracy"),
+            "non-robust features": extended_curve(cell, "non_robust_feature_accuracy"),
+            "robust features": extended_curve(cell, "robust_feature_accuracy"),
+            "test images": extended_curve(cell, "test_accuracy"),
         }
         title = f"{training} training"
         panels.append(Curves([*drawn.items()], "accuracy", along_label="epochs", title=title))

@@ -27,7 +27,7 @@ from benign.papers.wang.theory import conditions
 from benign.papers.wang.windows import FIG1, FIG3
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
-from benign.plot.variables import held
+from benign.plot.variables import extended_curve
 from benign.spec.axes import zipped
 from benign.stats.intervals import mean_interval
 from benign.sweep.dataset import ended
@@ -84,9 +84,14 @@ def _draw(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         rows.append(
             [
                 Curves(
-                    [(n, held(e, "train_loss")) for n, e in named], "robust training loss", log=True
+                    [(n, extended_curve(e, "train_loss")) for n, e in named],
+                    "robust training loss",
+                    log=True,
                 ),
-                Curves([(n, held(e, "robust_noisy_error")) for n, e in named], "robust test error"),
+                Curves(
+                    [(n, extended_curve(e, "robust_noisy_error")) for n, e in named],
+                    "robust test error",
+                ),
             ]
         )
     note = "Test labels are flipped as training labels are: no classifier is below 10 %."

@@ -15,7 +15,7 @@ from benign.papers.wang.images import IMAGES, default_std, figure
 from benign.papers.wang.setting import NETWORK, RADIUS, training_attack
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
-from benign.plot.variables import held
+from benign.plot.variables import extended_curve
 from benign.spec.axes import Axis, zipped
 from benign.stats.intervals import mean_interval
 from benign.training.optimisers import GradientDescent
@@ -64,8 +64,8 @@ def _draw_6(result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
     for field, symbol, settings in _PANELS:
         chosen = [_chosen(result, setting) for setting in settings]
         named = [(f"{symbol} = {float(each[field]):g}", each) for each in chosen]
-        losses = [(name, held(each, "train_loss")) for name, each in named]
-        errors = [(name, 1 - held(each, "robust_accuracy")) for name, each in named]
+        losses = [(name, extended_curve(each, "train_loss")) for name, each in named]
+        errors = [(name, 1 - extended_curve(each, "robust_accuracy")) for name, each in named]
         rows.append(
             [Curves(losses, "robust training loss", log=True), Curves(errors, "robust test error")]
         )

@@ -143,7 +143,7 @@ def smallest_signal(n: Numbers, given: Constants, dim: int | None, robust: bool)
         here = replace(n, signal=signal)
         here = replace(here, dim=dim or smallest_whole(needed_dim(here, given)))
         asked = conditions(here, given, robust)
-        return all(row.holds for row in asked if row.asked and row.name in RISING)
+        return all(row.holds for row in asked if row.required and row.name in RISING)
 
     low, high = SIGNALS
     if not fits(high):

@@ -12,7 +12,7 @@ from benign.papers.recipes import Recipe
 from benign.papers.zhang.setting import RADIUS, noisy_signals, pgd
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
-from benign.plot.variables import held
+from benign.plot.variables import extended_curve
 from benign.spec.axes import zipped
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
@@ -73,10 +73,10 @@ def _along_training(fixed: str, varied: str, runs: xr.Dataset) -> list[Curves]:
             (f"{name} = {place:g}", values.sel({varied: place})) for place in values[varied].values
         ]
 
-    accuracy = held(runs, "robust_accuracy")
+    accuracy = extended_curve(runs, "robust_accuracy")
     return [
         Curves(
-            each(held(runs, "train_loss")),
+            each(extended_curve(runs, "train_loss")),
             "robust training loss (nats)",
             log=True,
             level=0.01,

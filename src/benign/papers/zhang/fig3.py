@@ -13,7 +13,7 @@ from benign.papers.recipes import Recipe
 from benign.papers.zhang.setting import pgd
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import save
-from benign.plot.variables import held
+from benign.plot.variables import extended_curve
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
 from benign.training.optimisers import GradientDescent
@@ -82,7 +82,7 @@ def _along_training(runs: xr.Dataset) -> list[Curves]:
     """Panels a, b and c of the paper."""
 
     def panel(name: str, label: str, **more) -> Curves:
-        curves = held(runs, name)
+        curves = extended_curve(runs, name)
         return Curves([(f"τ = {r:g} |μ|", curves.sel(radius=r)) for r in RADII], label, **more)
 
     return [

@@ -15,13 +15,13 @@ from nicegui import Client, app, ui
 from nicegui.events import GenericEventArguments
 
 from benign.plot.caption import describe
-from benign.report.atlas import PAPER, THEORY, Atlas, Quantity, said
+from benign.report.atlas import PAPER, THEORY, Atlas, Quantity, readable
 from benign.report.figures import Figure, names_of
-from benign.report.live.sketch import Choice, Drawn, drawn, sketched
-from benign.report.live.watch import (
-    Reader,
-    Sweep,
-    Watch,
+from benign.report.live.drawing import LoadedSweep, Selection, draw, load_sweep
+from benign.report.live.monitor import (
+    StoreReader,
+    SweepMonitor,
+    SweepState,
     clock,
     empty_text,
     ended_text,
@@ -97,7 +97,7 @@ PLACE = "(event) => emit(event.points[0].pointNumber)"
 class Panel:
     """Draws an atlas, and again when another is given or something else is chosen."""
 
-    def __init__(self, scheme: Scheme, choice: Choice, chosen: Callable[[], Awaitable[None]]):
+    def __init__(self, scheme: Scheme, choice: Selection, chosen: Callable[[], Awaitable[None]]):
         self.scheme, self.choice, self.chosen = scheme, choice, chosen
         self.axes: dict[str, list[str]] = {}
         """the axes of the map, rows before columns, with a label for each place"""
@@ -138,13 +138,13 @@ class Panel:
         if wanted == self._shown:
             return
         self._shown = wanted
-        sketch = await asyncio.to_thread(sketched, *wanted)
-        if sketch.map:
-            self._show_map(sketch.map)
-            self.about.text = sketch.about
+        drawing = await asyncio.to_thread(draw, *wanted)
+        if drawing.map:
+            self._show_map(drawing.map)
+            self.about.text = drawing.about
         self.training.set_visibility(bool(atlas.curve_groups))
-        self._show_curves(sketch.curves)
-        self.about_curves.text = sketch.told
+        self._show_curves(drawing.curves)
+        self.about_curves.text = drawing.told
         self.of_cell.text = f"Training{self._where()}"
 
     def _where(self) -> str:
@@ -200,7 +200,7 @@ class Panel:
             }
             if alone:
                 ui.select(
-                    {name: said(name) for name in alone},
+                    {name: readable(name) for name in alone},
                     label=THEORY,
                     value=self.choice.coordinate,
                     on_change=lambda event: self._set(coordinate=event.value),
@@ -261,11 +261,11 @@ GONE = "This sweep is gone from the disk. Below is what was there last."
 class SweepPage:
     """Elements of the page; `refresh` is called again and again and changes what has to change."""
 
-    def __init__(self, watch: Watch, name: str, scheme: Scheme, choice: Choice):
-        self.watch, self.name = watch, name
-        self.reader = Reader(watch.sweeps[name].folder)
-        self.sweep: Sweep | None = None
-        self.drawn: Drawn | None = None
+    def __init__(self, monitor: SweepMonitor, name: str, scheme: Scheme, choice: Selection):
+        self.monitor, self.name = monitor, name
+        self.reader = StoreReader(monitor.sweeps[name].folder)
+        self.sweep: SweepState | None = None
+        self.drawn: LoadedSweep | None = None
         self.empty = ""
         """what is said of cells that have not run"""
         self.busy = asyncio.Lock()
@@ -289,7 +289,7 @@ class SweepPage:
         if self.busy.locked():
             return  # what is asked for now is seen at the next tick
         async with self.busy:
-            sweep = self.watch.sweeps.get(self.name)
+            sweep = self.monitor.sweeps.get(self.name)
             before, self.sweep = self.sweep, sweep
             if sweep is None:
                 self._say_problem(GONE)
@@ -301,19 +301,19 @@ class SweepPage:
             if self.drawn:
                 await self._draw(self.drawn)
 
-    async def _draw(self, found: Drawn) -> None:
+    async def _draw(self, found: LoadedSweep) -> None:
         try:
             await self.panel.draw(found.atlas, self.empty)
         except Exception as error:  # as in `_take`
             self._say_problem(f"The figure cannot be drawn: {_why(error)}")
 
-    def _tick(self, sweep: Sweep) -> None:
+    def _tick(self, sweep: SweepState) -> None:
         now = time.time()
         so_far = f"{progress_text(sweep)}; {left_text(sweep, now)}"
         self.progress.text = f"{so_far}; last change {clock(sweep.changed, now)}"
         self.steps.text = steps_text(sweep)
 
-    async def _take(self, sweep: Sweep) -> str:
+    async def _take(self, sweep: SweepState) -> str:
         """Read and show what a sweep has now; what is wrong with it comes back."""
         self.made.text = made_text(sweep)
         self.bar.value = share_done(sweep)
@@ -325,7 +325,7 @@ class SweepPage:
         folder = Path(shown_path(sweep.folder))
         self.empty = shown(empty_text(sweep, str(folder)))
         try:
-            self.drawn = await asyncio.to_thread(drawn, self.reader)
+            self.drawn = await asyncio.to_thread(load_sweep, self.reader)
         # It vanishes, or a stranger's file is wrong in some way: that is told, and the page goes on.
         except Exception as error:
             return _why(error)
@@ -355,7 +355,7 @@ class _Specification:
             self.yaml = told("", "command")
         self.card.set_visibility(False)
 
-    def show(self, found: Drawn) -> None:
+    def show(self, found: LoadedSweep) -> None:
         self.card.set_visibility(True)
         self.described.text = shown(describe(found.experiment))
         self.yaml.text = shown(found.experiment.to_yaml())
@@ -387,25 +387,25 @@ TICK = 0.5
 """seconds between questions of a page whether anything has changed; nothing is sent where nothing has"""
 
 
-def lay_out(watch: Watch) -> None:
-    """Make the pages of what is watched."""
+def lay_out(monitor: SweepMonitor) -> None:
+    """Make the pages of the sweeps of a monitor."""
     style = Path(__file__).with_name("live.css").read_text(encoding="utf-8")
     ui.add_css(style, shared=True)
 
     @ui.page("/")
     async def index() -> None:
         await framed("Sweeps")
-        rows = _Rows(watch)
+        rows = _Rows(monitor)
         ui.timer(TICK, rows.refresh)
 
     @ui.page("/sweep/{name:path}")
     async def sweep(name: str) -> None:
-        if name not in watch.sweeps:  # looked up, never made a path of
-            _not_found(f"There is no sweep {name} in {shown(str(watch.folder))}.")
+        if name not in monitor.sweeps:  # looked up, never made a path of
+            _not_found(f"There is no sweep {name} in {shown(str(monitor.folder))}.")
             return
         ui.page_title(f"{name} · benign")
-        choice = Choice(dict(ui.context.client.request.query_params))
-        page = SweepPage(watch, name, await framed(name, home=True), choice)
+        choice = Selection(dict(ui.context.client.request.query_params))
+        page = SweepPage(monitor, name, await framed(name, home=True), choice)
         ui.timer(TICK, page.refresh)
 
     @app.exception_handler(404)
@@ -424,8 +424,8 @@ def _not_found(text: str) -> None:
 class _Rows:
     """The list of sweeps; a row is made once and then changed in place."""
 
-    def __init__(self, watch: Watch):
-        self.watch, self.version = watch, -1
+    def __init__(self, monitor: SweepMonitor):
+        self.monitor, self.version = monitor, -1
         told(
             "Each row is a sweep: a grid of training runs. Open one to see its heat maps fill. "
             "This page follows the disk by itself and changes nothing.",
@@ -436,8 +436,8 @@ class _Rows:
         self.rows: dict[str, _Row] = {}
 
     def refresh(self) -> None:
-        if self.watch.version != self.version:
-            self.version, sweeps = self.watch.version, self.watch.sweeps
+        if self.monitor.version != self.version:
+            self.version, sweeps = self.monitor.version, self.monitor.sweeps
             if list(sweeps) != list(self.rows):
                 self._make(sweeps)
             self._say_none()
@@ -454,12 +454,12 @@ class _Rows:
     def _say_none(self) -> None:
         self.none.clear()
         self.none.set_visibility(not self.rows)
-        folder = shown(str(self.watch.folder))
+        folder = shown(str(self.monitor.folder))
         with self.none:
             if not self.version:
                 told(f"Looking into {folder} ...")
                 return
-            told(self.watch.problem, "bad")
+            told(self.monitor.problem, "bad")
             told(f"There is no sweep in {folder} yet; one appears here as it begins:")
             told("benign run jiang/fig1", "command")
 
@@ -482,9 +482,9 @@ class _Row:
             with ui.element("div"):
                 self.left = told("")
                 self.changed = told("", "soft")
-        self.sweep: Sweep | None = None
+        self.sweep: SweepState | None = None
 
-    def show(self, sweep: Sweep) -> None:
+    def show(self, sweep: SweepState) -> None:
         self.sweep = sweep
         self.made.text = made_text(sweep)
         self.bar.value = share_done(sweep)

@@ -24,16 +24,16 @@ def serve(
     check(folder, host, port, allow_remote)
     ui, app = _nicegui()
     port = free_port(host, port)
+    from benign.report.live.monitor import SweepMonitor
     from benign.report.live.pages import lay_out  # it needs nicegui
-    from benign.report.live.watch import Watch
 
-    watch = Watch(folder)
+    monitor = SweepMonitor(folder)
 
-    lay_out(watch)
+    lay_out(monitor)
     app.add_middleware(Guard, host=host)
-    app.on_startup(watch.start)
+    app.on_startup(monitor.start)
     app.on_startup(_announcing(announced(host, port, shown(folder))))
-    app.on_shutdown(watch.stop)
+    app.on_shutdown(monitor.stop)
     logging.getLogger("nicegui").setLevel(logging.ERROR)  # a wrong address is no news
     with contextlib.suppress(KeyboardInterrupt):
         ui.run(

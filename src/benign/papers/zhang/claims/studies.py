@@ -130,7 +130,7 @@ def clean_case_1(cell: Setup) -> Conditions | None:
 def clean_loud(cell: Setup) -> Conditions | None:
     """The same without (5) on sigma_V: of it Lemma 18 uses |V(0)| <= d_h^-1/4 alone, which loud cells have."""
     found = clean_case_1(cell)
-    return None if found is None else found.leaving("(5) V")
+    return None if found is None else found.without("(5) V")
 
 
 def _of_case(cell: Setup, case: theory.Case) -> Conditions | None:

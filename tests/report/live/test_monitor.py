@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from benign.report.live.sketch import drawn
-from benign.report.live.watch import (
-    Reader,
-    Sweep,
-    UnderWay,
-    Watch,
+from benign.report.live.drawing import load_sweep
+from benign.report.live.monitor import (
+    RunningUnit,
+    StoreReader,
+    SweepMonitor,
+    SweepState,
     clock,
     empty_text,
     ended_text,
@@ -51,10 +51,10 @@ def root(finished, tmp_path) -> Path:
     return tmp_path
 
 
-def looked(root: Path) -> Watch:
-    watch = Watch(root)
-    watch.look()
-    return watch
+def monitored(root: Path) -> SweepMonitor:
+    monitor = SweepMonitor(root)
+    monitor.refresh()
+    return monitor
 
 
 def record(root: Path, number: int) -> Path:
@@ -74,11 +74,11 @@ def content(root: Path) -> dict[Path, tuple[int, int]]:
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*")}
 
 
-def test_a_finished_sweep_is_told_and_nothing_is_written(root):
+def test_a_finished_sweep_is_described_and_nothing_is_written(root):
     before = content(root)
-    watch = looked(root)
-    sweep = watch.sweeps["a/tiny"]
-    drawn(Reader(sweep.folder))
+    monitor = monitored(root)
+    sweep = monitor.sweeps["a/tiny"]
+    load_sweep(StoreReader(sweep.folder))
     assert "8 of 8" in progress_text(sweep)
     assert left_text(sweep, time.time()) == "finished"
     assert made_text(sweep) == "tiny.yaml noise=std"
@@ -97,67 +97,67 @@ def test_records_are_read_once(root, monkeypatch):
     )
     aside = root / "aside"
     record(root, 1).rename(aside)
-    watch, reader = looked(root), Reader(root / "a" / "tiny")
-    drawn(reader)
-    version, sweep = watch.version, watch.sweeps["a/tiny"]
+    monitor, reader = monitored(root), StoreReader(root / "a" / "tiny")
+    load_sweep(reader)
+    version, sweep = monitor.version, monitor.sweeps["a/tiny"]
     assert "4 of 8" in progress_text(sweep)
     assert set(read) == {record(root, 0)}
     read.clear()
-    watch.look()
-    drawn(reader)
+    monitor.refresh()
+    load_sweep(reader)
     assert not read
-    assert watch.version == version
-    assert watch.sweeps["a/tiny"] is sweep
+    assert monitor.version == version
+    assert monitor.sweeps["a/tiny"] is sweep
     aside.rename(record(root, 1))
-    watch.look()
-    found = drawn(reader)
+    monitor.refresh()
+    found = load_sweep(reader)
     assert set(read) == {record(root, 1)}
-    assert watch.version == version + 1
-    assert "8 of 8" in progress_text(watch.sweeps["a/tiny"])
+    assert monitor.version == version + 1
+    assert "8 of 8" in progress_text(monitor.sweeps["a/tiny"])
     assert int(found.atlas.result["test_accuracy"].notnull().sum()) == 8
 
 
 def test_a_record_that_is_being_written_is_damaged_until_it_is_whole(root):
     data = record(root, 0).read_bytes()
     record(root, 0).write_bytes(data[:100])
-    watch, reader = looked(root), Reader(root / "a" / "tiny")
+    monitor, reader = monitored(root), StoreReader(root / "a" / "tiny")
     for _ in range(2):  # also where nothing is read again
-        assert "1 damaged" in trouble_text(watch.sweeps["a/tiny"])
-        assert int(drawn(reader).atlas.result["test_accuracy"].notnull().sum()) == 4
-        watch.look()
+        assert "1 damaged" in trouble_text(monitor.sweeps["a/tiny"])
+        assert int(load_sweep(reader).atlas.result["test_accuracy"].notnull().sum()) == 4
+        monitor.refresh()
     with open(record(root, 0), "ab") as file:
         file.write(data[100:])
-    watch.look()
-    assert trouble_text(watch.sweeps["a/tiny"]) == ""
-    assert int(drawn(reader).atlas.result["test_accuracy"].notnull().sum()) == 8
+    monitor.refresh()
+    assert trouble_text(monitor.sweeps["a/tiny"]) == ""
+    assert int(load_sweep(reader).atlas.result["test_accuracy"].notnull().sum()) == 8
 
 
 def test_a_sweep_that_vanishes_is_gone_and_comes_back(root):
-    watch = looked(root)
+    monitor = monitored(root)
     shutil.move(root / "a", root / "elsewhere.txt")
     shutil.move(root / "elsewhere.txt", root / "b")
-    watch.look()
-    assert list(watch.sweeps) == ["b/tiny"]
+    monitor.refresh()
+    assert list(monitor.sweeps) == ["b/tiny"]
     shutil.rmtree(root)
-    watch.look()
-    assert (watch.sweeps, "No such file" in watch.problem) == ({}, True)
+    monitor.refresh()
+    assert (monitor.sweeps, "No such file" in monitor.problem) == ({}, True)
     Runner(tiny(), root / "new")
-    watch.look()
-    assert (list(watch.sweeps), watch.problem) == (["new"], "")
-    assert "0 of 8" in progress_text(watch.sweeps["new"])
-    assert "nobody" in left_text(watch.sweeps["new"], 0.0)
+    monitor.refresh()
+    assert (list(monitor.sweeps), monitor.problem) == (["new"], "")
+    assert "0 of 8" in progress_text(monitor.sweeps["new"])
+    assert "nobody" in left_text(monitor.sweeps["new"], 0.0)
 
 
-def test_a_folder_that_vanishes_while_it_is_read_is_told(root, monkeypatch):
+def test_a_folder_that_vanishes_while_it_is_read_is_reported(root, monkeypatch):
     def vanish(store, history):
         shutil.rmtree(root / "a")
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr("benign.report.live.watch.standing_of", vanish)
-    watch = looked(root)
-    assert "No such file" in watch.sweeps["a/tiny"].problem
-    watch.look()
-    assert not watch.sweeps
+    monkeypatch.setattr("benign.report.live.monitor.standing_of", vanish)
+    monitor = monitored(root)
+    assert "No such file" in monitor.sweeps["a/tiny"].problem
+    monitor.refresh()
+    assert not monitor.sweeps
 
 
 @pytest.mark.parametrize(
@@ -166,123 +166,123 @@ def test_a_folder_that_vanishes_while_it_is_read_is_told(root, monkeypatch):
 def test_a_broken_specification_is_a_line_and_others_are_shown(root, finished, text):
     shutil.copytree(finished, root / "sound")
     (root / "a" / "tiny" / "experiment.json").write_text(text, encoding="utf-8")
-    watch = looked(root)
-    broken = watch.sweeps["a/tiny"]
+    monitor = monitored(root)
+    broken = monitor.sweeps["a/tiny"]
     assert broken.standing is None
     assert "experiment.json" in trouble_text(broken)
     assert "\n" not in broken.problem
-    assert "8 of 8" in progress_text(watch.sweeps["sound"])
+    assert "8 of 8" in progress_text(monitor.sweeps["sound"])
     with pytest.raises(ValueError, match=r"experiment\.json"):
-        drawn(Reader(broken.folder))
+        load_sweep(StoreReader(broken.folder))
 
 
-def test_one_at_work_stands_first_and_tells_about_when_it_ends(root, finished):
+def test_a_running_sweep_comes_first_with_an_estimate_of_its_end(root, finished):
     shutil.copytree(finished, root / "z")
     Runner(tiny(), root / "z2")  # the newest
     record(root, 0).unlink()
     file = work_on(root, 0, time.time())
-    watch = looked(root)
-    assert next(iter(watch.sweeps)) == "a/tiny"
-    sweep = watch.sweeps["a/tiny"]
+    monitor = monitored(root)
+    assert next(iter(monitor.sweeps)) == "a/tiny"
+    sweep = monitor.sweeps["a/tiny"]
     assert holds(progress_text(sweep), "4 of 8", "4 running")
     assert (sweep.pace.units, sweep.pace.runs) == (1, 4)
     assert 0 < sweep.pace.seconds < 10
     file.unlink()  # and no record: it was killed
-    watch.look()
-    assert "nobody" in left_text(watch.sweeps["a/tiny"], time.time())
-    assert next(iter(watch.sweeps)) == "z2"
+    monitor.refresh()
+    assert "nobody" in left_text(monitor.sweeps["a/tiny"], time.time())
+    assert next(iter(monitor.sweeps)) == "z2"
 
 
 AT = UnitPosition(4, 3296, 6000, 3, False, 0.5, 0.5, 30.0, 0.0)
 
 
 def tell(root: Path, number: int, at: UnitPosition) -> None:
-    write_note(Reader(root / "a" / "tiny"), tiny().units()[number].key, at)
+    write_note(StoreReader(root / "a" / "tiny"), tiny().units()[number].key, at)
 
 
-def test_how_far_a_unit_is_counts_as_a_change_and_is_told(root, monkeypatch):
+def test_the_position_of_a_unit_is_shown_and_counts_as_a_change(root, monkeypatch):
     record(root, 0).unlink()
     work_on(root, 0, time.time())
-    watch = looked(root)
-    before = watch.sweeps["a/tiny"]
-    assert (steps_text(before), watch.version) == ("", 1)
+    monitor = monitored(root)
+    before = monitor.sweeps["a/tiny"]
+    assert (steps_text(before), monitor.version) == ("", 1)
     monkeypatch.setattr(
-        "benign.report.live.watch.standing_of", lambda *_: pytest.fail("read again")
+        "benign.report.live.monitor.standing_of", lambda *_: pytest.fail("read again")
     )
     tell(root, 0, AT)
-    watch.look()
-    sweep = watch.sweeps["a/tiny"]
-    assert watch.version == 2
+    monitor.refresh()
+    sweep = monitor.sweeps["a/tiny"]
+    assert monitor.version == 2
     assert holds(steps_text(sweep), "3,296", "6,000", " 3 ")
     assert sweep.changed >= before.changed
     assert time.time() - sweep.changed < 60
     assert sweep.standing is before.standing  # of which figures are made
     tell(root, 0, replace(AT, testing=True, training=4))
-    watch.look()
-    assert "4 runs" in steps_text(watch.sweeps["a/tiny"])
-    watch.look()
-    assert watch.version == 3
+    monitor.refresh()
+    assert "4 runs" in steps_text(monitor.sweeps["a/tiny"])
+    monitor.refresh()
+    assert monitor.version == 3
 
 
-def test_notes_of_the_dead_tell_nothing(root):
+def test_notes_of_dead_processes_are_ignored(root):
     record(root, 0).unlink()
     file = work_on(root, 0, time.time())
     tell(root, 0, AT)
     claim = unsealed(file.read_bytes())
     file.write_bytes(sealed(claim | {"started": "another process of this number"}))
-    sweep = looked(root).sweeps["a/tiny"]
+    sweep = monitored(root).sweeps["a/tiny"]
     assert (sweep.under_way, steps_text(sweep)) == ((), "")
     assert "nobody" in left_text(sweep, time.time())
 
 
-def test_many_units_are_told_together():
+def test_many_units_are_summarised():
     places = [replace(AT, step=100 * k) for k in range(1, 6)]
-    sweep = at_work(*(UnderWay(0.0, Note(at, 0.0)) for at in places))
+    sweep = at_work(*(RunningUnit(0.0, Note(at, 0.0)) for at in places))
     assert holds(steps_text(sweep), "5 units", " 100 ", " 500", "15 runs")
     two = at_work(*sweep.under_way[:2])
     assert steps_text(two).count("6,000") == 2
 
 
-def at_work(*under_way: UnderWay, missing: int = 0, **more: Any) -> Sweep:
+def at_work(*under_way: RunningUnit, missing: int = 0, **more: Any) -> SweepState:
     running = 4 * len(under_way)
     counts = Counts(running + missing, 0, 0, 0, 0, running, 0, 0, missing)
-    return Sweep(
+    return SweepState(
         "a", Path("a"), {}, SweepStatus(counts, {}, {}, [], []), under_way=under_way, **more
     )
 
 
 def test_the_time_left_is_that_of_units_under_way_and_to_come():
     note = Note(AT, 1000.0)  # 30 s for half its steps
-    assert at_work(UnderWay(0.0, note)).left(1000.0) == 30.0
-    assert at_work(UnderWay(0.0, note)).left(1010.0) == 20.0
-    assert at_work(UnderWay(0.0, note)).left(2000.0) == 0.0
-    both = at_work(UnderWay(0.0, note), UnderWay(999.0, None), missing=4)
+    assert at_work(RunningUnit(0.0, note)).left(1000.0) == 30.0
+    assert at_work(RunningUnit(0.0, note)).left(1010.0) == 20.0
+    assert at_work(RunningUnit(0.0, note)).left(2000.0) == 0.0
+    both = at_work(RunningUnit(0.0, note), RunningUnit(999.0, None), missing=4)
     assert both.left(1000.0) == (30 + 30 + 60 / 4 * 4) / 2
-    assert at_work(UnderWay(0.0, None)).left(1000.0) is None
+    assert at_work(RunningUnit(0.0, None)).left(1000.0) is None
 
 
-def test_words_for_the_time_left_promise_nothing():
+def test_the_text_of_the_time_left_promises_nothing():
     note = Note(AT, 1000.0)
-    told = left_text(at_work(UnderWay(0.0, note)), 1000.0)
+    told = left_text(at_work(RunningUnit(0.0, note)), 1000.0)
     assert holds(told, "30 s", "training")
     some = Pace().plus(4, 60.0, capped=True)
-    told = left_text(at_work(UnderWay(0.0, note), pace=some), 1000.0)
+    told = left_text(at_work(RunningUnit(0.0, note), pace=some), 1000.0)
     assert "30 s" in told
     assert "training" not in told
-    assert "not known" in left_text(at_work(UnderWay(0.0, None)), 1000.0)
+    assert "not known" in left_text(at_work(RunningUnit(0.0, None)), 1000.0)
     tested = Note(replace(AT, testing=True), 1000.0)
-    assert "done" in left_text(at_work(UnderWay(0.0, tested)), 1000.0)
+    assert "done" in left_text(at_work(RunningUnit(0.0, tested)), 1000.0)
 
 
-def test_how_runs_ended_is_told(tmp_path):
+def test_the_endings_of_runs_are_shown(tmp_path):
     tiny("training.rate=[0.5, 1e30]", "data.samples=4", "training.max_steps=9").run(tmp_path / "it")
-    told = ended_text(looked(tmp_path).sweeps["it"])
+    told = ended_text(monitored(tmp_path).sweeps["it"])
     assert holds(told, "4 diverged", "step cap")
-    assert ended_text(at_work(UnderWay(0.0, None))) == ""
+    assert ended_text(at_work(RunningUnit(0.0, None))) == ""
 
 
 def test_cells_that_have_not_run_do_not_fill_by_themselves_where_nobody_works():
-    told = empty_text(at_work(UnderWay(0.0, None)), "runs/a")
+    told = empty_text(at_work(RunningUnit(0.0, None)), "runs/a")
     assert "cells" in told
     assert "benign resume" not in told
     assert holds(empty_text(at_work(missing=4), "runs/a"), "cells", "`benign resume runs/a`")
@@ -299,18 +299,18 @@ def test_the_list_is_ordered_by_what_it_shows(root, finished):
     os.utime(root / "middle" / "experiment.json", (1e9, 1e9))
     record(root, 0).unlink()
     work_on(root, 0, time.time())
-    assert list(looked(root).sweeps) == ["a/tiny", "old", "new", "middle"]
+    assert list(monitored(root).sweeps) == ["a/tiny", "old", "new", "middle"]
 
 
-def test_why_runs_failed_and_where_is_told(tmp_path, monkeypatch):
+def test_errors_of_runs_and_their_cells_are_listed(tmp_path, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("a <b>broken</b> part")
 
     monkeypatch.setattr("benign.sweep.compute.train_runs", fail)
     with pytest.warns(match=says("4 of 4 ", "failed", "RuntimeError: a <b>broken</b> part")):
         tiny("data.samples=2").run(tmp_path / "bad")
-    sweep = looked(tmp_path).sweeps["bad"]
-    told = drawn(Reader(sweep.folder)).troubles
+    sweep = monitored(tmp_path).sweeps["bad"]
+    told = load_sweep(StoreReader(sweep.folder)).troubles
     assert trouble_text(sweep) == "4 failed"
     assert "4 runs: RuntimeError: a <b>broken</b> part" in told
     assert "snr 0.5: 2 seeds: failed" in told
@@ -321,16 +321,16 @@ def test_folders_that_lead_elsewhere_are_not_followed(root, finished, tmp_path_f
     other = shutil.copytree(finished, root / "other")
     shutil.rmtree(other / "records")
     (other / "records").symlink_to(finished / "records")
-    watch = looked(root)
-    assert set(watch.sweeps) == {"a/tiny", "other"}
-    assert " link" in watch.sweeps["other"].problem
+    monitor = monitored(root)
+    assert set(monitor.sweeps) == {"a/tiny", "other"}
+    assert " link" in monitor.sweeps["other"].problem
 
 
-def test_a_store_itself_can_be_watched_and_names_need_not_be_letters(finished, tmp_path):
-    assert list(looked(finished).sweeps) == ["run"]
+def test_a_store_itself_can_be_followed_and_names_need_not_be_letters(finished, tmp_path):
+    assert list(monitored(finished).sweeps) == ["run"]
     odd = os.fsdecode(b"odd \xff name")
     shutil.copytree(finished, tmp_path / odd)
-    assert list(looked(tmp_path).sweeps) == ["odd ? name"]
+    assert list(monitored(tmp_path).sweeps) == ["odd ? name"]
 
 
 def test_times_of_day_have_a_date_where_it_is_another():

@@ -35,7 +35,7 @@ class Stamp(NamedTuple):
         return cls(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
-class Reader(Store):
+class StoreReader(Store):
     """The store in a folder, which nothing is written to. It holds the records that were there at the last `look`."""
 
     def __init__(self, folder: Path):
@@ -43,7 +43,7 @@ class Reader(Store):
         self._stamps: dict[str, Stamp] = {}
         self._held: dict[tuple[str, Look], tuple[Stamp, Record | None, str]] = {}
 
-    def look(self) -> dict[str, Stamp]:
+    def refresh(self) -> dict[str, Stamp]:
         """See which records there are now, and when each was written."""
         self.damaged.clear()
         self._stamps = stamps(self.folder / "records")
@@ -101,7 +101,7 @@ SHARE = 10
 
 
 @dataclass(frozen=True)
-class UnderWay:
+class RunningUnit:
     """A unit that a process works on, as far as one can see from here."""
 
     since: float
@@ -119,7 +119,7 @@ class UnderWay:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweepState:
     """A sweep as it was last seen."""
 
     id: str
@@ -136,7 +136,7 @@ class Sweep:
     """when something was last written"""
     pace: Pace = field(default_factory=Pace)
     """of the units that have ended"""
-    under_way: tuple[UnderWay, ...] = ()
+    under_way: tuple[RunningUnit, ...] = ()
     """those that were taken first come first"""
 
     @property
@@ -155,20 +155,20 @@ class Sweep:
         return left and max(left - max(now - heard, 0.0), 0.0)
 
 
-class Watch:
+class SweepMonitor:
     """The sweeps below a folder. `version` rises when anything changes; `sweeps` is then another dict."""
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.sweeps: dict[str, Sweep] = {}
+        self.sweeps: dict[str, SweepState] = {}
         """by id; those at work first, the newest of them first, then those that changed last"""
         self.problem = ""
         """why the folder cannot be looked into"""
         self.version = 0
-        self._watched: dict[Path, _Watched] = {}
+        self._monitored: dict[Path, _MonitoredSweep] = {}
         self._ended = threading.Event()
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """See what there is now."""
         try:
             os.listdir(self.folder)
@@ -176,10 +176,11 @@ class Watch:
             problem = ""
         except OSError as error:  # it is not there, not yet, or may not be read
             folders, problem = [], f"{shown(str(self.folder))}: {error.strerror}"
-        self._watched = {
-            path: self._watched.get(path) or _Watched(path, self._id(path)) for path in folders
+        self._monitored = {
+            path: self._monitored.get(path) or _MonitoredSweep(path, self._id(path))
+            for path in folders
         }
-        found = [watched.look() for watched in self._watched.values()]
+        found = [each.refresh() for each in self._monitored.values()]
         found.sort(key=_rank, reverse=True)
         sweeps = {sweep.id: sweep for sweep in found}
         if (sweeps, problem) != (self.sweeps, self.problem) or not self.version:
@@ -187,7 +188,7 @@ class Watch:
 
     def start(self) -> None:
         """Look again and again, in a thread."""
-        threading.Thread(target=self._go_on, name="watch", daemon=True).start()
+        threading.Thread(target=self._go_on, name="monitor", daemon=True).start()
 
     def stop(self) -> None:
         self._ended.set()
@@ -197,7 +198,7 @@ class Watch:
         while not self._ended.wait(pause):
             begin = time.monotonic()
             try:
-                self.look()
+                self.refresh()
             except Exception as error:  # a thread that ends would leave every page as it is
                 self._fail(f"{shown(str(self.folder))}: {error or type(error).__name__}")
             pause = max(EVERY, SHARE * (time.monotonic() - begin))
@@ -212,21 +213,21 @@ class Watch:
         return shown(self.folder.resolve().name if inside == "." else inside)
 
 
-class _Watched:
+class _MonitoredSweep:
     """One sweep that is looked at again and again."""
 
     def __init__(self, folder: Path, name: str):
-        self.reader, self.name = Reader(folder), name
+        self.reader, self.name = StoreReader(folder), name
         self.before: Any = None
-        self.sweep = Sweep(name, folder)
+        self.sweep = SweepState(name, folder)
 
-    def look(self) -> Sweep:
+    def refresh(self) -> SweepState:
         """What there is now; the same object as long as nothing has changed."""
         try:
             taken = {unit: (who, who.alive()) for unit, who in leases_in(self.reader).items()}
             under_way = self._under_way(taken)
             written = stamp_of(self.reader.folder / ABOUT)
-            now = (written, self.reader.look(), taken)
+            now = (written, self.reader.refresh(), taken)
             if now != self.before:
                 stamps = [each for each in (written, *now[1].values()) if each]
                 times = [stamp.changed / 1e9 for stamp in stamps] or [0.0]
@@ -242,7 +243,7 @@ class _Watched:
             self.before, self.sweep = None, self._without(str(error) or type(error).__name__)
         return self.sweep
 
-    def _read(self, started: float, changed: float) -> Sweep:
+    def _read(self, started: float, changed: float) -> SweepState:
         folder = self.reader.folder
         try:
             Store.open(folder, writing=False)  # which refuses links and other things
@@ -252,20 +253,22 @@ class _Watched:
         # A file of a stranger may be wrong in any way: that is told, and the other sweeps are shown.
         except Exception as error:
             return self._without(str(error) or type(error).__name__, started, changed)
-        return Sweep(self.name, folder, made, standing, "", started, changed, pace)
+        return SweepState(self.name, folder, made, standing, "", started, changed, pace)
 
-    def _under_way(self, taken: Mapping[str, tuple[Lease, bool | None]]) -> tuple[UnderWay, ...]:
+    def _under_way(self, taken: Mapping[str, tuple[Lease, bool | None]]) -> tuple[RunningUnit, ...]:
         """The units of processes that are not known to be dead; notes of the others tell nothing."""
         found = [
-            UnderWay(who.since, note_of(self.reader, unit))
+            RunningUnit(who.since, note_of(self.reader, unit))
             for unit, (who, alive) in taken.items()
             if alive is not False
         ]
         return tuple(sorted(found, key=lambda unit: unit.since))
 
-    def _without(self, problem: str, started: float = 0.0, changed: float = 0.0) -> Sweep:
+    def _without(self, problem: str, started: float = 0.0, changed: float = 0.0) -> SweepState:
         first = shown((problem.splitlines() or [""])[0].replace(f"{self.reader.folder}/", ""))
-        return Sweep(self.name, self.reader.folder, problem=first, started=started, changed=changed)
+        return SweepState(
+            self.name, self.reader.folder, problem=first, started=started, changed=changed
+        )
 
 
 def pace_of(records: Iterable[Record]) -> Pace:
@@ -278,7 +281,7 @@ def pace_of(records: Iterable[Record]) -> Pace:
     return pace
 
 
-def _rank(sweep: Sweep) -> tuple[bool, float, str]:
+def _rank(sweep: SweepState) -> tuple[bool, float, str]:
     """Those at work do not change places whenever one of them tells of a step."""
     return sweep.at_work, sweep.started if sweep.at_work else sweep.changed, sweep.id
 
@@ -292,7 +295,7 @@ MOST_UNITS = 3
 """under way, of which each is told"""
 
 
-def made_text(sweep: Sweep) -> str:
+def made_text(sweep: SweepState) -> str:
     """What was asked for: recipe, scale, reading, changes."""
     made = sweep.made
     reading = (f"{question}={answer}" for question, answer in (made.get("reading") or {}).items())
@@ -300,13 +303,13 @@ def made_text(sweep: Sweep) -> str:
     return shown(" ".join(str(word) for word in words if word))
 
 
-def share_done(sweep: Sweep) -> float:
+def share_done(sweep: SweepState) -> float:
     """Runs that are done, between 0 and 1."""
     counts = sweep.standing.counts if sweep.standing else None
     return counts.done / counts.runs if counts and counts.runs else 0.0
 
 
-def trouble_text(sweep: Sweep) -> str:
+def trouble_text(sweep: SweepState) -> str:
     """What is wrong with it, in a line; empty where nothing is."""
     if sweep.standing is None:
         return sweep.problem
@@ -319,7 +322,7 @@ def trouble_text(sweep: Sweep) -> str:
     return ", ".join(f"{number} {what}" for what, number in told.items() if number)
 
 
-def progress_text(sweep: Sweep) -> str:
+def progress_text(sweep: SweepState) -> str:
     """How far it is, in a line."""
     if sweep.standing is None:
         return ""
@@ -328,7 +331,7 @@ def progress_text(sweep: Sweep) -> str:
     return f"{counts.done} of {counts.runs} runs done{running}"
 
 
-def ended_text(sweep: Sweep) -> str:
+def ended_text(sweep: SweepState) -> str:
     """How its runs ended, in a line; empty where none has."""
     if sweep.standing is None:
         return ""
@@ -341,7 +344,7 @@ def ended_text(sweep: Sweep) -> str:
     return ", ".join(f"{number} {ENDED[end]}" for end, number in told.items() if number)
 
 
-def steps_text(sweep: Sweep) -> str:
+def steps_text(sweep: SweepState) -> str:
     """How far the units under way are; empty where nobody works, or none has told yet."""
     places = [unit.note.at for unit in sweep.under_way if unit.note and sweep.at_work]
     if len(places) <= MOST_UNITS:
@@ -362,7 +365,7 @@ def _at_text(at: UnitPosition) -> str:
     return f"step {at.step:,} of at most {at.most:,}, {at.training:,} still training"
 
 
-def left_text(sweep: Sweep, now: float) -> str:
+def left_text(sweep: SweepState, now: float) -> str:
     """How long it will take, or why nobody can tell."""
     if sweep.standing is None:
         return ""
@@ -383,7 +386,7 @@ def left_text(sweep: Sweep, now: float) -> str:
     )
 
 
-def empty_text(sweep: Sweep, folder: str) -> str:
+def empty_text(sweep: SweepState, folder: str) -> str:
     """What is said of cells that have not run."""
     if sweep.at_work:
         return "Empty cells have not run yet; they fill by themselves."

@@ -11,7 +11,7 @@ from benign.papers.recipes import recipes
 from benign.report.atlas import Atlas, CurveGroup
 from benign.report.cells import ending_text
 from benign.report.figures import Figure, inked, names_of
-from benign.report.live.watch import Reader
+from benign.report.live.monitor import StoreReader
 from benign.sweep.audits import flagged
 from benign.sweep.dataset import assemble
 from benign.sweep.plan import keys_of
@@ -28,7 +28,7 @@ QUANTITY, CURVE, PLACE = "show", "curve", "at."
 
 
 @dataclass
-class Choice:
+class Selection:
     """A quantity, places of sliders, a cell, a curve."""
 
     asked: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ OUTLINE = {"color": "#ff2d95", "width": 3}
 
 
 @dataclass(frozen=True)
-class Sketch:
+class Drawing:
     """What is to be drawn."""
 
     map: Figure | None
@@ -91,7 +91,7 @@ class Sketch:
     """how the runs of the cell ended, and how to read its curves"""
 
 
-def sketched(atlas: Atlas, choice: Choice, empty: str, colours: tuple[str, str]) -> Sketch:
+def draw(atlas: Atlas, choice: Selection, empty: str, colours: tuple[str, str]) -> Drawing:
     """Figures of an atlas; fits may take a while. `empty` is said of cells that have not run."""
     whole = {dim for dim in (atlas.x, atlas.y) if dim} <= choice.cell.keys()
     map_figure, about = None, ""
@@ -103,9 +103,9 @@ def sketched(atlas: Atlas, choice: Choice, empty: str, colours: tuple[str, str])
         if whole:
             map_figure["layout"]["shapes"] = [_outline(atlas, map_figure, choice.cell)]
     if not whole:
-        return Sketch(map_figure, about)
+        return Drawing(map_figure, about)
     curves = _curves(atlas, choice, colours)
-    return Sketch(map_figure, about, curves, _cell_text(atlas, choice, bool(curves)))
+    return Drawing(map_figure, about, curves, _cell_text(atlas, choice, bool(curves)))
 
 
 def _outline(atlas: Atlas, figure: Figure, cell: dict[str, int]) -> Figure:
@@ -121,7 +121,7 @@ def _outline(atlas: Atlas, figure: Figure, cell: dict[str, int]) -> Figure:
     return {"type": "rect", "xref": "x", "yref": "y", **ends, "line": OUTLINE}
 
 
-def _curves(atlas: Atlas, choice: Choice, colours: tuple[str, str]) -> dict[str, Figure]:
+def _curves(atlas: Atlas, choice: Selection, colours: tuple[str, str]) -> dict[str, Figure]:
     """The curves of the cell, less those that have no line to show."""
     found = {}
     for group in atlas.curve_groups:
@@ -138,7 +138,7 @@ def _has_line(numbers: list[float | None]) -> bool:
     return sum(number is not None for number in numbers) > 1
 
 
-def _cell_text(atlas: Atlas, choice: Choice, drawn: bool) -> str:
+def _cell_text(atlas: Atlas, choice: Selection, drawn: bool) -> str:
     places = {dim: (choice.places | choice.cell).get(dim, 0) for dim in atlas.dims}
     ends = atlas.endings.isel(places).item()
     if not drawn:
@@ -156,7 +156,7 @@ MOST_CELLS = 20
 
 
 @dataclass(frozen=True)
-class Drawn:
+class LoadedSweep:
     """A sweep as it can be drawn now."""
 
     experiment: Experiment
@@ -167,10 +167,10 @@ class Drawn:
     """what went wrong, in lines: why runs failed, which are doubtful, cells with bad ends"""
 
 
-def drawn(reader: Reader) -> Drawn:
+def load_sweep(reader: StoreReader) -> LoadedSweep:
     """Look at a store and draw what is there; StoreError or OSError where that cannot be read."""
     Store.open(reader.folder, writing=False)  # which refuses links and other things
-    reader.look()
+    reader.refresh()
     history = reader.experiments()
     if not history:
         raise StoreError(f"{reader.folder} holds no experiment yet")
@@ -185,7 +185,7 @@ def drawn(reader: Reader) -> Drawn:
         *([f"Doubtful robust accuracy: {doubts}"] if doubts else []),
         *bad_ends(atlas),
     ]
-    return Drawn(history[-1], atlas, doubts, troubles)
+    return LoadedSweep(history[-1], atlas, doubts, troubles)
 
 
 def bad_ends(atlas: Atlas) -> list[str]:
