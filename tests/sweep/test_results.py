@@ -295,7 +295,7 @@ def test_the_packages_own_code_is_not_recorded(good):
 
 
 def numerics(monkeypatch, number: int) -> None:
-    for module in ("sweep.plan", "sweep.results", "sweep.compute", "sweep.dataset", "experiment"):
+    for module in ("sweep.plan", "sweep.results", "sweep.compute", "sweep.dataset", "sweep.runner"):
         monkeypatch.setattr(f"benign.{module}.NUMERICS", number)
 
 
