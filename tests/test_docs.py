@@ -14,11 +14,9 @@ from benign import parts, plot
 from benign.cli import main as cli
 from benign.cli.main import app
 from benign.experiment import Experiment
-from benign.papers.recipes import recipes
+from benign.papers.registry import recipes
 from benign.sweep.folders import open_result
-from benign.training.metrics import METRICS, RUNNING_METRICS
-from benign.training.metrics.audit import MEANINGS as AUDITED
-from benign.training.metrics.evaluation import MEANINGS as TESTED
+from benign.training.metrics import METRICS
 from tests.registry import forgetting
 from tests.says import says
 
@@ -193,8 +191,7 @@ def symbol_rows() -> list[list[str]]:
 
 @pytest.mark.parametrize("row", symbol_rows(), ids=lambda row: row[2].strip())
 def test_every_name_in_the_tables_of_symbols_exists(row: list[str]):
-    known = {p.name: p.units for p in [*METRICS.values(), *RUNNING_METRICS.values()]}
-    known |= {name: units for name, (_, units) in {**TESTED, **AUDITED}.items()}
+    known = {name: metric.units for name, metric in METRICS.items()}
     assert len(row) == 5
     names = re.findall(r"`([^`]+)`", row[2])
     assert names

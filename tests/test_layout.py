@@ -54,6 +54,7 @@ BROKEN: list[tuple[Callable[[Sources], list[str]], str, str]] = [
     (layout.paper_components, "sweep/own_code.py", "def f():\n    from benign.data import images"),
     (layout.paper_components, "reduction/modes.py", "from ..networks.attention import Attention"),
     (layout.paper_components, "training/metrics/metric.py", "import benign.networks.two_layer"),
+    (layout.paper_components, "training/metrics/audit.py", "from benign.data.images import Images"),
     (layout.training_claims, CLAIM, "from benign.training.descent import descend"),
     (layout.training_claims, CLAIM, "from benign.training import descent"),
     (layout.training_claims, CLAIM, "def f():\n    from benign.sweep.plan import runs_of"),

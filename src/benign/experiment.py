@@ -17,7 +17,7 @@ from benign.spec.axes import cells, check_rows, dimensions
 from benign.spec.base import Count, SpecError
 from benign.spec.registry import load_components
 from benign.spec.yaml import source_of, yaml_text
-from benign.training.metrics.variables import variables
+from benign.training.metrics import variables
 from benign.training.setup import Setup
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from benign.sweep.compute import Computed, record
 from benign.sweep.plan import NUMERICS, Run, units_of
 from benign.sweep.store import About, Store
 from benign.training.descent import Status
-from benign.training.metrics.variables import Variable, variables
+from benign.training.metrics import Variable, variables
 
 
 def fill(folder: Path, experiment: Experiment, made: dict | None = None) -> Path:

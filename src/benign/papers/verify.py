@@ -15,7 +15,7 @@ from benign.claims.verdict import cannot_run
 from benign.claims.verdict import judge as verdict_on
 from benign.claims.verdict_text import TimedVerdict, claim_text, counts, verdict_text, write
 from benign.experiment import Experiment, Folder
-from benign.papers.claims import matching, study_of
+from benign.papers.registry import matching, study_of
 from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.folders import current_experiment, current_result
 from benign.sweep.results import RunsFailed

@@ -35,7 +35,7 @@ from benign.sweep.terminal import on_terminal
 from benign.sweep.track.tracking import Tracking
 from benign.sweep.validation import RecordCache
 from benign.testing.components import try_own_parts
-from benign.testing.metrics import try_own_probes
+from benign.testing.metrics import try_own_metrics
 from benign.training.machine import check_data, check_machine, cores
 from benign.training.setup import Setup
 
@@ -164,7 +164,7 @@ class Runner:
 
     def _check_parts(self) -> None:
         try_own_parts(self._cells())
-        try_own_probes(self._cells())
+        try_own_metrics(self._cells())
         if self.config.executor is None and not self.folder.exists():
             check_data(self._cells())  # before a folder is made
 
