@@ -53,15 +53,15 @@ def interrupted_at(step: int):
 @pytest.mark.parametrize("training", TRAININGS, ids=lambda training: training.kind)
 def test_a_resumed_training_is_the_same_to_the_bit(training, tmp_path, monkeypatch):
     cells = [digits(training), digits(training.model_copy(update={"rate": 0.3 * training.rate}))]
-    keeping = CheckpointConfig(tmp_path / "whole", tmp_path / "expected")
-    expected = train_runs(cells, run_ids(2), keeping=keeping)
+    config = CheckpointConfig(tmp_path / "whole", tmp_path / "expected")
+    expected = train_runs(cells, run_ids(2), config=config)
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
-    keeping = CheckpointConfig(tmp_path / "kept", tmp_path / "found")
+    config = CheckpointConfig(tmp_path / "kept", tmp_path / "found")
     for step in (3, 6):  # killed twice
         with pytest.raises(Killed):
-            train_runs(cells, run_ids(2), "cpu", interrupted_at(step), keeping)
+            train_runs(cells, run_ids(2), "cpu", interrupted_at(step), config)
     begun = []
-    found = train_runs(cells, run_ids(2), "cpu", lambda number, _: begun.append(number), keeping)
+    found = train_runs(cells, run_ids(2), "cpu", lambda number, _: begun.append(number), config)
     assert begun[0] == 6
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values, err_msg=name)
@@ -80,13 +80,13 @@ def test_runs_that_have_ended_stay_ended(tmp_path, monkeypatch):
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     with pytest.raises(Killed):
         train_runs(cells, run_ids(2), "cpu", interrupted_at(9), CheckpointConfig(tmp_path))
-    found = train_runs(cells, run_ids(2), keeping=CheckpointConfig(tmp_path))
+    found = train_runs(cells, run_ids(2), config=CheckpointConfig(tmp_path))
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
 def test_short_trainings_write_nothing(tmp_path):
-    train_runs([digits(TRAININGS[0])], run_ids(1), keeping=CheckpointConfig(tmp_path / "kept"))
+    train_runs([digits(TRAININGS[0])], run_ids(1), config=CheckpointConfig(tmp_path / "kept"))
     assert not (tmp_path / "kept").exists()
 
 
@@ -197,10 +197,10 @@ def test_what_was_found_is_compared_before_anything_is_filled(tmp_path, monkeypa
     blank = {name: values.copy() for name, values in results.arrays.items()}
     training = _Training(batch, results, Checkpoint(path, path.stem))
     with pytest.warns(UserWarning, match=says(str(path), "step 0")):
-        assert training.found("cpu") is None
+        assert training.resumed("cpu") is None
     for name, values in results.arrays.items():
         np.testing.assert_array_equal(values, blank[name], err_msg=name)
-    assert not any(part.any() for part in results.final.held.values())
+    assert not any(part.any() for part in results.final.raw_params.values())
 
 
 def test_a_checkpoint_appears_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -18,8 +18,8 @@ from benign.spec import axes
 from benign.spec.registry import Component
 from benign.training.descent import Batch, Step, descend
 from benign.training.engine import train_runs
-from benign.training.fast import carried
-from benign.training.fast.carried import pays, plain_training
+from benign.training.fast import gram_state
+from benign.training.fast.gram_state import pays, plain_training
 from benign.training.setup import Setup
 from tests.reference import (
     close,
@@ -49,7 +49,7 @@ SPACES = ["ambient", "projected", "sampled"]
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products are carried wherever that is possible, also where it does not pay."""
-    monkeypatch.setattr(carried, "pays", lambda *sizes: True)
+    monkeypatch.setattr(gram_state, "pays", lambda *sizes: True)
 
 
 def runs_of(
@@ -70,9 +70,9 @@ def both(cells: list[Setup]) -> tuple[Batch, Batch]:
     """The runs with carried products, and by plain training."""
     with plain_training():
         plain = start(cells)
-        assert plain.carried is None
+        assert plain.gram_state is None
     batch = start(cells)
-    assert batch.carried is not None
+    assert batch.gram_state is not None
     return batch, plain
 
 
@@ -202,15 +202,15 @@ def louder() -> Iterator[Any]:
 
 def test_products_are_carried_only_where_tokens_stay_and_all_see_them(always, louder):
     plain = small_network()
-    assert start([small_setup(network=plain)]).carried is not None
-    assert start([small_setup(network=small_network(exposed="values"))]).carried is None
+    assert start([small_setup(network=plain)]).gram_state is not None
+    assert start([small_setup(network=small_network(exposed="values"))]).gram_state is None
     for first in (0, 3):
         attacked = small_setup(network=plain, attack=small_pgd(), first_attacked_step=first)
-        assert start([attacked]).carried is None
+        assert start([attacked]).gram_state is None
     heirs = small_setup(network=louder(hidden=5, init=plain.init))
-    assert start([heirs]).carried is None
+    assert start([heirs]).gram_state is None
     with plain_training():
-        assert start([small_setup(network=plain)]).carried is None
+        assert start([small_setup(network=plain)]).gram_state is None
 
 
 def test_shapes_decide():
@@ -241,5 +241,5 @@ def test_frames_of_tests_look_at_every_step(always):
     """Filmed runs, which most tests of training compare, take plain steps: no product is carried past a look."""
     batch, _ = both(runs_of(max_steps=3))
     film(batch)
-    assert batch.carried is not None
-    assert "_gram" not in vars(batch.carried)
+    assert batch.gram_state is not None
+    assert "_gram" not in vars(batch.gram_state)
