@@ -193,7 +193,7 @@ def test_what_was_found_is_compared_before_anything_is_filled(tmp_path, monkeypa
     forged(path, FORGERIES["weights of another shape"])
     batch = start(cells)
     results = _Results(batch.setup, 1)
-    results.expect(batch)
+    results.allocate(batch)
     blank = {name: values.copy() for name, values in results.arrays.items()}
     training = _Training(batch, results, Checkpoint(path, path.stem))
     with pytest.warns(UserWarning, match=says(str(path), "step 0")):

@@ -1,6 +1,7 @@
 """The specification of tests of learned features on images (Li appendix A).
 
-training/metrics/image_features.py runs them. A module of its own, because `Evaluation` contains it and the metrics import `Evaluation`.
+training/metrics/image_features.py runs them. A module of its own, because `Evaluation` contains the specification and
+the metrics import `Evaluation`.
 """
 
 from typing import Literal

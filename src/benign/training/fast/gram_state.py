@@ -41,7 +41,7 @@ class GramState:
 
     @staticmethod
     def of(network: Network, params: Params, points: Tensor) -> "GramState | None":
-        """None where the network does not declare it, or where it does not pay."""
+        """Return the state, or None if the network has no guarantee for it or if it would be slower."""
         if not CARRYING.on or not isinstance(network, CarriesProducts):
             return None
         if not has_guarantee(network, "carried_products"):

@@ -27,9 +27,9 @@ Made = TypeVar("Made")
 class Recording:
     """Attacks the training points of a batch and runs the network on them.
 
-    The first steps launch kernel by kernel, later ones a CUDA graph. The ascent of an attack is some hundred kernels. On an H200 launching them took 10 ms a step for any number of runs,
-    most of the time of a sweep. The weights change in place, so the recorded kernels use those of the step. The next
-    step overwrites points and pass.
+    The first steps launch kernel by kernel, later ones a CUDA graph. The ascent of an attack is some hundred kernels:
+    on an H200 launching them took 10 ms a step for any number of runs, most of the time of a sweep. The weights change
+    in place, so the recorded kernels use those of the step. The next step overwrites points and pass.
     """
 
     def __init__(self):
