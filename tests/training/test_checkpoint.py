@@ -118,7 +118,7 @@ def forged(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> N
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-100]),
     "empty": lambda path: path.write_bytes(b""),
-    "no checksum": lambda path: save_file(load_file(path), path, {"told": path.stem}),
+    "no checksum": lambda path: save_file(load_file(path), path, {"origin": path.stem}),
     "other batch": lambda path: Checkpoint(path, "another").write(load_file(path)),
     "other numerics": lambda path: Checkpoint(path, path.stem, CheckpointConfig(numerics=77)).write(
         load_file(path)
@@ -150,10 +150,10 @@ FORGERIES: dict[str, Callable[[dict[str, torch.Tensor]], object]] = {
     "a loss of two runs": lambda kept: kept.update({"place/reached": torch.ones(2)}),
     "an array of another shape": lambda kept: kept.update({"arrays/test_loss": torch.ones(3)}),
     "an array that nobody knows": lambda kept: kept.update({"arrays/new": torch.ones(1)}),
-    "a tally of two runs": lambda kept: kept.update(
+    "a running metric of two runs": lambda kept: kept.update(
         {name: torch.ones(2) for name in kept if name.startswith("tallies/")}
     ),
-    "no tallies": lambda kept: [
+    "no running metrics": lambda kept: [
         kept.pop(name) for name in list(kept) if name.startswith("tallies/")
     ],
 }
@@ -183,8 +183,8 @@ def test_a_damaged_or_foreign_checkpoint_starts_the_batch_again(damage, tmp_path
         np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
-def test_what_was_found_is_compared_before_anything_is_filled(tmp_path, monkeypatch):
-    """The last tensor that is looked at is wrong: final weights and arrays stay as they were."""
+def test_a_checkpoint_is_compared_before_anything_is_filled(tmp_path, monkeypatch):
+    """The last tensor to be compared is wrong: final weights and arrays stay as they were."""
     cells = [digits(TRAININGS[2])]
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     with pytest.raises(Killed):

@@ -70,12 +70,12 @@ def test_an_interrupted_training_goes_on(training, after, tmp_path, monkeypatch)
     whole = trained(training)
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     real = references._Training.record
-    seen: list[int] = []
+    sizes: list[int] = []
 
     def killing(self, batch, status):
         real(self, batch, status)
-        seen.append(len(batch))
-        if len(seen) == after:
+        sizes.append(len(batch))
+        if len(sizes) == after:
             raise Killed
 
     monkeypatch.setattr(references._Training, "record", killing)
@@ -83,9 +83,9 @@ def test_an_interrupted_training_goes_on(training, after, tmp_path, monkeypatch)
         with pytest.raises(Killed):
             trained(training)
         again = trained(training)
-        steps = len(seen)
+        steps = len(sizes)
         last = trained(training)
-    assert len(seen) == steps, "what has ended is not trained again"
+    assert len(sizes) == steps, "what has ended is not trained again"
     for each in (again, last):
         assert torch.equal(each.params["weights"], whole.params["weights"])
         assert torch.equal(each.finite, whole.finite)
@@ -118,12 +118,12 @@ def test_a_damaged_checkpoint_of_references_starts_their_training_again(
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     steps: list[int] = []
 
-    def tell(number: int, training: int) -> None:
+    def report(number: int, training: int) -> None:
         steps.append(number)
         if number == 2 and not ended and steps.count(2) == 1:
             raise Killed
 
-    with references.checkpointing(CheckpointConfig(tmp_path), tell):
+    with references.checkpointing(CheckpointConfig(tmp_path), report):
         with nullcontext() if ended else pytest.raises(Killed):
             trained(METHODS[0])
         (path,) = tmp_path.iterdir()
@@ -136,12 +136,12 @@ def test_a_damaged_checkpoint_of_references_starts_their_training_again(
     assert torch.equal(again.finite, whole.finite)
 
 
-def test_steps_are_told_as_those_of_no_run(tmp_path):
-    told: list[tuple[int, int]] = []
-    with references.checkpointing(CheckpointConfig(tmp_path), lambda *step: told.append(step)):
+def test_steps_of_references_are_reported_as_those_of_no_run(tmp_path):
+    reported: list[tuple[int, int]] = []
+    with references.checkpointing(CheckpointConfig(tmp_path), lambda *step: reported.append(step)):
         trained(METHODS[0])
-    assert [training for _, training in told] == [0] * len(told)
-    steps = [number for number, _ in told]
+    assert [training for _, training in reported] == [0] * len(reported)
+    steps = [number for number, _ in reported]
     assert len(steps) > 2
     assert steps == sorted(set(steps))
 

@@ -121,7 +121,7 @@ def test_points_are_those_of_the_definition(begin):
 
 
 def test_targeted_attacks_are_those_of_the_definition():
-    """Images of class 7 (label 1) under RF-PGD go to features of class 1; told beside the confusion without it."""
+    """Images of class 7 (label 1) under RF-PGD go to features of class 1; compared with the confusion without it."""
     # a start from which both confusions are above 0
     cell = replace(setup(pairs=((1, 0),), matching_steps=7, matching_step=0.3), {("root_seed",): 1})
     batch = batch_of(cell)
@@ -160,7 +160,7 @@ def _ten() -> dict[tuple[str, ...], Any]:
     return {("network", "classes"): 10}
 
 
-def test_runs_of_a_seed_are_asked_with_the_same_points_made_once(monkeypatch):
+def test_runs_of_a_seed_are_tested_on_the_same_points_made_once(monkeypatch):
     """Their own attack changes nothing; a seed, a rate and the run's own draws do."""
     trainings = []
     real = features.trained
@@ -221,7 +221,7 @@ def test_references_share_nothing_with_the_run():
                 assert (weights[i] - weights[j]).abs().min() > 0
 
 
-def test_only_so_many_runs_are_kept(monkeypatch):
+def test_the_cache_holds_only_so_many_runs(monkeypatch):
     monkeypatch.setattr(features, "CACHED", 2)
     batch = batch_of(setup(steps=1, pairs=()), seeds=3)
     shown = features.reference_points(batch)
@@ -310,10 +310,10 @@ def test_pictures_survive_pack_merge_and_export(finished, tmp_path):
         export(result, tmp_path / f"result{kind}")
         there = opened(tmp_path / f"result{kind}")
         xr.testing.assert_equal(there["inversions"], result["inversions"])
-    told = table(result)
-    assert "inversions" not in told
-    assert set(told.dims) == {"radius", "seed"}
-    assert "nrf_success_0_1" in told
+    exported = table(result)
+    assert "inversions" not in exported
+    assert set(exported.dims) == {"radius", "seed"}
+    assert "nrf_success_0_1" in exported
 
 
 def _netcdf(path: Any) -> xr.Dataset:
@@ -338,7 +338,7 @@ def asked_of(cell: Setup) -> set[str]:
     return variables(cell).keys() - variables(plain).keys()
 
 
-def test_nothing_is_asked_where_nothing_is_wanted():
+def test_without_feature_tests_there_are_no_such_variables():
     cell = replace(setup(), {("evaluation",): Evaluation(samples=10)})
     assert asked_of(setup()) == {
         *(f"{name}_{kind}" for name in NUMBERS for kind in ("standard", "adversarial")),
@@ -360,7 +360,7 @@ def test_nothing_is_asked_where_nothing_is_wanted():
         ({"ball": Ball(radius=0.1, relative_to="point")}, ["ball.relative_to", "point"]),
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked_is_refused(asked, words):
+def test_impossible_feature_tests_are_refused(asked, words):
     with pytest.raises(SpecError) as error:
         setup(**asked)
     for word in words:
