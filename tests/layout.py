@@ -89,8 +89,7 @@ DYNAMIC = {
     "_lazy.py",
     "spec/registry.py",
     "spec/plugins.py",
-    "papers/recipes.py",
-    "papers/claims.py",
+    "papers/registry.py",
 }
 """modules that may import by a name made at run time: public names, components, files of users, recipes"""
 DYNAMIC_CALLS = {"import_module", "__import__", "exec", "eval", "run_path", "exec_module"}

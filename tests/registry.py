@@ -4,7 +4,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benign.spec import plugins as outside
+from benign.papers import registry
+from benign.spec import plugins
 from benign.spec.registry import Component
 from benign.training.metrics import METRICS
 
@@ -16,13 +17,16 @@ def forgetting() -> Iterator[None]:
         *Component.families.values(),
         Component.unfinished,
         METRICS,
-        outside._loaded,
+        registry._papers,
+        plugins._distributions,
+        plugins._loaded,
     ]
     before, modules = [dict(table) for table in tables], set(sys.modules)
     try:
         yield
     finally:
-        ours = {path.stem for path in outside._loaded.keys() - before[-1].keys()}
+        ours = {module.__name__ for module in plugins._loaded.values()}
+        ours -= {module.__name__ for module in before[-1].values()}
         for table, kept in zip(tables, before, strict=True):
             table.clear()
             table.update(kept)

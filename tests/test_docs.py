@@ -14,7 +14,7 @@ from benign import parts, plot
 from benign.cli import main as cli
 from benign.cli.main import app
 from benign.experiment import Experiment
-from benign.papers.recipes import recipes
+from benign.papers.registry import recipes
 from benign.sweep.folders import open_result
 from benign.training.metrics import METRICS
 from tests.registry import forgetting

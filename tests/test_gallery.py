@@ -17,8 +17,7 @@ from benign.claims.claim import Claim, Evidence
 from benign.claims.measure import Measured
 from benign.claims.rule import Outcome
 from benign.claims.verdict import ConditionSummary, PartVerdict, Verdict
-from benign.papers.claims import claims
-from benign.papers.recipes import recipe, recipes
+from benign.papers.registry import claims, recipe, recipes
 from benign.papers.requests import RunOptions, plans
 from benign.sweep.plan import NUMERICS
 

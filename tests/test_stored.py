@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 from benign.experiment import Experiment
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from benign.sweep.progress import Watcher
 
 STORED = Path(__file__).parent / "stored"

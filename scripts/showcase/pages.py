@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benign.papers.claims import claims
-from benign.papers.recipes import Recipe, papers, recipes
+from benign.papers.recipes import Recipe
+from benign.papers.registry import claims, papers, recipes
 from benign.sweep.plan import NUMERICS
 from benign.sweep.terminal import statuses
 from benign.training.descent import Status

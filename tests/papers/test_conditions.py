@@ -20,7 +20,7 @@ from benign.networks.initial import TorchDefault
 from benign.networks.two_layer import TwoLayer
 from benign.papers.inside import Inside, inside_theorem
 from benign.papers.jiang import theory as jiang
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from benign.papers.wang import theory as wang
 from benign.papers.zhang import theory as zhang
 from benign.spec import axes

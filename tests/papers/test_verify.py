@@ -9,7 +9,7 @@ import pytest
 import benign as bo
 from benign.claims import Question, Study
 from benign.cli import main as cli
-from benign.papers.claims import claims, matching
+from benign.papers.registry import claims, matching
 from benign.papers.verify import Verifier, readings_of, verify
 from tests.registry import forgetting
 from tests.says import holds, says

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benign.experiment import Experiment
-from benign.papers.recipes import recipe, recipes
+from benign.papers.registry import recipe, recipes
 from benign.report.atlas import CHIEF, PAPER, Atlas, told_apart
 from benign.report.cells import as_bytes, packed_curves, settled, thinned
 from benign.spec.axes import cells

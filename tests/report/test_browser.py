@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from benign.experiment import Experiment
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from benign.report.page import write_report
 from benign.sweep.folders import open_result
 from tests.browser import Visit

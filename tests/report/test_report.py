@@ -20,8 +20,8 @@ import benign as bo
 from benign.claims.claim import Evidence
 from benign.claims.verdict import judge
 from benign.experiment import Experiment
-from benign.papers.claims import claims as all_claims
-from benign.papers.recipes import recipe
+from benign.papers.registry import claims as all_claims
+from benign.papers.registry import recipe
 from benign.papers.requests import RunOptions, plans
 from benign.report import claims
 from benign.report.claims import factor, theorems

@@ -14,7 +14,7 @@ import torch
 
 import benign as bo
 from benign.networks.network import Network
-from benign.papers.recipes import recipes
+from benign.papers.registry import recipes
 from benign.spec.axes import Axis, replace
 from benign.spec.base import SpecError
 from benign.spec.registry import Component

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
+from benign.spec import plugins
 from benign.spec.base import Spec, shortened, snake_case
 
 Guarantee: TypeAlias = Literal[
@@ -82,6 +83,8 @@ class Component(Spec):
             return build(value)
         fields = dict(value)
         kind = fields.pop("kind", cls.kind or cls.default_kind)
+        if isinstance(kind, str) and kind not in cls.choices():
+            plugins.load_installed()
         chosen = cls.choices().get(kind) if isinstance(kind, str) else None
         if chosen is None or not issubclass(chosen, cls):
             raise cls._unknown(kind)
@@ -125,12 +128,12 @@ def guarantees(*names: Guarantee) -> Callable[[type[AnyComponent]], type[AnyComp
     A subclass does not inherit them, because it may override any method: it repeats the decorator if they still hold.
 
     >>> import benign as bo
-    >>> class Doubled(bo.Linear):
+    >>> class TwiceLinear(bo.Linear):
     ...     def forward(self, params, x):
     ...         return 2 * super().forward(params, x)
-    >>> [has_guarantee(network, "recordable") for network in (bo.Linear(), Doubled())]
+    >>> [has_guarantee(network, "recordable") for network in (bo.Linear(), TwiceLinear())]
     [True, False]
-    >>> del bo.Linear.choices()["doubled"]  # this example is a test, which leaves no trace
+    >>> del bo.Linear.choices()["twice_linear"]  # this example is a test, which leaves no trace
     """
 
     def declare(component: type[AnyComponent]) -> type[AnyComponent]:

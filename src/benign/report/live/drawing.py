@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from benign.experiment import Experiment, history_of
-from benign.papers.recipes import recipes
+from benign.papers.registry import recipes
 from benign.report.atlas import Atlas, CurveGroup
 from benign.report.cells import ending_text
 from benign.report.figures import Figure, inked, names_of
