@@ -291,7 +291,7 @@ class Position:
 
     batch: Batch
     number: int = 0
-    """steps it has taken"""
+    """the number of steps made"""
     reached: Tensor | None = None
     """with mini-batches: the mean loss of the last step"""
 

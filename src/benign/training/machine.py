@@ -38,8 +38,8 @@ def memory_kills() -> int:
     """
     group = _text("/proc/self/cgroup").rpartition("::")[2].strip()
     for path in (f"/sys/fs/cgroup{group}/memory.events", "/proc/vmstat"):
-        if found := re.search(r"^oom_kill (\d+)$", _text(path), re.MULTILINE):
-            return int(found[1])
+        if line := re.search(r"^oom_kill (\d+)$", _text(path), re.MULTILINE):
+            return int(line[1])
     return 0
 
 

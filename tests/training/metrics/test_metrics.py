@@ -11,8 +11,9 @@ import pytest
 import torch
 import xarray as xr
 
-from benign.experiment import Experiment, Replay
+from benign.experiment import Experiment
 from benign.streams import Streams
+from benign.sweep.replay import Replay
 from benign.training.descent import Step, descend
 from benign.training.engine import train_runs
 from benign.training.metrics import (
