@@ -1,8 +1,7 @@
-"""The claims of Li and Li: every one is there and judged, planted truths are found, formulas are right."""
+"""The claims about Li and Li: identities hold, planted truths hold, planted falsehoods fail, formulas are right."""
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,61 +16,16 @@ from benign.papers.li.claims import CLAIMS, studies
 from benign.papers.li.claims.adversarial import settled
 from benign.papers.li.recursion import tensor_power
 from benign.papers.registry import matching, recipe
-from benign.papers.verify import Verifier, cannot
 from benign.spec.axes import cells
 
 WITHOUT_RUNS = [claim for claim in CLAIMS if not claim.studies]
 DATASETS = ("mnist", "cifar", "svhn")
-NAMES = {
-    "asm": ["consistency", "separation"],
-    "derived": ["init-residual"],
-    "fig3": [
-        "adv.phase1-robust-zero",
-        "adv.phase150",
-        "adv.phase2-immediate",
-        "adv.phase2-robust-up",
-        "std.dominance",
-    ],
-    "label-leak": [""],
-    "lem5": ["1.exact", "2.B-scaling", "2.phase-order", "2.plateau"],
-    "lemB2": ["A-stays", "closed-form"],
-    "lemD2": ["perp-frozen"],
-    "lemD21": ["offdiag-adv"],
-    "lemD7": ["offdiag"],
-    "lemE3": ["noise"],
-    "prop3": ["1.v-net-nonrobust", "2.u-net-robust"],
-    "rem2": ["5.pgd-training"],
-    "sec2": ["5.lp"],
-    "tab2": ["adv-both-low", "adv-reverses", "nrf-drops", "std-nrf-dominates"],
-    "text": ["tab2-mislabel", "transfer"],
-    "thm4": [
-        "3.clean-good",
-        "3.delta-breaks",
-        "3.log-growth",
-        "3.nonrobust-dominates",
-        "3.nonrobust-learned",
-        "3.train-perfect",
-        "4.delta-survives",
-        "4.robust-good.any-attack",
-        "4.robust-good.own-attack",
-        "4.robust-learned",
-    ],
-}
-"""the list of claims, by statement and aspect"""
-ASPECTS = ("adv-order", "nr-suppressed", "r-enhanced", "rob", "std-order")
 
 
 def verdict(name: str, *results: xr.Dataset) -> Verdict:
     """Of a claim on planted results."""
     (claim,) = matching([f"li/{name}"])
     return judge(replace(claim, conditions=None), Evidence("smoke", results=results))
-
-
-def test_every_statement_of_the_list_is_a_claim():
-    pairs = [(statement, aspect) for statement, found in NAMES.items() for aspect in found]
-    pairs += [(f"tab1.{dataset}", aspect) for dataset in DATASETS for aspect in ASPECTS]
-    names = [f"li/{'.'.join(filter(None, pair))}" for pair in pairs]
-    assert sorted(claim.id for claim in CLAIMS) == sorted(names)
 
 
 @pytest.mark.parametrize("claim", WITHOUT_RUNS, ids=lambda claim: claim.id)
@@ -88,18 +42,6 @@ def test_identities_hold_to_rounding(name):
     assert found.label == "confirmed"
     assert part.measured is not None
     assert abs(part.measured.estimate.value) < 1e-10
-
-
-@pytest.mark.slow
-def test_every_claim_is_judged_at_smoke_scale(tmp_path: Path):
-    verifier = Verifier(
-        "smoke", tmp_path, lambda experiment, folder, _: experiment.run(folder, workers=1)
-    )
-    for claim in CLAIMS:
-        (each,) = verifier.judge(claim)
-        assert not each.verdict.error, (claim.id, each.verdict.error)
-        assert not cannot(claim), "a recipe is missing"
-        assert each.verdict.parts
 
 
 @pytest.mark.parametrize(
