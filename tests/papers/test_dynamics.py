@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from benign.papers.jiang import dynamics
-from benign.papers.jiang.dynamics import FIG3, FIG4
+from benign.papers.jiang import figures
+from benign.papers.jiang.figures import FIG3, FIG4
 from benign.papers.jiang.theory import Numbers, parts, steps_derived
 from benign.papers.recipes import Recipe
 from benign.sweep.dataset import assemble
@@ -51,13 +51,11 @@ def test_the_signal_wins_in_figure_3_and_the_strong_noise_in_figure_4(tmp_path):
     """Scores, attention and values alike, in a small run of each; and every one of them is drawn."""
     for recipe, winner in ((FIG3, 0), (FIG4, 1)):
         result = recipe.experiment("smoke").run(tmp_path / recipe.name)
-        for group in (dynamics.ATTENTION, dynamics.VALUES):
+        for group in (figures.ATTENTION, figures.VALUES):
             first, second = (result[name].item() for name in group.values())
             assert (first > second) is (winner == 0)
-        rows = np.reshape([result[name].item() for name in dynamics.SCORES.values()], (2, 2))
+        rows = np.reshape([result[name].item() for name in figures.SCORES.values()], (2, 2))
         assert (rows.argmax(1) == winner).all()
         _, svg, _ = recipe.draw(result, tmp_path, "a caption")
         drawn = svg.read_text(encoding="utf-8")
-        assert all(
-            name in drawn for name in (*dynamics.SCORES, *dynamics.ATTENTION, "T by formula")
-        )
+        assert all(name in drawn for name in (*figures.SCORES, *figures.ATTENTION, "T by formula"))

@@ -7,8 +7,7 @@ import pytest
 import xarray as xr
 
 from benign.experiment import Experiment
-from benign.papers.li.alpha import least_alpha, limits
-from benign.papers.li.setting import EPS
+from benign.papers.li.figures import EPS, least_alpha, limits
 from benign.papers.li.theory import parts, robust_network_room
 from benign.papers.registry import recipe
 from benign.spec.axes import cells

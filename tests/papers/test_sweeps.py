@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from benign.experiment import Experiment
-from benign.papers.compare import architectures
+from benign.papers.compare import figures as architectures
 from benign.papers.registry import recipe
 from benign.papers.zhang import output, radius, tokens
 from benign.streams import RunId, Streams

@@ -15,7 +15,7 @@ from benign.experiment import Experiment
 from benign.papers.registry import claims
 from benign.papers.statistics import cells_of
 from benign.papers.verify import Verifier
-from benign.papers.wang import windows
+from benign.papers.wang import figures
 from benign.papers.wang.bounds import robust_error_floor
 from benign.papers.wang.claims import extremes, identities, studies
 from benign.papers.wang.claims.extremes import distance_between, extremes_of
@@ -164,14 +164,14 @@ def accuracies(power: float, noise: float, signals: list[float]) -> xr.Dataset:
     ("power", "clean", "robust"), [(4, Outcome.HOLDS, Outcome.FAILS), (2, Outcome.FAILS, Outcome.HOLDS)]
 )  # fmt: skip
 def test_exponents_of_figure_1(power: float, clean: Outcome, robust: Outcome):
-    experiment = windows.FIG1.experiment("smoke")
+    experiment = figures.FIG1.experiment("smoke")
     result = accuracies(power, 0.0, [2.5, 3.0, 3.5, 4.0, 5.0])
     assert outcome("fig1.clean-exponent-4", result, experiment) is clean
     assert outcome("fig1.robust-exponent-2", result, experiment) is robust
 
 
 def test_an_exponent_of_too_few_or_noisy_rows_is_not_decided():
-    experiment = windows.FIG1.experiment("smoke")
+    experiment = figures.FIG1.experiment("smoke")
     for result in (accuracies(4, 0.0, [3.0, 4.0]), accuracies(4, 0.1, [2.5, 3.0, 3.5])):
         assert outcome("fig1.clean-exponent-4", result, experiment) is Outcome.INCONCLUSIVE
 

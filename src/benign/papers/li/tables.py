@@ -21,7 +21,7 @@ from benign.data.images import Images
 from benign.experiment import Experiment, specification
 from benign.networks.network import Network
 from benign.networks.resnet import ResNet, WideResNet
-from benign.papers.image_questions import TITLES, facts_of, source_of, which_images
+from benign.papers.images import TITLES, facts_of, source_of, which_images
 from benign.papers.recipes import Recipe, Scaled
 from benign.plot.bars import Bars, bars_figure, inversions_figure
 from benign.plot.lines import Curves, curves_figure
