@@ -288,20 +288,20 @@ def test_conditions_at_figure_3():
 def test_density_and_robustness_exclude_one_another(robust, others, alpha, eps, q):
     """Papers/li.md 2.9: with beta = 1 <= eps < alpha both rooms are never 1."""
     if eps < alpha:
-        dense = theory.density_room(robust, others, alpha, 1.0, q)
-        assert min(dense, theory.robust_network_room(robust, others, alpha, eps, q)) < 1
+        dense = theory.density_slack(robust, others, alpha, 1.0, q)
+        assert min(dense, theory.robust_network_slack(robust, others, alpha, eps, q)) < 1
 
 
 def test_what_no_classifier_can_exceed():
     ones, others = np.zeros((3, 2)), np.array([[1.0, 0.0], [0.0, 5.0], [0.5, 1.0]])
     assert theory.robust_accuracy_limit(ones, others, 0.5) == pytest.approx(1 - 2 / 6)
     assert theory.robust_accuracy_limit(ones, others, 0.4) == 1
-    assert theory.separation_room(2.0, 1.2) < 1 < theory.separation_room(2.5, 1.2)
+    assert theory.separation_slack(2.0, 1.2) < 1 < theory.separation_slack(2.5, 1.2)
 
 
 def test_printed_and_corrected_laws():
-    assert theory.linear_network_room_printed(1, 2.0, 1.2) == pytest.approx(0.8 / 1.2)
-    assert theory.linear_network_room_corrected(1, 15, 2.0, 1.2) == pytest.approx(0.8 / 19.2)
+    assert theory.linear_network_slack_printed(1, 2.0, 1.2) == pytest.approx(0.8 / 1.2)
+    assert theory.linear_network_slack_corrected(1, 15, 2.0, 1.2) == pytest.approx(0.8 / 19.2)
     assert theory.held_back_printed(1000.0) == pytest.approx(1e-3)
     assert theory.held_back_corrected(1000.0, 1.0, 1.0, 3) == pytest.approx(0.1)
     assert theory.self_stopped(1000.0, 1.0, 1.0, 3, 0.1) == pytest.approx(0.1)

@@ -96,8 +96,8 @@ def advise(
             advice = make(cell)
             if copies == 1:
                 return advice
-            told = _copied(jiang.Numbers.of(cell), copies)
-            return replace(advice, regime=(*advice.regime, told))
+            copied = _copied(jiang.Numbers.of(cell), copies)
+            return replace(advice, regime=(*advice.regime, copied))
     known = ", ".join(kind.__name__ for kind in _ADVISERS)
     raise ValueError(f"`network` ({cell.network.kind}): there are theorems for {known}")
 
@@ -253,12 +253,12 @@ def _patch_cnn(setup: Setup) -> Advice:
     counts = n.robust_patches, n.other_patches
     regime = [
         f"standard training prefers non-robust features: n_N beta^q / (n_R alpha^q) = "
-        f"{number(li.density_room(*counts, n.alpha, n.beta, n.q))}, asked: more than 1"
+        f"{number(li.density_slack(*counts, n.alpha, n.beta, n.q))}, asked: more than 1"
     ]
     if n.eps:
-        room = li.robust_network_room(*counts, n.alpha, n.eps, n.q)
+        slack = li.robust_network_slack(*counts, n.alpha, n.eps, n.q)
         regime.append(
-            f"a network of robust features can be robust in all classes: {number(room)}, asked: more than 1"
+            f"a network of robust features can be robust in all classes: {number(slack)}, asked: more than 1"
         )
     return Advice(
         experiment=setup,

@@ -121,3 +121,8 @@ class Recipe(Study):
         text = f"conditions, constants 1: {setting.inside} of {setting.cells} cells inside"
         misses = ", ".join(setting.misses())
         return text + (f"; largest misses over the cells: {misses}" if misses else "")
+
+
+def means_text(measures: Mapping[str, xr.DataArray], form: str = ".3g") -> str:
+    """Return the mean of each measure after its name, for summaries."""
+    return ", ".join(f"{name} {float(value.mean()):{form}}" for name, value in measures.items())

@@ -196,8 +196,8 @@ def _summarise(result: xr.Dataset) -> str:
         for place, name in enumerate((*NAMES, MARGIN)):
             laws = [f"{each}: {_law_text(edges[name])}" for each, edges in found[training].items()]
             runs = result.isel(model=number * len(NAMES) + place) if name in NAMES else None
-            told = laws if runs is None else [*laws, _runs_text(runs)]
-            lines.append(f"  {name}: {'; '.join(told)}")
+            parts = laws if runs is None else [*laws, _runs_text(runs)]
+            lines.append(f"  {name}: {'; '.join(parts)}")
     return "\n".join(lines)
 
 

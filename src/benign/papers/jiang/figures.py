@@ -206,10 +206,10 @@ def _panels_2(result: xr.Dataset) -> list[Panel]:
 
 @FIG2.draws
 def _draw_2(result: xr.Dataset, caption: str) -> dict[str, Figure]:
-    told = f"{caption} {describe_images(result)}"
+    caption = f"{caption} {describe_images(result)}"
     title = "A vision transformer on pictures with a noisy frame"
-    figure = phase_figure(_panels_2(result), title=title, caption=told)
-    return {"fig2": figure, **sample_pictures(result, "fig2_samples", told)}
+    figure = phase_figure(_panels_2(result), title=title, caption=caption)
+    return {"fig2": figure, **sample_pictures(result, "fig2_samples", caption)}
 
 
 @FIG2.summarises
@@ -310,8 +310,8 @@ def _draw_case(case: _Case, result: xr.Dataset, caption: str) -> Figure:
         ),
         panel("value x^T v, v = W_V w_O", VALUES, title="values"),
     ]
-    told = f"T by formula: {_formula(case)} = {number(time)} steps. A run that has ended stays at its last value."
-    return curves_figure([row], title=case.title, caption=f"{caption} {told}")
+    note = f"T by formula: {_formula(case)} = {number(time)} steps. A run that has ended stays at its last value."
+    return curves_figure([row], title=case.title, caption=f"{caption} {note}")
 
 
 def _formula(case: _Case) -> str:
@@ -328,8 +328,8 @@ def _summarise_case(case: _Case, result: xr.Dataset) -> str:
         f"steps: {_mean(result.steps)}; {_times(case, result)}",
     ]
     for name, group in groups.items():
-        told = [f"{each} {_mean(result[variable])}" for each, variable in group.items()]
-        lines.append(f"{name}: {', '.join(told)}")
+        means = [f"{each} {_mean(result[variable])}" for each, variable in group.items()]
+        lines.append(f"{name}: {', '.join(means)}")
     lines.append(f"test loss: {_mean(result.test_loss)}{_limit(case, n)}")
     lines.append(f"test error (0/1): {_mean(1 - result.test_accuracy)}")
     return "\n".join(lines)
@@ -345,10 +345,10 @@ def _times(case: _Case, result: xr.Dataset) -> str:
     """The formula at full attention, and with the attention that is left on the token that was learned."""
     n, learned = numbers(result), list(ATTENTION.values())[case.theorem == "4.2"]
     left = float(result[learned].mean())
-    told = f"{_formula(case)} = {number(steps_derived(n, case.theorem, 1.0))}"
+    text = f"{_formula(case)} = {number(steps_derived(n, case.theorem, 1.0))}"
     if not left > 0:  # no run has a value
-        return told
-    return f"{told}, {number(steps_derived(n, case.theorem, left))} when divided by attention^2"
+        return text
+    return f"{text}, {number(steps_derived(n, case.theorem, left))} when divided by attention^2"
 
 
 def _limit(case: _Case, n: Numbers) -> str:

@@ -151,7 +151,7 @@ DRAWN = {
     "robust_accuracy_own_ascent": "PGD on -F_y",
 }
 """those drawn along training"""
-DRAWN_TOLD = (
+DRAWN_NOTE = (
     "Along training the first 250 test points are attacked: by one step as in training, and by 20 sign steps of "
     "eps / 8 on the cross-entropy and on -F_y; a curve that is not seen lies under the next."
 )
@@ -196,7 +196,7 @@ def _draw_3(result: xr.Dataset, caption: str) -> Figure:
     return curves_figure(
         [features, accuracy],
         title="Features learned by a patch network",
-        caption=f"{caption} {DRAWN_TOLD}",
+        caption=f"{caption} {DRAWN_NOTE}",
     )
 
 
@@ -213,20 +213,20 @@ def _summarise_3(result: xr.Dataset) -> str:
     lines = []
     for name, cell in kinds(result):
         mean = cell.mean("seed")
-        told = {key: f"{float(mean[key]):.3g}" for key in map(str, mean) if not mean[key].dims}
-        attacked = [f"{told[key]} under {word}" for key, word in ATTACKS.items() if key in told]
+        means = {key: f"{float(mean[key]):.3g}" for key in map(str, mean) if not mean[key].dims}
+        attacked = [f"{means[key]} under {word}" for key, word in ATTACKS.items() if key in means]
         lines += [
-            f"{name}: max <w, u> = {told['robust_feature_learned']}, "
-            f"max <w, v> = {told['non_robust_feature_learned']}, "
-            f"loss of attacked training points {told['train_loss']}, clean accuracy {told['test_accuracy']}",
-            f"  with u alone {told['robust_feature_accuracy']}, with v alone {told['non_robust_feature_accuracy']}",
+            f"{name}: max <w, u> = {means['robust_feature_learned']}, "
+            f"max <w, v> = {means['non_robust_feature_learned']}, "
+            f"loss of attacked training points {means['train_loss']}, clean accuracy {means['test_accuracy']}",
+            f"  with u alone {means['robust_feature_accuracy']}, with v alone {means['non_robust_feature_accuracy']}",
             f"  robust accuracy, eps = {EPS}: {', '.join(attacked)}",
         ]
-        if "label_leak_on_noise" in told:
+        if "label_leak_on_noise" in means:
             lines.append(
                 f"  labels leak: the step's perturbation turns pure noise into the point's class in "
-                f"{told['label_leak_on_noise']}, and made with the wrong label it turns the point into that in "
-                f"{told['label_leak_wrong_label']}"
+                f"{means['label_leak_on_noise']}, and made with the wrong label it turns the point into that in "
+                f"{means['label_leak_wrong_label']}"
             )
     return "\n".join(lines)
 
@@ -288,7 +288,7 @@ def least_alpha(data: FeaturePatches, network: PatchCNN) -> float:
 def _draw_alpha(result: xr.Dataset, caption: str) -> Figure:
     possible = least_alpha(*parts(_cell(result)))
     marks = [(2 * EPS, "not separated"), (possible, "none robust")]
-    told = (
+    note = (
         f"Dashed: alpha = 2 eps, up to where classes are not separated, and alpha = {possible:.3g}, up to where no "
         "network of robust features is robust in both classes (papers/li.md 2.9)."
     )
@@ -311,7 +311,7 @@ def _draw_alpha(result: xr.Dataset, caption: str) -> Figure:
         label = f"test accuracy, eps = {EPS}"
         accuracy.append(over(curves, label, title=name))
     return curves_figure(
-        [features, accuracy], title="Stronger robust features", caption=f"{caption} {told}"
+        [features, accuracy], title="Stronger robust features", caption=f"{caption} {note}"
     )
 
 

@@ -189,9 +189,9 @@ def _summarise_1(result: xr.Dataset) -> str:
     lines = []
     for kind, edge in edges(result).items():
         found, dims = growth(edge), edge.critical.dropna("dim").dim.values.astype(float)
-        told = f"as r to the {found}" if found else "by no law that these runs determine"
+        law = f"as r to the {found}" if found else "by no law that these runs determine"
         lines.append(
-            f"{kind}: d* grows {told} (printed: {PRINTED_EXPONENTS[kind]}{_beside(result, kind, dims)})"
+            f"{kind}: d* grows {law} (printed: {PRINTED_EXPONENTS[kind]}{_beside(result, kind, dims)})"
         )
         lines.append(f"  {edge}".replace("\n", "\n  "))
         each = boundary(_accuracy(result, kind), LEVEL, "signal * dim**p")
@@ -294,7 +294,7 @@ _SIZES_2 = Scaled(
     smoke=Size(samples=20, width=20, steps=16, ascend=4, seeds=1, test=20),
     quick=Size(samples=50, width=100, steps=300, ascend=10, seeds=3, test=200),
     # With the paper's 2000 points, tests at snapshots were two thirds of the cost. Here both labels of a point count
-    # with their chance: at an error of 3 % beyond the noise, 500 such points tell as much as 2000 with flipped labels.
+    # with their chance: at an error of 3 % beyond the noise, 500 such points are as good as 2000 with flipped labels.
     paper=replace(PAPER, test=500),
 )
 _DIMS = Scaled(smoke=40, quick=250, paper=1000)

@@ -100,14 +100,14 @@ def figure(scale: str, reading: Reading) -> DigitFigure:
 
 def named(result: xr.Dataset) -> xr.Dataset:
     """With the paper's words for its axes."""
-    told = {
+    attributes = {
         "norm": {"long_name": "norm of every picture", "symbol": "r"},
         "dim": {"long_name": "pixels of a picture", "symbol": "d"},
     }
     return result.assign_coords(
         {
             name: result[name].assign_attrs(attrs)
-            for name, attrs in told.items()
+            for name, attrs in attributes.items()
             if name in result.coords
         }
     )
@@ -257,8 +257,8 @@ def _panels_5(result: xr.Dataset) -> list[Panel]:
 @FIG5.draws
 def _draw_5(result: xr.Dataset, caption: str) -> Figure:
     title = f"Two digits: dimension against radius of the attack, r = {SIGNAL:g}"
-    told = f"{caption} {describe_images(result)}"
-    return phase_figure(_panels_5(result), title=title, caption=told)
+    caption = f"{caption} {describe_images(result)}"
+    return phase_figure(_panels_5(result), title=title, caption=caption)
 
 
 @FIG5.summarises
@@ -268,8 +268,8 @@ def _summarise_5(result: xr.Dataset) -> str:
     for radius in shown.radius.values:
         row = shown.sel(radius=radius)
         known = zip(row.dim.values, row.values, strict=True)
-        told = ", ".join(f"{value:.3g} at d = {dim}" for dim, value in known)
-        rows.append(f"rho = {radius:g}: robust accuracy {told}")
+        accuracies = ", ".join(f"{value:.3g} at d = {dim}" for dim, value in known)
+        rows.append(f"rho = {radius:g}: robust accuracy {accuracies}")
     return "\n".join([*rows, str(radius_edge(result)), _fitted(result)])
 
 
@@ -335,8 +335,8 @@ def _draw_6(result: xr.Dataset, caption: str) -> Figure:
         rows.append(
             [Curves(losses, "robust training loss", log=True), Curves(errors, "robust test error")]
         )
-    told = f"{caption} {describe_images(result)}"
-    return curves_figure(rows, title="Adversarial training on two digits", caption=told)
+    caption = f"{caption} {describe_images(result)}"
+    return curves_figure(rows, title="Adversarial training on two digits", caption=caption)
 
 
 @FIG6.summarises
@@ -443,8 +443,8 @@ def _summarise_undertraining(result: xr.Dataset) -> str:
     lines = []
     for name in ("test_accuracy", "robust_accuracy", "train_loss"):
         table = by_case(result, name).mean(["dim", "seed"])
-        told = ", ".join(f"{float(table.sel(case=case)):.4g} at {case}" for case in CASES)
-        lines.append(f"{name.replace('_', ' ')}: {told}")
+        means = ", ".join(f"{float(table.sel(case=case)):.4g} at {case}" for case in CASES)
+        lines.append(f"{name.replace('_', ' ')}: {means}")
     for name in ("test_accuracy", "robust_accuracy"):
         most = float(abs(change(result, name, CASES[2])).max())
         lines.append(

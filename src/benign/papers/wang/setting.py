@@ -105,7 +105,7 @@ def by_radius(result: xr.Dataset) -> xr.Dataset:
     """With the radius as an axis of numbers: it is in two attacks, so the axis only counts them."""
     name = "attack.ball.radius"
     shown = result.swap_dims(rho=name).drop_vars("rho").rename({name: "radius"})
-    told = {"long_name": "radius of the attack in units of |mu|", "symbol": "rho"}
+    attributes = {"long_name": "radius of the attack in units of |mu|", "symbol": "rho"}
     if specification(result)["attack"]["ball"].get("relative_to") != "signal":
-        told["long_name"] = "radius of the attack"
-    return shown.assign_coords(radius=shown.radius.assign_attrs(told))
+        attributes["long_name"] = "radius of the attack"
+    return shown.assign_coords(radius=shown.radius.assign_attrs(attributes))

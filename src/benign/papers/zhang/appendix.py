@@ -17,7 +17,7 @@ from benign.claims.study import Question, Reading, at
 from benign.experiment import Experiment, specification
 from benign.networks.attention import Attention
 from benign.papers.attention_questions import OUTPUT, network
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, means_text
 from benign.papers.zhang.setting import LEVEL, RADIUS, changed, noisy_signals, pgd
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import Figure
@@ -126,11 +126,11 @@ def _summarise_heads(result: xr.Dataset) -> str:
     for h in result.heads.values:
         cell = result.sel(heads=h)
         converged = cell.status == Status.CONVERGED
-        told = {f"critical N SNR^2, {name}": each.sel(heads=h) for name, each in races.items()}
-        told["steps of runs that converged"] = cell.steps.where(converged)
-        told["robust accuracy"] = cell.robust_accuracy
-        told["under the training attack"] = cell.robust_accuracy_training_attack
-        means = ", ".join(f"{name} {float(value.mean()):.3g}" for name, value in told.items())
+        measures = {f"critical N SNR^2, {name}": each.sel(heads=h) for name, each in races.items()}
+        measures["steps of runs that converged"] = cell.steps.where(converged)
+        measures["robust accuracy"] = cell.robust_accuracy
+        measures["under the training attack"] = cell.robust_accuracy_training_attack
+        means = means_text(measures)
         counts = f"{int(converged.sum())} of {int(ended(cell).sum())} runs converged"
         lines.append(f"H = {h}: {counts}, {means}")
     return "\n".join(lines)
@@ -260,12 +260,12 @@ def _summarise_norms(result: xr.Dataset) -> str:
         lines.append(f"{norm}: {converged} of {int(ended(part).sum())} runs converged")
         for snr in part.snr.values:
             cell = part.sel(snr=snr)
-            told = {
+            measures = {
                 "clean accuracy": cell.test_accuracy,
                 "robust": cell.robust_accuracy,
                 "under the training attack": cell.robust_accuracy_training_attack,
                 "robust training loss": cell.train_loss,
             }
-            means = ", ".join(f"{name} {float(value.mean()):.3g}" for name, value in told.items())
+            means = means_text(measures)
             lines.append(f"  SNR {snr:g}: {means}")
     return "\n".join(lines)

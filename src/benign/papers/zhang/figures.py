@@ -16,7 +16,7 @@ from benign.papers.attention_questions import (
     PROJECTION,
     network,
 )
-from benign.papers.recipes import Recipe, Scaled
+from benign.papers.recipes import Recipe, Scaled, means_text
 from benign.papers.zhang.appendix import HEADS, NORMS
 from benign.papers.zhang.augment import AUGMENT
 from benign.papers.zhang.images import FIGURE_1CD, FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8
@@ -299,14 +299,14 @@ def _summarise_2(result: xr.Dataset) -> str:
         for place in runs[varied].values:
             cell = runs.sel({varied: place})
             reached = int((cell.status == Status.CONVERGED).sum())
-            told = {
+            measures = {
                 "steps": cell.steps,
                 "robust training loss": cell.train_loss,
                 "clean accuracy": cell.test_accuracy,
                 "robust under the training attack": cell.robust_accuracy_training_attack,
                 "under a thorough one": cell.robust_accuracy,
             }
-            means = ", ".join(f"{name} {float(value.mean()):.3g}" for name, value in told.items())
+            means = means_text(measures)
             counts = f"{reached} of {int(ended(cell).sum())} runs converged"
             lines.append(f"  {varied} {place:g}: {counts}, {means}")
     return "\n".join(lines)
@@ -436,7 +436,7 @@ def _summarise_3(result: xr.Dataset) -> str:
         cell = result.sel(radius=radius)
         reached = int((cell.status == Status.CONVERGED).sum())
         growth = cell.value_norm - cell.value_norm_curve.isel(step=0)
-        told = {
+        measures = {
             "steps": cell.steps,
             "robust training loss": cell.train_loss,
             "entropy": cell.attention_entropy,
@@ -444,7 +444,7 @@ def _summarise_3(result: xr.Dataset) -> str:
             "growth of |u|": growth,
             "robust accuracy": cell.robust_accuracy,
         }
-        means = ", ".join(f"{name} {float(value.mean()):.3g}" for name, value in told.items())
+        means = means_text(measures)
         counts = f"{reached} of {int(ended(cell).sum())} runs converged"
         lines.append(f"radius {radius:g} |mu|: {counts}, {means}")
     return "\n".join(lines)

@@ -235,10 +235,10 @@ def drawing(name: str, printed: Printed) -> Draw:
 
     def draw(result: xr.Dataset, caption: str) -> dict[str, Figure]:
         panels = panelling(printed)(result)
-        told = f"{caption} {describe_images(result)}"
+        caption = f"{caption} {describe_images(result)}"
         title = "Benign overfitting of a vision transformer under adversarial training"
-        figure = phase_figure(panels, title=title, caption=told, columns=2)
-        return {name: figure, **sample_pictures(result, f"{name}_samples", told)}
+        figure = phase_figure(panels, title=title, caption=caption, columns=2)
+        return {name: figure, **sample_pictures(result, f"{name}_samples", caption)}
 
     return draw
 
@@ -271,12 +271,12 @@ def summarising(printed: Printed) -> Summarise:
         for kind, edge in edges(result).items():
             means = result[ACCURACIES[kind]].mean("seed").sortby(["samples", "snr"])
             low, high = (float(means.isel(samples=k, snr=k)) for k in (0, -1))
-            told = (
+            text = (
                 f"{kind} accuracy: {low:.3g} at the smallest N and SNR, {high:.3g} at the largest"
             )
             constant = printed.get(source(result), {}).get(kind)
-            told += f"; the paper prints N SNR^2 = {constant:g}" if constant else ""
-            lines += [told, f"  {edge}".replace("\n", "\n  ")]
+            text += f"; the paper prints N SNR^2 = {constant:g}" if constant else ""
+            lines += [text, f"  {edge}".replace("\n", "\n  ")]
             if edge.critical.notnull().any():
                 c = edge.constant_for(2.0)
                 lines.append(

@@ -82,8 +82,8 @@ def the_assumptions_leave_room(evidence: Evidence) -> Measured:
     strengths = [1.3**k for k in range(1, steps)]
     papers = [
         min(
-            theory.density_room(robust, others, alpha, 1.0, q),
-            theory.robust_network_room(robust, others, alpha, eps, q),
+            theory.density_slack(robust, others, alpha, 1.0, q),
+            theory.robust_network_slack(robust, others, alpha, eps, q),
         )
         for robust, others, q in itertools.product((1, 2, 5, 20), patches, (3, 4, 5))
         for eps, alpha in itertools.product([1.0, *strengths], strengths)
@@ -130,7 +130,7 @@ def robust_filters_withstand(evidence: Evidence) -> Measured:
         )
         for name, attack in attacks.items()
     }
-    room = theory.linear_network_room_corrected(1, data.tokens - 1, SEPARATED["alpha"], EPS)
+    room = theory.linear_network_slack_corrected(1, data.tokens - 1, SEPARATED["alpha"], EPS)
     told = ", ".join(f"{name} {value:.2g}" for name, value in found.items())
     note = f"{told}; |J_R| (alpha - eps) / (P eps) = {room:.2g}"
     return exact("lowest accuracy over attacks and gamma = 1, 10, 100", min(found.values()), note)

@@ -32,7 +32,7 @@ from benign.papers.li.claims.studies import (
     predicted,
     trained,
 )
-from benign.papers.li.theory import Numbers, conditions, density_room, robust_feature_bound
+from benign.papers.li.theory import Numbers, conditions, density_slack, robust_feature_bound
 from benign.spec.axes import cells
 from benign.stats.intervals import Estimate
 from benign.training.setup import Setup
@@ -140,7 +140,7 @@ def robust_features_stay(evidence: Evidence) -> Measured:
     """Standard training leaves max_r A within 1.5 times where the power method leaves it, y0 / (1 - S y0/x0)."""
     found, (*_, (_, cell)) = trained(evidence), cells(evidence.experiment)
     n = Numbers.of(cell)
-    ratio = 1 / density_room(n.robust_patches, n.other_patches, n.alpha, n.beta, n.q)
+    ratio = 1 / density_slack(n.robust_patches, n.other_patches, n.alpha, n.beta, n.q)
     starts = torch.stack((found.non_robust[0], found.robust[0], found.robust[-1]), 2).flatten(0, 1)
     kept = [(y, robust_feature_bound(x0, y0, ratio, n.q)) for x0, y0, y in starts.tolist()]
     met = [(y, bound) for y, bound in kept if bound < np.inf]
