@@ -1,4 +1,4 @@
-"""Figures 3 and 4 of Jiang: the formula of the time, what is drawn, and what is told of made-up runs."""
+"""Figures 3 and 4 of Jiang: the formula of the time, what is drawn, and how made-up runs are summarised."""
 
 import numpy as np
 import pytest
@@ -32,9 +32,9 @@ def test_the_formula_of_the_time_is_that_of_the_specification(recipe, theorem, s
 
 def test_the_summary_holds_the_formula_with_the_attention_that_is_left():
     result = made_up(FIG4, attention_on_strong_noise=0.5, attention_on_signal=0.1, steps=20.0)
-    told = FIG4.summarise(result)
+    summary = FIG4.summarise(result)
     formula = "N / (eta eps C_p^2 sigma_p^2 d |w_O|^2) = 3750, 15000"
-    assert holds(told, "14 of 14 runs", "0.01", "20.0 [20.0, 20.0]", formula)
+    assert holds(summary, "14 of 14 runs", "0.01", "20.0 [20.0, 20.0]", formula)
     benign = FIG3.summarise(made_up(FIG3, attention_on_signal=0.5, attention_on_strong_noise=0.1))
     assert holds(benign, "= 2458, 9830", "attention^2")
 

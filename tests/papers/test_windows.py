@@ -1,4 +1,4 @@
-"""Figures 1 and 3 of Wang: the paper's grid, the predictor's curves, what is told of a known boundary."""
+"""Figures 1 and 3 of Wang: the paper's grid, the predictor's curves, how a known boundary is summarised."""
 
 import json
 import re
@@ -96,10 +96,10 @@ def test_a_map_of_the_predictor_has_its_boundary_and_no_power_of_2():
         power = figures.growth(edge)
         assert power is not None
         assert 2.5 < power.low < power.value < power.high < 5.5
-    told = FIG1.summarise(result)
-    assert re.search(r"signal 1, 2\b\D+0\.8413", told)
-    assert re.search(r"printed: 2\D+predictor\D+3\.", told)
-    assert holds(told, "signal 5, 6, 7, 8, 9, 10:", "1800 of 1800 runs", "100 %")
+    summary = FIG1.summarise(result)
+    assert re.search(r"signal 1, 2\b\D+0\.8413", summary)
+    assert re.search(r"printed: 2\D+predictor\D+3\.", summary)
+    assert holds(summary, "signal 5, 6, 7, 8, 9, 10:", "1800 of 1800 runs", "100 %")
 
 
 def test_runs_that_do_not_fit_every_attacked_point_are_not_counted():
@@ -128,6 +128,6 @@ def test_figure_3_has_radii_for_an_axis():
     edge = figures.edge_3(shown)
     rows = edge.critical.dropna("dim")
     np.testing.assert_allclose(rows, figures.predicted_radius(result)(rows.dim.values), rtol=0.03)
-    told = FIG3.summarise(result)
-    assert "8 of 12 dim rows" in told
-    assert re.search(r"rho\*.* d .*-0\.5", told)
+    summary = FIG3.summarise(result)
+    assert "8 of 12 dim rows" in summary
+    assert re.search(r"rho\*.* d .*-0\.5", summary)

@@ -112,7 +112,7 @@ def test_the_marks_of_figure_3_are_the_radii_of_its_data():
     assert permuted == pytest.approx(measured, abs=1e-4) == pytest.approx(0.501, abs=1e-4)
 
 
-def test_figure_3_tells_the_growth_of_values():
+def test_figure_3_reports_the_growth_of_values():
     result = empty("zhang/fig3")
     result["value_norm"][:] = 0.9
     result["value_norm_curve"][:] = 0.4
