@@ -191,20 +191,20 @@ def _constant(edge: Boundary, exponent: float) -> str:
 
 SNR_2 = 12.0
 """of the curves that differ in N"""
-SYMBOLS = {"samples": "N", "snr": "SNR_2"}
+SYMBOLS = {"samples": "N", "snr": "SNR"}
 
 
 FIGURE_2 = Recipe(
     name="zhang/fig2",
     title="Figure 2: robust training loss and robust test accuracy along training, synthetic data",
-    shows="the robust training loss always falls; robust test accuracy rises for large SNR_2 or N only",
+    shows="the robust training loss always falls; robust test accuracy rises for large SNR or N only",
     questions=(OUTPUT,),
 )
 
 
 @FIGURE_2.builds
 def _build_2(scale: str, reading: Reading) -> Experiment:
-    """N = 22 with several SNR_2, then SNR_2 = 12 with several N; the paper does not say which."""
+    """N = 22 with several SNR, then SNR = 12 with several N; the paper does not say which."""
     ratios = at(scale, [0.16, 16.0], [0.16, 1.0, 4.0, 12.0], [0.16, 1.0, 4.0, 8.0, SNR_2, 16.0])
     sizes = at(scale, [2, 4], [2, 10], [2, 6, 10, 14, 18])
     largest = at(scale, 4, 22, 22)
@@ -224,7 +224,7 @@ def _build_2(scale: str, reading: Reading) -> Experiment:
 
 
 def families(result: xr.Dataset) -> list[tuple[str, str, xr.Dataset]]:
-    """What is fixed, what is varied, and the runs along it: SNR_2 at the largest N, then N at SNR_2 = 12."""
+    """What is fixed, what is varied, and the runs along it: SNR at the largest N, then N at SNR = 12."""
     found = []
     for varied, fixed, value in (
         ("snr", "samples", result.samples.max()),
@@ -285,7 +285,7 @@ def _ends(fixed: str, varied: str, runs: xr.Dataset) -> Curves:
         ],
         "test accuracy at the end",
         varied,
-        "signal-to-noise ratio SNR_2" if varied == "snr" else "training points N",
+        "signal-to-noise ratio SNR" if varied == "snr" else "training points N",
         level=0.5,
         title=fixed,
     )
@@ -343,7 +343,7 @@ FIGURE_3 = Recipe(
 
 @FIGURE_3.builds
 def _build_3(scale: str, reading: Reading) -> Experiment:
-    """N = 25, SNR_3 = 16, M = 2; sigma_p sqrt(d) = 1.6 at every scale."""
+    """N = 25, SNR = 16, M = 2; sigma_p sqrt(d) = 1.6 at every scale."""
     dim, hidden = at(scale, (32, 4), (512, 128), (1024, 512))
     slower = 10 if reading["rate"] == "small" else 1
     return Experiment(
