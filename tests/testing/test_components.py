@@ -21,6 +21,7 @@ from benign.networks.network import Params
 from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, Positive, SpecError
 from benign.streams import Streams
+from benign.sweep.runner import Runner
 from benign.testing import components as tryout
 from benign.training.descent import Step
 from benign.training.metrics import evaluation_metric, point_metric
@@ -84,9 +85,9 @@ class TriedNetwork(Linear):
         return super().forward(params, x) / 0
 
     def run(self, params: Params, x: Tensor) -> Any:
-        seen = super().run(params, x)
-        seen.outputs = seen.outputs / 0
-        return seen
+        output = super().run(params, x)
+        output.outputs = output.outputs / 0
+        return output
 
 
 class TriedAttack(PGD):
@@ -133,7 +134,7 @@ def own_data(**fields: Any) -> TriedData:
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "content"),
     [
         (
             {"data": own_data(wrong=2)},
@@ -155,8 +156,8 @@ def own_data(**fields: Any) -> TriedData:
         ),
     ],
 )
-def test_a_wrong_part_is_refused_before_there_is_a_folder(parts, told, tmp_path: Path):
-    with pytest.raises(SpecError, match=says(*told)):
+def test_a_wrong_part_is_refused_before_there_is_a_folder(parts, content, tmp_path: Path):
+    with pytest.raises(SpecError, match=says(*content)):
         experiment(**parts).run(tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
@@ -273,10 +274,10 @@ def test_a_metric_may_need_more_points_than_it_is_tried_on(tmp_path: Path):
 
 def test_metrics_are_tried_where_they_apply_and_on_clean_points(tmp_path: Path):
     """Twice in the first and the last cell: three runs and one, however large samples and dimension are."""
-    seen: list[tuple[int, ...]] = []
+    shapes: list[tuple[int, ...]] = []
 
     def mine(step: Step) -> Tensor:
-        seen.append(tuple(step.attacked.shape))
+        shapes.append(tuple(step.attacked.shape))
         assert torch.equal(step.attacked, step.batch.sample.x)
         return step.loss
 
@@ -284,23 +285,23 @@ def test_metrics_are_tried_where_they_apply_and_on_clean_points(tmp_path: Path):
     sweep = experiment(data=data, attack=small_pgd(), coordinates="sampled")
     with forgetting():
         bo.metric("something", applies=lambda setup: setup.data.samples > 100)(mine)
-        sweep.prepare(tmp_path)
-    assert [shape[:2] for shape in seen] == [(3, 64), (1, 64)] * 2
+        Runner(sweep, tmp_path)
+    assert [shape[:2] for shape in shapes] == [(3, 64), (1, 64)] * 2
 
 
 def test_a_part_is_tried_once_and_not_in_every_cell(tmp_path: Path):
     sweep = experiment(data=own_data(dim=[4, 5, 6, 7], size=[1.0, 2.0, 3.0]))
-    sweep.prepare(tmp_path)
+    Runner(sweep, tmp_path)
     assert {trial.split()[0] for trial in trials} == {"4", "7"}, "the first and the last shape"
     count = len(trials)
-    sweep.prepare(tmp_path)
+    Runner(sweep, tmp_path)
     assert len(trials) == count
 
 
 def test_a_vast_dimension_is_tried_in_the_coordinates_of_the_runs(tmp_path: Path):
     data = small_data(dim=10**12)
     network = small_network(init=TriedInit(score_std=0.1, value_std=0.1))
-    experiment(data=data, network=network, coordinates="sampled").prepare(tmp_path)
+    Runner(experiment(data=data, network=network, coordinates="sampled"), tmp_path)
 
 
 def test_parts_of_the_package_are_not_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -308,7 +309,7 @@ def test_parts_of_the_package_are_not_tried(monkeypatch: pytest.MonkeyPatch, tmp
         raise AssertionError
 
     monkeypatch.setattr(tryout, "_try_once", never)
-    experiment(attack=small_pgd()).prepare(tmp_path)
+    Runner(experiment(attack=small_pgd()), tmp_path)
 
 
 def test_a_part_inside_another_counts():

@@ -9,7 +9,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benign.experiment import history_of
 from benign.report.cells import ENDED
 from benign.sweep.lease import Lease, Note, leases_in, note_of
 from benign.sweep.progress import Pace, UnitPosition
@@ -248,7 +247,7 @@ class _MonitoredSweep:
         folder = self.reader.folder
         try:
             Store.open(folder, writing=False)  # which refuses links and other things
-            standing = standing_of(self.reader, history_of(self.reader))
+            standing = standing_of(self.reader, self.reader.experiments())
             made = self.reader.about.made
             pace = pace_of(glances(self.reader))
         # A file of a stranger may be wrong in any way: that is told, and the other sweeps are shown.
