@@ -62,9 +62,9 @@ def test_the_conditions_are_those_of_the_experiment():
 
 
 def test_copies_are_not_new_points():
-    told = advise(samples=20, snr=2.0, copies=4).regime[-1]
-    assert "N 20 -> 80" in told
-    assert holds(told, "N SNR^2 80.0 -> 160", "printed", "64.0", "corrected")
+    line = advise(samples=20, snr=2.0, copies=4).regime[-1]
+    assert "N 20 -> 80" in line
+    assert holds(line, "N SNR^2 80.0 -> 160", "printed", "64.0", "corrected")
 
 
 def test_two_layers_and_patches():

@@ -45,7 +45,7 @@ def inside(paper: str, **chosen: Any) -> Any:
 # What a condition is.
 
 
-def test_the_ratio_is_the_room_on_either_side():
+def test_the_ratio_is_the_slack_on_either_side():
     at_least = Condition.at_least("(1)", "d >= 8", 4.0, 8.0)
     at_most = Condition.at_most("(2)", "eta <= 2", 8.0, 2.0)
     assert (at_least.ratio, at_most.ratio) == (0.5, 0.25)
@@ -73,11 +73,11 @@ def test_the_largest_miss_comes_first_and_all_fit_in_one_line():
     assert asked["(1)"].value == 4.0
     with pytest.raises(ValueError, match="a theorem") as error:
         asked.require()
-    told = str(error.value)
-    first, second = told[: told.index("(1)")], told[told.index("(1)") :]
+    message = str(error.value)
+    first, second = message[: message.index("(1)")], message[message.index("(1)") :]
     assert holds(first, "(2)", "N >= 20", "2.00", "20.0", "10.0")
     assert holds(second, "d >= 8", "4.00", "8.00", "2.00")
-    assert "\n" not in told
+    assert "\n" not in message
     left = asked.without("(1)", "(2)")
     left.require()
     assert left.hold
@@ -496,12 +496,12 @@ def test_departures_by_the_attack():
     plain: Any = {"data": data, "stop_loss": 0.1}
     attacked = small_setup(attack=small_pgd(), stop_on="clean", **plain)
     assert jiang.conditions(small_setup(**plain))["setting"].holds
-    told = jiang.conditions(attacked)["setting"].statement
-    assert holds(told, "attack", "clean loss")
-    told = zhang.conditions(small_setup(attack=small_pgd(per="sample"), **plain))[
+    message = jiang.conditions(attacked)["setting"].statement
+    assert holds(message, "attack", "clean loss")
+    message = zhang.conditions(small_setup(attack=small_pgd(per="sample"), **plain))[
         "setting"
     ].statement
-    assert holds(told, "strong noise token", "ball")
+    assert holds(message, "strong noise token", "ball")
     cell = small_setup(attack=small_pgd(0.3), data=small_data(projected=True), stop_loss=0.1)
     assert zhang.conditions(cell)["setting"].holds
     assert zhang.conditions(cell)["radius"].value == pytest.approx(0.15)
@@ -656,7 +656,7 @@ def test_item_3_allows_radii_up_to_a_power_of_the_constant(const: float, largest
         inside("wang", radius=1.03 * largest, **chosen)
 
 
-def test_a_relaxed_rate_is_told_not_asked():
+def test_a_relaxed_rate_is_reported_not_required():
     found = inside("wang", samples=100, const=5, relaxed=2.0)
     assert found.experiment.training.rate == pytest.approx(200 / found.experiment.data.dim)
     assert not found.conditions["(4)"].holds

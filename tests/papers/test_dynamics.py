@@ -1,11 +1,11 @@
-"""Figures 3 and 4 of Jiang: the formula of the time, what is drawn, and what is told of made-up runs."""
+"""Figures 3 and 4 of Jiang: the formula of the time, what is drawn, and how made-up runs are summarised."""
 
 import numpy as np
 import pytest
 import xarray as xr
 
-from benign.papers.jiang import dynamics
-from benign.papers.jiang.dynamics import FIG3, FIG4
+from benign.papers.jiang import figures
+from benign.papers.jiang.figures import FIG3, FIG4
 from benign.papers.jiang.theory import Numbers, parts, steps_derived
 from benign.papers.recipes import Recipe
 from benign.sweep.dataset import assemble
@@ -32,9 +32,9 @@ def test_the_formula_of_the_time_is_that_of_the_specification(recipe, theorem, s
 
 def test_the_summary_holds_the_formula_with_the_attention_that_is_left():
     result = made_up(FIG4, attention_on_strong_noise=0.5, attention_on_signal=0.1, steps=20.0)
-    told = FIG4.summarise(result)
+    summary = FIG4.summarise(result)
     formula = "N / (eta eps C_p^2 sigma_p^2 d |w_O|^2) = 3750, 15000"
-    assert holds(told, "14 of 14 runs", "0.01", "20.0 [20.0, 20.0]", formula)
+    assert holds(summary, "14 of 14 runs", "0.01", "20.0 [20.0, 20.0]", formula)
     benign = FIG3.summarise(made_up(FIG3, attention_on_signal=0.5, attention_on_strong_noise=0.1))
     assert holds(benign, "= 2458, 9830", "attention^2")
 
@@ -51,13 +51,11 @@ def test_the_signal_wins_in_figure_3_and_the_strong_noise_in_figure_4(tmp_path):
     """Scores, attention and values alike, in a small run of each; and every one of them is drawn."""
     for recipe, winner in ((FIG3, 0), (FIG4, 1)):
         result = recipe.experiment("smoke").run(tmp_path / recipe.name)
-        for group in (dynamics.ATTENTION, dynamics.VALUES):
+        for group in (figures.ATTENTION, figures.VALUES):
             first, second = (result[name].item() for name in group.values())
             assert (first > second) is (winner == 0)
-        rows = np.reshape([result[name].item() for name in dynamics.SCORES.values()], (2, 2))
+        rows = np.reshape([result[name].item() for name in figures.SCORES.values()], (2, 2))
         assert (rows.argmax(1) == winner).all()
         _, svg, _ = recipe.draw(result, tmp_path, "a caption")
         drawn = svg.read_text(encoding="utf-8")
-        assert all(
-            name in drawn for name in (*dynamics.SCORES, *dynamics.ATTENTION, "T by formula")
-        )
+        assert all(name in drawn for name in (*figures.SCORES, *figures.ATTENTION, "T by formula"))

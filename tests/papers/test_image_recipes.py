@@ -9,12 +9,10 @@ from benign.claims.study import SCALES
 from benign.data.constructions import PixelNoise
 from benign.data.images import Images
 from benign.experiment import Experiment
-from benign.papers.image_questions import facts_of
-from benign.papers.image_samples import sample_pictures
+from benign.papers.images import Size, count_tests, facts_of, images, sample_pictures
 from benign.papers.recipes import Recipe
 from benign.papers.registry import recipes
-from benign.papers.vision import Size, count_tests, images
-from benign.papers.wang import image_curves
+from benign.papers.wang import images as wang_images
 from benign.sweep.dataset import assemble
 
 ON_IMAGES = {
@@ -56,11 +54,11 @@ def test_every_reading_is_a_valid_experiment_without_images(chosen: Recipe, scal
 
 
 def test_small_pictures_with_steps_and_start_rescaled_are_the_same_run(tmp_path):
-    fields = image_curves.UNDERTRAINING.experiment("smoke").as_dict()
+    fields = wang_images.UNDERTRAINING.experiment("smoke").as_dict()
     result = Experiment.from_dict({**fields, "precision": "float64"}).run(tmp_path)
     for name in ("train_loss", "test_loss", "robust_loss"):
-        assert abs(image_curves.change(result, name, image_curves.CASES[2])).max() < 1e-10
-    assert abs(image_curves.change(result, "train_loss", image_curves.CASES[1])).min() > 1e-4
+        assert abs(wang_images.change(result, name, wang_images.CASES[2])).max() < 1e-10
+    assert abs(wang_images.change(result, "train_loss", wang_images.CASES[1])).min() > 1e-4
 
 
 def test_figure_6_has_all_settings_of_its_panels():

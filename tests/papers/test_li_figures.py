@@ -1,4 +1,4 @@
-"""The figures of Li and Li: what is drawn and told beside the runs."""
+"""The figures of Li and Li: what is drawn and said of the runs."""
 
 import re
 
@@ -7,8 +7,7 @@ import pytest
 import xarray as xr
 
 from benign.experiment import Experiment
-from benign.papers.li.alpha import least_alpha, limits
-from benign.papers.li.setting import EPS
+from benign.papers.li.figures import EPS, least_alpha, limits
 from benign.papers.li.theory import parts, robust_network_slack
 from benign.papers.registry import recipe
 from benign.spec.axes import cells
@@ -32,7 +31,7 @@ def test_no_classifier_is_robust_unless_classes_are_separated():
     assert float(bound.sel(alpha=5.0)) == 1
 
 
-def test_the_second_mark_is_where_the_room_of_a_robust_network_is_one():
+def test_the_second_mark_is_where_the_slack_of_a_robust_network_is_one():
     _, cell = next(cells(recipe("li/alpha").experiment("paper")))
     data, network = parts(cell)
     alpha = least_alpha(data, network)
@@ -54,7 +53,7 @@ def test_each_kind_of_training_is_held_against_its_own_theorem(name):
         assert theorem in str(found)
 
 
-def test_the_summary_of_figure_3_tells_every_attack_apart():
+def test_the_summary_of_figure_3_lists_every_attack():
     attacks = {
         "robust_accuracy": 0.01,
         "robust_accuracy_one_step": 0.02,
@@ -64,10 +63,10 @@ def test_the_summary_of_figure_3_tells_every_attack_apart():
         "robust_accuracy_feature_swap": 0.06,
         "robust_accuracy_all_patch": 0.07,
     }
-    told = recipe("li/fig3").summarise(made_up("li/fig3", **attacks, label_leak_on_noise=0.5))
-    assert re.search(r"0\.045\D+sign-PGD\D+-F_y\D+0\.075\D+sign-PGD\D+cross-entropy", told)
-    assert re.search(r"0\.09 \D*Delta\(X, y\)\D+0\.105\D+all-patch\D+0\.015\b", told)
-    assert re.search(r"noise\D+class\D+0\.75\b", told)
+    summary = recipe("li/fig3").summarise(made_up("li/fig3", **attacks, label_leak_on_noise=0.5))
+    assert re.search(r"0\.045\D+sign-PGD\D+-F_y\D+0\.075\D+sign-PGD\D+cross-entropy", summary)
+    assert re.search(r"0\.09 \D*Delta\(X, y\)\D+0\.105\D+all-patch\D+0\.015\b", summary)
+    assert re.search(r"noise\D+class\D+0\.75\b", summary)
 
 
 def test_longer_training_is_a_reading():

@@ -82,7 +82,7 @@ def test_both_tables_of_cifar_are_one_experiment():
 
 
 def result(pairs: bool = False, seeds: int = 3, source: str = "digits") -> xr.Dataset:
-    """Numbers that tell where they belong: 0.1 or 0.2 by training, and a hundredth a column."""
+    """Numbers that show where they belong: 0.1 or 0.2 by training, and a hundredth a column."""
     spec: dict[str, Any] = json.loads(json.dumps(CIFAR.experiment("smoke", DEFAULT).as_dict()))
     spec["data"]["source"] = source
     names = [*COLUMNS, *(f"{name}_curve" for name in COLUMNS)]
@@ -113,7 +113,7 @@ def result(pairs: bool = False, seeds: int = 3, source: str = "digits") -> xr.Da
     return xr.Dataset(data, coords, {"experiment": json.dumps(spec)})
 
 
-def test_table_1_tells_its_scale_and_the_paper_in_columns_of_its_own():
+def test_table_1_states_its_scale_and_the_paper_in_columns_of_its_own():
     text = recipe("li/table1_cifar").summarise(result())
     scale, head, *rows = text.splitlines()
     for word in ("8 x 8 digits", "256 training images", "depth 10, widen 1", "4 epochs", "3 seeds"):
@@ -159,12 +159,12 @@ def test_table_2_has_every_number_at_its_place():
     ]
     for number in TABLE_2["adversarial", "RF-PGD"]:
         assert f"{number:.2f}" in rows[4]
-    told = recipe("li/table2").summarise(result(pairs=True))
-    assert "class 3 to 5" in told
-    assert "cat" not in told
+    summary = recipe("li/table2").summarise(result(pairs=True))
+    assert "class 3 to 5" in summary
+    assert "cat" not in summary
 
 
-def test_figures_tell_their_scale(tmp_path):
+def test_figures_state_their_scale(tmp_path):
     for name, pairs in (("li/table1_svhn", False), ("li/table2", True)):
         drawn = recipe(name).draw(result(pairs), tmp_path, "A caption.")
         for path in drawn:

@@ -16,7 +16,7 @@ from benign.training.descent import Status
 
 @pytest.fixture(autouse=True)
 def svg_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One format tells what is drawn; tests/papers/test_recipes.py writes all."""
+    """One format shows what is drawn; tests/papers/test_recipes.py writes all."""
     render = style._render
     monkeypatch.setattr(
         style, "_render", lambda of, kind: render(of, kind) if kind == "svg" else b""
@@ -55,17 +55,17 @@ def test_a_recipe_draws_partial_results_and_says_what_is_missing(name, tmp_path)
 
 
 def test_failed_runs_are_neither_slow_nor_fast():
-    told = recipe("zhang/inside").summarise(half("zhang/inside"))
-    assert re.search(r"\b1, steps 0\.5\b", told)
+    summary = recipe("zhang/inside").summarise(half("zhang/inside"))
+    assert re.search(r"\b1, steps 0\.5\b", summary)
     assert "steps nan" in recipe("zhang/inside").summarise(empty("zhang/inside"))
 
 
 def test_shares_are_of_runs_that_ended():
-    told = recipe("jiang/inside").summarise(half("jiang/inside"))
+    summary = recipe("jiang/inside").summarise(half("jiang/inside"))
     ended = half("jiang/inside").status.size // 2
-    assert f"{ended} of {ended} runs" in told
-    told = recipe("wang/fig2").summarise(half("wang/fig2"))
-    assert re.search(r"robust test error 0\.500\b.*\b1 runs", told)
-    assert "0 of 1 runs" in told
-    told = recipe("wang/fig2").summarise(empty("wang/fig2"))
-    assert re.search(r"robust test error\D+\bno run", told)
+    assert f"{ended} of {ended} runs" in summary
+    summary = recipe("wang/fig2").summarise(half("wang/fig2"))
+    assert re.search(r"robust test error 0\.500\b.*\b1 runs", summary)
+    assert "0 of 1 runs" in summary
+    summary = recipe("wang/fig2").summarise(empty("wang/fig2"))
+    assert re.search(r"robust test error\D+\bno run", summary)

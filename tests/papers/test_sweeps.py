@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from benign.experiment import Experiment
-from benign.papers.compare import architectures
+from benign.papers.compare import figures as architectures
 from benign.papers.registry import recipe
 from benign.papers.zhang import output, radius, tokens
 from benign.streams import RunId, Streams
@@ -63,7 +63,7 @@ def stepping(at: xr.DataArray, place: float, before: float, after: float) -> xr.
     return xr.where(at < place, before, after)
 
 
-def test_regimes_are_told_where_attention_and_loss_cross():
+def test_regimes_are_reported_if_attention_and_loss_cross():
     result = made_up("zhang/radius")
     at = result.radius
     for name, values in {
@@ -77,7 +77,7 @@ def test_regimes_are_told_where_attention_and_loss_cross():
         result.status, stepping(at, 0.4, Status.CONVERGED, Status.STEP_CAP)
     ).astype(int)
     result["audit"] = filled(result.audit, stepping(at, 0.6, 0.0, 1.0))
-    told = recipe("zhang/radius").summarise(result)
+    summary = recipe("zhang/radius").summarise(result)
     values = at.values
 
     def between(place: float) -> tuple[float, float]:
@@ -88,9 +88,9 @@ def test_regimes_are_told_where_attention_and_loss_cross():
     stall = radius.crossing(result.train_loss.isel(network=0), math.log(2), True).column
     assert between(0.4)[0] < stall < between(0.4)[1]
     edges = [re.escape(f"{edge:.3g}") for edge in (found, stall)]
-    assert re.search(rf"clean\D+{edges[0]}\D+collapsed\D+{edges[1]}", told)
+    assert re.search(rf"clean\D+{edges[0]}\D+collapsed\D+{edges[1]}", summary)
     masked = int((at >= 0.6).sum()) * 2
-    assert f"{masked} of {2 * at.size} runs" in told
+    assert f"{masked} of {2 * at.size} runs" in summary
 
 
 def test_collapsed_radii_are_not_claimed_where_attention_falls_with_training():
@@ -144,9 +144,9 @@ def test_the_exponent_in_the_number_of_tokens_is_found():
         assert edge.fit.slope == pytest.approx(0.5)
         expected = factor * np.unique(np.asarray(middle))
         np.testing.assert_allclose(edge.critical.values, expected, rtol=1e-6)
-    told = recipe("zhang/tokens").summarise(result)
-    assert "(0.50)" in told.splitlines()[1]
-    assert "18 of 18 runs" in told
+    summary = recipe("zhang/tokens").summarise(result)
+    assert "(0.50)" in summary.splitlines()[1]
+    assert "18 of 18 runs" in summary
 
 
 # Output norms
@@ -165,12 +165,12 @@ def test_steps_over_the_output_norm_follow_theorem_2():
 def test_the_exponent_of_steps_is_of_runs_that_converged():
     result = made_up("zhang/output")
     result["steps"] = filled(result.steps, 100 * result.output_norm**-2.0)
-    told = recipe("zhang/output").summarise(result)
-    assert holds(told, "steps", "|w_O|", "-2.00 [-2.00, -2.00]", "theory: -2")
+    summary = recipe("zhang/output").summarise(result)
+    assert holds(summary, "steps", "|w_O|", "-2.00 [-2.00, -2.00]", "theory: -2")
     result["status"][{"output_norm": 0}] = Status.STEP_CAP
-    told = recipe("zhang/output").summarise(result)
-    assert re.search(r"4 of 6 runs\D+\|w_O\|\D+0\.03\b", told)
-    assert holds(told, "exponent", "2 norms")
+    summary = recipe("zhang/output").summarise(result)
+    assert re.search(r"4 of 6 runs\D+\|w_O\|\D+0\.03\b", summary)
+    assert holds(summary, "exponent", "2 norms")
 
 
 # Architectures
@@ -224,5 +224,5 @@ def test_every_network_is_found_in_its_place():
             edge = found[training]["robust accuracy"][name]
             expected = 0.1 + 0.1 * (number * len(architectures.NAMES) + place)
             np.testing.assert_allclose(edge.critical.values, expected)
-    told = recipe("compare/architectures").summarise(result)
-    assert "loss 1.00" in told
+    summary = recipe("compare/architectures").summarise(result)
+    assert "loss 1.00" in summary

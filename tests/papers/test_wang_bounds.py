@@ -93,8 +93,8 @@ def test_the_margin_bounds_the_error_of_trained_networks(tmp_path):
         evaluation=bo.Evaluation(samples=2000, attack=attack),
         seeds=3,
     ).run(tmp_path / "run")
-    room = margin_per_norm(result).mean("seed")
-    assert room.sel(signal=6.0) > room.sel(signal=3.0) > 0.3
+    margin = margin_per_norm(result).mean("seed")
+    assert margin.sel(signal=6.0) > margin.sel(signal=3.0) > 0.3
     for radius, error in ((0.0, 1 - result.test_accuracy), (0.3, 1 - result.robust_accuracy)):
         bound = margin_error_bound(result, radius)
         assert (error <= bound + 3 * np.sqrt(bound / 2000)).all()

@@ -1,4 +1,4 @@
-"""Figures 1 and 3 of Wang: the paper's grid, the predictor's curves, what is told of a known boundary."""
+"""Figures 1 and 3 of Wang: the paper's grid, the predictor's curves, how a known boundary is summarised."""
 
 import json
 import re
@@ -11,11 +11,11 @@ import xarray as xr
 
 from benign.experiment import Experiment
 from benign.papers.registry import recipe
-from benign.papers.wang import windows
+from benign.papers.wang import figures
 from benign.papers.wang.bounds import averaged_alignment, critical_dim, linear_rule_errors
 from benign.papers.wang.exponents import LEVEL
+from benign.papers.wang.figures import FIG1, FIG3
 from benign.papers.wang.setting import FLIP, RHO
-from benign.papers.wang.windows import FIG1, FIG3
 from benign.sweep.dataset import assemble
 from benign.training.descent import Status
 from tests.says import holds
@@ -70,7 +70,7 @@ def test_the_paper_scale_is_the_papers_grid():
 def test_the_curve_of_figure_1_is_where_the_predictor_has_the_level(kind, reading):
     result = blank(FIG1.experiment("paper", reading))
     dims = np.array([1000.0, 7000.0, 18000.0])
-    r = torch.as_tensor(windows.predicted_signal(result, kind)(dims))
+    r = torch.as_tensor(figures.predicted_signal(result, kind)(dims))
     alpha = {"clean": 0.0, "robust": RHO if reading else RHO * r}[kind]
     s = averaged_alignment(r, torch.as_tensor(dims), 100, FLIP)
     np.testing.assert_allclose(s - alpha, 1.0, rtol=1e-4)
@@ -79,27 +79,27 @@ def test_the_curve_of_figure_1_is_where_the_predictor_has_the_level(kind, readin
 def test_the_curve_of_figure_3_is_where_the_predictor_has_the_level():
     result = blank(FIG3.experiment("paper"))
     dims = np.array([1000.0, 6000.0])
-    rho = windows.predicted_radius(result)(dims)
+    rho = figures.predicted_radius(result)(dims)
     np.testing.assert_allclose(
         critical_dim(5.0, 100, torch.as_tensor(5 * rho), FLIP), dims, rtol=1e-10
     )
-    literal = windows.predicted_radius(blank(FIG3.experiment("paper", ABSOLUTE)))(dims)
+    literal = figures.predicted_radius(blank(FIG3.experiment("paper", ABSOLUTE)))(dims)
     np.testing.assert_allclose(literal, 5 * rho, rtol=1e-12)
 
 
 def test_a_map_of_the_predictor_has_its_boundary_and_no_power_of_2():
     result = as_predicted("wang/fig1")
-    for kind, edge in windows.edges(result).items():
+    for kind, edge in figures.edges(result).items():
         assert edge.critical.notnull().all(), "every dimension crosses the level"
-        expected = windows.predicted_signal(result, kind)(edge.critical.dim.values)
+        expected = figures.predicted_signal(result, kind)(edge.critical.dim.values)
         np.testing.assert_allclose(edge.critical, expected, rtol=0.03)  # signals are 1 apart
-        power = windows.growth(edge)
+        power = figures.growth(edge)
         assert power is not None
         assert 2.5 < power.low < power.value < power.high < 5.5
-    told = FIG1.summarise(result)
-    assert re.search(r"signal 1, 2\b\D+0\.8413", told)
-    assert re.search(r"printed: 2\D+predictor\D+3\.", told)
-    assert holds(told, "signal 5, 6, 7, 8, 9, 10:", "1800 of 1800 runs", "100 %")
+    summary = FIG1.summarise(result)
+    assert re.search(r"signal 1, 2\b\D+0\.8413", summary)
+    assert re.search(r"printed: 2\D+predictor\D+3\.", summary)
+    assert holds(summary, "signal 5, 6, 7, 8, 9, 10:", "1800 of 1800 runs", "100 %")
 
 
 def test_runs_that_do_not_fit_every_attacked_point_are_not_counted():
@@ -114,7 +114,7 @@ def test_the_printed_law_has_the_printed_power_and_a_constant_of_these_runs(tmp_
     _, svg, _ = FIG1.draw(result, tmp_path, "a caption")
     drawn = svg.read_text(encoding="utf-8")
     for kind, power in (("clean", "⁻⁴"), ("robust", "⁻²")):
-        found = windows.edges(result)[kind].constant_for(-windows.EXPONENTS[kind]).value
+        found = figures.edges(result)[kind].constant_for(-figures.PRINTED_EXPONENTS[kind]).value
         assert f"d · |mu|{power} = {found:.4g}" in drawn
     assert "flipped labels" in drawn
     assert f"≥ {LEVEL:g}" in drawn
@@ -122,12 +122,12 @@ def test_the_printed_law_has_the_printed_power_and_a_constant_of_these_runs(tmp_
 
 def test_figure_3_has_radii_for_an_axis():
     result = as_predicted("wang/fig3")
-    shown = windows.by_radius(result)
+    shown = figures.by_radius(result)
     assert shown.robust_accuracy.dims == ("dim", "radius", "seed")
     assert shown.radius.values.tolist() == [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45]
-    edge = windows.edge_3(shown)
+    edge = figures.edge_3(shown)
     rows = edge.critical.dropna("dim")
-    np.testing.assert_allclose(rows, windows.predicted_radius(result)(rows.dim.values), rtol=0.03)
-    told = FIG3.summarise(result)
-    assert "8 of 12 dim rows" in told
-    assert re.search(r"rho\*.* d .*-0\.5", told)
+    np.testing.assert_allclose(rows, figures.predicted_radius(result)(rows.dim.values), rtol=0.03)
+    summary = FIG3.summarise(result)
+    assert "8 of 12 dim rows" in summary
+    assert re.search(r"rho\*.* d .*-0\.5", summary)

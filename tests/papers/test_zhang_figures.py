@@ -15,7 +15,7 @@ from benign.attacks.pgd import PGD
 from benign.data.signal_noise import SignalNoise
 from benign.networks.attention import Attention
 from benign.papers.registry import recipe
-from benign.papers.zhang import fig2, fig3, heads, linear_mode, norms, radii
+from benign.papers.zhang import appendix, figures, linear_mode, radii
 from benign.papers.zhang.figures import linear_theory
 from benign.papers.zhang.setting import LEVEL, RADIUS
 from benign.plot.variables import extended_curve
@@ -84,12 +84,14 @@ def test_a_run_that_has_ended_stays_at_its_last_value():
 
 @pytest.mark.parametrize("scale", ["smoke", "quick", "paper"])
 def test_figure_2_has_one_family_in_snr_and_one_in_n(scale: str):
-    (of_snr, along_snr, ratios), (of_n, along_n, sizes) = fig2.families(empty("zhang/fig2", scale))
+    (of_snr, along_snr, ratios), (of_n, along_n, sizes) = figures.families(
+        empty("zhang/fig2", scale)
+    )
     assert (along_snr, along_n) == ("snr", "samples")
     assert of_snr == f"N = {int(sizes.samples.max())}"
     assert of_n == "SNR = 12"
     assert (ratios.samples == sizes.samples.max()).all()
-    assert (sizes.snr == fig2.SNR).all()
+    assert (sizes.snr == figures.SNR_2).all()
     for family, name in ((ratios, "snr"), (sizes, "samples")):
         values = family[name].values
         assert (np.diff(values) > 0).all()
@@ -103,14 +105,14 @@ def test_the_marks_of_figure_3_are_the_radii_of_its_data():
     data = SignalNoise(samples=4, tokens=2, dim=5000, snr=16.0, noise_std=std, projected=True)
     sample = data.sample(Streams(run_ids(1)), "test/0", 20, torch.float64)
     mu, signals = data.signal_norm(), sample.latent["signal"]
-    of_width, stall, permuted = (place for place, _ in fig3.marks(512))
+    of_width, stall, permuted = (place for place, _ in figures.marks(512))
     assert of_width == pytest.approx(0.1603, abs=1e-4)
     assert stall == pytest.approx(float(radii.linear_radius(signals, 2)[0]) / mu)
     measured = float(radii.permutation_radius(sample.x, signals).mean()) / mu
     assert permuted == pytest.approx(measured, abs=1e-4) == pytest.approx(0.501, abs=1e-4)
 
 
-def test_figure_3_tells_the_growth_of_values():
+def test_figure_3_reports_the_growth_of_values():
     result = empty("zhang/fig3")
     result["value_norm"][:] = 0.9
     result["value_norm_curve"][:] = 0.4
@@ -135,10 +137,10 @@ def test_the_output_vector_of_several_heads(answer: str, power: float):
 def test_critical_ratios_of_heads_are_those_of_the_maps():
     snr, counts = np.geomspace(0.1, 10, 60), np.array([1, 2, 4])
     races = {"test_accuracy": 3.0 * counts, "robust_accuracy": 20.0 / counts}
-    at = np.repeat((heads.SAMPLES * snr**2)[:, None], 2, 1)
+    at = np.repeat((appendix.HEADS_SAMPLES * snr**2)[:, None], 2, 1)
     dims = ("heads", "snr", "seed")
     maps = {name: (dims, 1 - 0.5 / (1 + at / race[:, None, None])) for name, race in races.items()}
-    found = heads.critical_races(xr.Dataset(maps, {"heads": counts, "snr": snr}))
+    found = appendix.critical_races(xr.Dataset(maps, {"heads": counts, "snr": snr}))
     for name, race in zip(("clean", "robust"), races.values(), strict=True):
         expected = np.repeat(race[:, None], 2, 1)
         assert found[name].values == pytest.approx(expected, rel=0.01)
@@ -149,7 +151,7 @@ def shares(budgets: str) -> dict[Any, float]:
     data = SignalNoise(samples=2, tokens=2, dim=8, snr=1.0, noise_std=1.0)
     signals = data.sample(Streams(run_ids(1)), "train", 2, torch.float64).latent["signal"]
     found = {}
-    for attack in norms.attacks(budgets)[:3]:
+    for attack in appendix.attacks(budgets)[:3]:
         assert isinstance(attack, PGD)
         p: Any = attack.ball.p
         found[p] = attack.ball.size(data) / float(radii.universal_radius(signals, p)[0])
@@ -169,13 +171,13 @@ def test_the_printed_budget_in_l1_is_the_impossible_one():
 
 @pytest.mark.parametrize("budgets", ["equal_share", "printed"])
 def test_the_last_attack_is_in_the_balls_of_the_others(budgets: str):
-    *alone, together = norms.attacks(budgets)
+    *alone, together = appendix.attacks(budgets)
     assert isinstance(together, MultiNorm)
     balls: list[Ball] = [each.ball for each in alone if isinstance(each, PGD)]
     assert [(b.p, b.radius) for b in balls] == [(b.p, b.radius) for b in together.balls.each()]
 
 
 def test_lines_of_norms_have_the_names_of_their_balls():
-    names = [name for name, _ in norms.by_norm(empty("zhang/norms", "quick"))]
+    names = [name for name, _ in appendix.by_norm(empty("zhang/norms", "quick"))]
     assert names == ["l1", "l2", "linf", "all three"]
-    assert [name for name, _ in norms.by_norm(empty("zhang/norms"))] == ["l2", "all three"]
+    assert [name for name, _ in appendix.by_norm(empty("zhang/norms"))] == ["l2", "all three"]

@@ -96,8 +96,8 @@ def advise(
             advice = make(cell)
             if copies == 1:
                 return advice
-            told = _copied(jiang.Numbers.of(cell), copies)
-            return replace(advice, regime=(*advice.regime, told))
+            copied = _copied(jiang.Numbers.of(cell), copies)
+            return replace(advice, regime=(*advice.regime, copied))
     known = ", ".join(kind.__name__ for kind in _ADVISERS)
     raise ValueError(f"`network` ({cell.network.kind}): there are theorems for {known}")
 
@@ -256,9 +256,9 @@ def _patch_cnn(setup: Setup) -> Advice:
         f"{number(li.density_slack(*counts, n.alpha, n.beta, n.q))}, asked: more than 1"
     ]
     if n.eps:
-        room = li.robust_network_slack(*counts, n.alpha, n.eps, n.q)
+        slack = li.robust_network_slack(*counts, n.alpha, n.eps, n.q)
         regime.append(
-            f"a network of robust features can be robust in all classes: {number(room)}, asked: more than 1"
+            f"a network of robust features can be robust in all classes: {number(slack)}, asked: more than 1"
         )
     return Advice(
         experiment=setup,

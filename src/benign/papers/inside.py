@@ -115,7 +115,7 @@ class WangChoice(Choice, wang.Constants):
 
 
 def inside_theorem(paper: str, **chosen: Any) -> Inside:
-    """The smallest experiment that satisfies a theorem's conditions, with the room that each one leaves.
+    """The smallest experiment that satisfies a theorem's conditions, with the slack of each.
 
     `paper` is "jiang" (`theorem="4.1"` benign, `"4.2"` harmful), "zhang" (Theorem 2, `case=1` or `2`) or "wang"
     (Theorem 3.1, `activation="relu"` or `"smooth"`). The rest may be chosen or left to the conditions: sizes, `loss`,
@@ -125,9 +125,9 @@ def inside_theorem(paper: str, **chosen: Any) -> Inside:
     >>> inside_theorem("jiang", samples=20, loss=0.01, snr=1.0).experiment.data.dim
     16000000000000
     """
-    if paper not in _ROOMS:
-        raise ValueError(f"`paper` must be one of {', '.join(_ROOMS)}, got {paper!r}")
-    choice, build = _ROOMS[paper]
+    if paper not in _CHOICES:
+        raise ValueError(f"`paper` must be one of {', '.join(_CHOICES)}, got {paper!r}")
+    choice, build = _CHOICES[paper]
     return build(choice(**chosen))
 
 
@@ -178,7 +178,7 @@ def _wang(choice: WangChoice) -> Inside:
     return _inside(choice, made, wang.conditions(made, choice, choice.robust), "(4)", steps)
 
 
-_ROOMS: dict[str, tuple[type, Callable[[Any], Inside]]] = {
+_CHOICES: dict[str, tuple[type, Callable[[Any], Inside]]] = {
     "jiang": (JiangChoice, _jiang),
     "zhang": (ZhangChoice, _zhang),
     "wang": (WangChoice, _wang),
@@ -251,7 +251,7 @@ def _numbers(choice: AttentionChoice, samples: int, snr: float, strong: float) -
 def _attention_experiment(
     choice: AttentionChoice, n: jiang.Numbers, steps: float, attack: Attack | None = None
 ) -> Experiment:
-    """Uniform attention would take M^2 times as many steps (papers/zhang.md S8): the cap leaves room for that.
+    """Uniform attention would take M^2 times as many steps (papers/zhang.md S8): the cap allows for that.
 
     The width of values is 1: only u = W_V w_O and |w_O| matter.
     """

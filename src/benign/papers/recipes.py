@@ -47,8 +47,11 @@ class Scaled(Generic[T]):
     """
 
     smoke: T
+    """for seconds"""
     quick: T
+    """for about a minute on two cores"""
     paper: T
+    """the size of the paper"""
 
     def __getitem__(self, scale: str) -> T:
         return {"smoke": self.smoke, "quick": self.quick, "paper": self.paper}[scale]
@@ -67,6 +70,7 @@ class Recipe(Study):
     shows: str
     """what the figure is to show, in a few words"""
     build: Build = _undefined
+    """makes the experiment of a scale and a reading"""
     figure: Draw = _undefined  # pyright: ignore[reportAssignmentType]
     """draws a result with a caption: one figure, or several by the names of their files"""
     summarise: Summarise = _undefined  # pyright: ignore[reportAssignmentType]
@@ -121,3 +125,8 @@ class Recipe(Study):
         text = f"conditions, constants 1: {setting.inside} of {setting.cells} cells inside"
         misses = ", ".join(setting.misses())
         return text + (f"; largest misses over the cells: {misses}" if misses else "")
+
+
+def means_text(measures: Mapping[str, xr.DataArray], form: str = ".3g") -> str:
+    """Return the mean of each measure after its name, for summaries."""
+    return ", ".join(f"{name} {float(value.mean()):{form}}" for name, value in measures.items())

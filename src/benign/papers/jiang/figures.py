@@ -1,27 +1,53 @@
 """The figures of Jiang et al. as recipes."""
 
+import math
+from dataclasses import dataclass
+from functools import partial
+
 import xarray as xr
 
-from benign.claims.study import Question, Reading
+from benign.claims.study import Question, Reading, at
+from benign.data.constructions import FrameNoise
 from benign.data.signal_noise import SignalNoise
-from benign.experiment import Experiment
+from benign.experiment import Experiment, experiment_of
+from benign.networks.attention import Attention
+from benign.networks.initial import TorchDefault
 from benign.papers.attention_questions import (
     LABELS,
     OUTPUT,
     PROJECTION,
     network,
 )
-from benign.papers.jiang.dynamics import FIG3, FIG4
-from benign.papers.jiang.fig2 import FIG2
+from benign.papers.images import (
+    TRANSFORMER,
+    Size,
+    count_tests,
+    describe_images,
+    images,
+    ratios,
+    sample_pictures,
+    source_of,
+    training,
+    transformer,
+    which_images,
+)
 from benign.papers.jiang.inside import INSIDE
-from benign.papers.jiang.theory import conditions
+from benign.papers.jiang.theory import Numbers, Theorem, conditions, steps_derived, test_loss_limit
 from benign.papers.recipes import Recipe, Scaled
+from benign.plot.lines import Curves, curves_figure
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
+from benign.plot.variables import extended_curve
 from benign.spec.axes import linspace, logspace
 from benign.stats.boundary import boundary
+from benign.stats.intervals import mean_interval, number
+from benign.sweep.dataset import ended
+from benign.training.descent import Status
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
+
+# Figure 1: test loss on synthetic data.
+
 
 CUT = 0.2
 """test loss that figure 1b cuts at"""
@@ -46,7 +72,7 @@ FIG1 = Recipe(
 
 
 @FIG1.builds
-def _build(scale: str, reading: Reading) -> Experiment:
+def _build_1(scale: str, reading: Reading) -> Experiment:
     dim, hidden, samples, ratios, seeds, test, max_steps = Scaled(
         smoke=(64, 16, range(4, 13, 4), 4, 1, 100, 200),
         quick=(512, 128, range(4, 25, 4), 10, 2, 250, 5000),
@@ -78,7 +104,7 @@ def _maps(result: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray]:
 
 
 @FIG1.maps
-def _panels(result: xr.Dataset) -> list[Panel]:
+def _panels_1(result: xr.Dataset) -> list[Panel]:
     loss, error = _maps(result)
     edge = boundary(loss, CUT)
     return [
@@ -106,13 +132,13 @@ def _panels(result: xr.Dataset) -> list[Panel]:
 
 
 @FIG1.draws
-def _draw(result: xr.Dataset, caption: str) -> Figure:
+def _draw_1(result: xr.Dataset, caption: str) -> Figure:
     title = "Benign and harmful overfitting of a transformer"
-    return phase_figure(_panels(result), title=title, caption=caption)
+    return phase_figure(_panels_1(result), title=title, caption=caption)
 
 
 @FIG1.summarises
-def _summarise(result: xr.Dataset) -> str:
+def _summarise_1(result: xr.Dataset) -> str:
     loss, error = _maps(result)
     edge = boundary(loss, CUT)
     lines = [str(edge)]
@@ -122,6 +148,235 @@ def _summarise(result: xr.Dataset) -> str:
             f"  at exponent 2: N SNR^2 = {c.value:.4g} [{c.low:.4g}, {c.high:.4g}]; the paper prints 1000"
         )
     return "\n".join([*lines, str(boundary(error, 0.05))])
+
+
+# Figure 2: test loss on MNIST with a noisy frame (papers/jiang.md 4.2).
+
+
+NOISE = Question(
+    "noise",
+    "how strong is the noise on the frame before it is multiplied by 1 - a? Pixels are between 0 and 1",
+    {"1": "standard deviation 1", "0.3": "standard deviation 0.3, about that of the pixels"},
+    "a standard Gaussian, where nothing is said",
+)
+_LAYOUT = {"digits": (2, 1), "mnist": (4, 4)}
+"""pixels of a patch's side and of the frame: in MNIST the frame is the outer ring of patches"""
+_SIZES = Scaled(
+    smoke=Size(samples=(40, 120, 2), ratios=(0.2, 2.0, 2), hidden=8, epochs=1, batch=16, test=50),
+    quick=Size(
+        samples=(300, 1500, 3), ratios=(0.2, 2.0, 4), hidden=32, epochs=30, batch=16, test=500
+    ),
+    paper=Size(
+        samples=(3000, 8400, 10), ratios=(0.2, 2.0, 10), hidden=64, epochs=100, test=10_000, seeds=2
+    ),
+)
+
+
+FIG2 = Recipe(
+    name="jiang/fig2",
+    title="Figure 2: test loss over sample size and SNR, MNIST with a noisy frame",
+    shows="more samples and a stronger signal lower the test loss, with a visible transition",
+    questions=(NOISE, which_images("mnist"), *TRANSFORMER),
+)
+
+
+@FIG2.builds
+def _build_2(scale: str, reading: Reading) -> Experiment:
+    size, source = _SIZES[scale], source_of(scale, reading, "mnist")
+    patch, width = _LAYOUT[source]
+    noise = FrameNoise(snr=ratios(size), width=width, noise_std=float(reading["noise"]))
+    data = images(size, reading, source, patch, noise)
+    return Experiment(
+        data=data,
+        network=transformer(size, reading, data.label_count()),
+        training=training(size, reading),
+        evaluation=Evaluation(samples=count_tests(size, reading, source)),
+        pairing="common",
+        seeds=size.seeds,
+    )
+
+
+@FIG2.maps
+def _panels_2(result: xr.Dataset) -> list[Panel]:
+    return [
+        Panel(result.test_loss, "samples", "snr", "test loss"),
+        Panel(1 - result.test_accuracy, "samples", "snr", "test error"),
+    ]
+
+
+@FIG2.draws
+def _draw_2(result: xr.Dataset, caption: str) -> dict[str, Figure]:
+    caption = f"{caption} {describe_images(result)}"
+    title = "A vision transformer on pictures with a noisy frame"
+    figure = phase_figure(_panels_2(result), title=title, caption=caption)
+    return {"fig2": figure, **sample_pictures(result, "fig2_samples", caption)}
+
+
+@FIG2.summarises
+def _summarise_2(result: xr.Dataset) -> str:
+    loss, error = result.test_loss.mean("seed"), 1 - result.test_accuracy.mean("seed")
+    lines = []
+    for name, row in (("test loss", loss), ("test error", error)):
+        row = row.sortby(["samples", "snr"])
+        ends = [float(row.isel(samples=k, snr=k)) for k in (0, -1)]
+        lines.append(
+            f"{name}: {ends[0]:.3g} at the smallest N and SNR, {ends[1]:.3g} at the largest"
+        )
+    runs, there = ended(result), result.status == Status.CONVERGED
+    lines.append(
+        f"{int(there.sum())} of {int(runs.sum())} runs reach the training loss, the largest loss at "
+        f"the end is {float(result.train_loss.max()):.3g}"
+    )
+    return "\n".join(lines)
+
+
+# Figures 3 and 4: scores, attention and values along training (appendix A).
+
+
+TOKENS = 4
+SCORES = {
+    "mu for mu": "score_signal_for_signal",
+    "mu for xi_2": "score_signal_for_strong",
+    "xi_2 for mu": "score_strong_for_signal",
+    "xi_2 for xi_2": "score_strong_for_strong",
+}
+ATTENTION = {"on mu": "attention_on_signal", "on xi_2": "attention_on_strong_noise"}
+VALUES = {"mu_+^T v": "value_positive_signal", "y xi_2^T v": "value_strong_noise"}
+"""names in the figures, and the variables that are drawn"""
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One of the two figures."""
+
+    figure: str
+    theorem: Theorem
+    samples: int
+    signal: float
+    title: str
+
+
+BENIGN = _Case("fig3", "4.1", 16, 25.0, "Benign overfitting of a transformer along training")
+HARMFUL = _Case("fig4", "4.2", 10, 15.0, "Harmful overfitting of a transformer along training")
+
+
+def _build_case(case: _Case, scale: str, reading: Reading) -> Experiment:
+    """Appendix A; below paper scale with smaller d and d_h and the same lengths of tokens."""
+    dim = at(scale, 64, 512, 2048)
+    longer = math.sqrt(2048 / dim)
+    return Experiment(
+        data=SignalNoise(
+            samples=case.samples,
+            tokens=TOKENS,
+            dim=dim,
+            signal=case.signal,
+            noise_std=0.05 * longer,
+            strong_noise_std=1.0 * longer,
+            balanced=True,
+        ),
+        network=Attention(
+            hidden=dim // 2,
+            value_dim=dim // 8,
+            init=TorchDefault(divide_by=16, divide_output=reading["w_O"] == "divided"),
+            output_norm=1.0 if reading["w_O"] == "unit" else None,
+        ),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=20_000),
+        evaluation=Evaluation(samples=at(scale, 50, 250, 250)),
+        coordinates="projected",
+        seeds=at(scale, 1, 14, 14),
+    )
+
+
+def numbers(result: xr.Dataset) -> Numbers:
+    """What the theorems are about, of the one cell of a result."""
+    return Numbers.of(experiment_of(result))
+
+
+def _draw_case(case: _Case, result: xr.Dataset, caption: str) -> Figure:
+    time = steps_derived(numbers(result), case.theorem, attention=1.0)
+
+    def panel(label: str, named: dict[str, str], **more) -> Curves:
+        curves = [(name, extended_curve(result, variable)) for name, variable in named.items()]
+        return Curves(curves, label, marks=[(time, "T by formula")], **more)
+
+    row = [
+        panel("score x_l^T W_Q W_K^T x_j", SCORES, title="scores: row for token"),
+        panel(
+            "attention, mean over rows",
+            ATTENTION,
+            level=1 / TOKENS,
+            level_name="uniform",
+            title="attention",
+        ),
+        panel("value x^T v, v = W_V w_O", VALUES, title="values"),
+    ]
+    note = f"T by formula: {_formula(case)} = {number(time)} steps. A run that has ended stays at its last value."
+    return curves_figure([row], title=case.title, caption=f"{caption} {note}")
+
+
+def _formula(case: _Case) -> str:
+    if case.theorem == "4.1":
+        return "2 / (eta eps |mu|^2 |w_O|^2)"
+    return "N / (eta eps C_p^2 sigma_p^2 d |w_O|^2)"
+
+
+def _summarise_case(case: _Case, result: xr.Dataset) -> str:
+    n, groups = numbers(result), {"scores": SCORES, "attention": ATTENTION, "values": VALUES}
+    reached = int((result.status == Status.CONVERGED).sum())
+    lines = [
+        f"{reached} of {int(ended(result).sum())} runs reached the training loss {n.loss:g}",
+        f"steps: {_mean(result.steps)}; {_times(case, result)}",
+    ]
+    for name, group in groups.items():
+        means = [f"{each} {_mean(result[variable])}" for each, variable in group.items()]
+        lines.append(f"{name}: {', '.join(means)}")
+    lines.append(f"test loss: {_mean(result.test_loss)}{_limit(case, n)}")
+    lines.append(f"test error (0/1): {_mean(1 - result.test_accuracy)}")
+    return "\n".join(lines)
+
+
+def _mean(values: xr.DataArray) -> str:
+    """Over the seeds that have a value, with its interval."""
+    known = values.dropna("seed").values
+    return str(mean_interval(known)) if known.size else "of no run"
+
+
+def _times(case: _Case, result: xr.Dataset) -> str:
+    """The formula at full attention, and with the attention that is left on the token that was learned."""
+    n, learned = numbers(result), list(ATTENTION.values())[case.theorem == "4.2"]
+    left = float(result[learned].mean())
+    text = f"{_formula(case)} = {number(steps_derived(n, case.theorem, 1.0))}"
+    if not left > 0:  # no run has a value
+        return text
+    return f"{text}, {number(steps_derived(n, case.theorem, left))} when divided by attention^2"
+
+
+def _limit(case: _Case, n: Numbers) -> str:
+    if case.theorem == "4.2":
+        return ""
+    return f"; log(1 + eps^((2M - 1) / M^2)), with all attention on mu: {test_loss_limit(n.loss, n.tokens, 1.0):.3f}"
+
+
+def _recipe(case: _Case, shows: str) -> Recipe:
+    kind = case.title.split()[0].lower()
+    return Recipe(
+        name=f"jiang/{case.figure}",
+        title=f"Figure {case.figure[-1]}: scores, attention and values along {kind} training, synthetic data",
+        shows=shows,
+        build=partial(_build_case, case),
+        figure=partial(_draw_case, case),
+        summarise=partial(_summarise_case, case),
+        questions=(OUTPUT,),
+        conditions=partial(conditions, theorem=case.theorem),
+    )
+
+
+FIG3 = _recipe(
+    BENIGN, "scores, attention and value of the signal outgrow those of the strong noise"
+)
+FIG4 = _recipe(
+    HARMFUL, "scores, attention and value of the strong noise outgrow those of the signal"
+)
 
 
 RECIPES = [

@@ -18,7 +18,7 @@ from benign.papers.jiang.theory import (
     parts,
     strong_noise_factor,
 )
-from benign.papers.recipes import Recipe, Scaled
+from benign.papers.recipes import Recipe, Scaled, means_text
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import Figure
 from benign.spec.axes import zipped
@@ -136,14 +136,14 @@ def _summarise(result: xr.Dataset) -> str:
         lines.append(f"eps = {loss:g}: {reached} of {int(ended(part).sum())} runs reached it")
         for race in part.race.values:
             cell = part.sel(race=race)
-            told = {
+            measures = {
                 "test loss": cell.test_loss,
                 "error": cell.test_error,
                 "attention on signal": cell.attention_on_signal,
                 "on strong noise": cell.attention_on_strong_noise,
             }
             sizes = f"d = {int(cell.dim):.1e}, d_h = {int(cell.hidden):.1e}, rate {_over(cell):.2g} times (6)"
-            means = ", ".join(f"{name} {float(value.mean()):.3f}" for name, value in told.items())
+            means = means_text(measures, ".3f")
             lines.append(f"  N SNR^2 = {race:g}, {sizes}: {means}")
     return "\n".join(lines)
 

@@ -58,8 +58,8 @@ class Constants(Spec):
 
     def __str__(self) -> str:
         log = f"(log d)^{self.log_power:g}" if self.log_power else "1"
-        told = f"constants {self.const:g}, log factors {self.polylog:g}, polylog d = {log}"
-        return f"{told}, regime constant {self.regime:g}, delta {self.failure:g}"
+        text = f"constants {self.const:g}, log factors {self.polylog:g}, polylog d = {log}"
+        return f"{text}, regime constant {self.regime:g}, delta {self.failure:g}"
 
 
 ALL_ONE = Constants()

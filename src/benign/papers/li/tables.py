@@ -21,7 +21,7 @@ from benign.data.images import Images
 from benign.experiment import Experiment, specification
 from benign.networks.network import Network
 from benign.networks.resnet import ResNet, WideResNet
-from benign.papers.image_questions import TITLES, facts_of, source_of, which_images
+from benign.papers.images import TITLES, facts_of, source_of, which_images
 from benign.papers.recipes import Recipe, Scaled
 from benign.plot.bars import Bars, bars_figure, inversions_figure
 from benign.plot.lines import Curves, curves_figure
@@ -269,7 +269,7 @@ def _per_cent(values: xr.DataArray) -> np.ndarray:
     return 100 * values.values.reshape(-1, values.sizes["seed"])
 
 
-def _told(values: np.ndarray) -> str:
+def _mean_text(values: np.ndarray) -> str:
     """Mean and standard deviation over seeds, in per cent."""
     known = values[np.isfinite(values)]
     if not known.size:
@@ -334,7 +334,7 @@ def _summarise_table_1(case: Case, result: xr.Dataset) -> str:
     for training in TRAININGS:
         row = [training]
         for name, printed in zip(COLUMNS, TABLE_1[case.name, training], strict=True):
-            row += [_told(_per_cent(found[name].sel(training=training))), f"{printed:.2f}"]
+            row += [_mean_text(_per_cent(found[name].sel(training=training))), f"{printed:.2f}"]
         rows.append(row)
     rows += [_of_reference(found, training) for training in TRAININGS]
     scale = f"per cent; ours: {describe_scale(result)}; paper: {_paper(case)}"
@@ -347,8 +347,8 @@ def _of_reference(found: xr.Dataset, training: str) -> list[str]:
     robust = "reference_robust_accuracy_adversarial" if training == "adversarial" else ""
     names = [f"reference_accuracy_{training}", robust]
     names += [f"{each}_feature_accuracy_of_{training}" for each in ("non_robust", "robust")]
-    told = [_told(_per_cent(first[name])) if name in first else "-" for name in names]
-    return [f"{training} reference", *(word for each in told for word in (each, ""))]
+    shares = [_mean_text(_per_cent(first[name])) if name in first else "-" for name in names]
+    return [f"{training} reference", *(word for each in shares for word in (each, ""))]
 
 
 def _with_paper(columns: Iterable[str]) -> list[str]:
@@ -364,7 +364,9 @@ def _paper(case: Case) -> str:
 def _references(found: xr.Dataset) -> str:
     """How near the search for images came."""
     first = found.isel(training=0)
-    near = [_told(_per_cent(first[f"inversion_distance_{training}"])) for training in TRAININGS]
+    near = [
+        _mean_text(_per_cent(first[f"inversion_distance_{training}"])) for training in TRAININGS
+    ]
     return (
         "features of the drawn images are within " + " % (standard reference) and ".join(near) +
         " % (adversarial reference) of the norm of those they were drawn from; references are judged on images drawn "
@@ -402,11 +404,11 @@ def _summarise_table_2(result: xr.Dataset) -> str:
             row = [training, name]
             for pair, printed in zip(PAIRS, TABLE_2[training, name], strict=True):
                 ours = success.sel(training=training, attack=attack, pair=pair)
-                row += [_told(_per_cent(ours)), f"{printed:.2f}"]
+                row += [_mean_text(_per_cent(ours)), f"{printed:.2f}"]
             rows.append(row)
         row = [training, "no attack"]
         for a, b in PAIRS.values():
-            row += [_told(_per_cent(found[f"confusion_{a}_{b}"].sel(training=training))), ""]
+            row += [_mean_text(_per_cent(found[f"confusion_{a}_{b}"].sel(training=training))), ""]
         rows.append(row)
     scale = f"targeted success in per cent; ours: {describe_scale(result)}; paper: {_paper(CIFAR)}"
     return "\n".join([scale, *_lines(rows)])

@@ -110,7 +110,7 @@ def conditions(
 ) -> Conditions:
     """Assumptions 2.3 and B.3 item by item; Theorem 4.4 asks for the attack's too.
 
-    The last two rows tell what Theorem 4.4 needs and does not ask for (papers/li.md 2.9).
+    The last two rows are what Theorem 4.4 needs and does not ask for (papers/li.md 2.9).
     """
     n = numbers if isinstance(numbers, Numbers) else Numbers.of(numbers)
     rows = [*_data(n, given), *_network(n, given)]
@@ -155,10 +155,10 @@ def _attack(n: Numbers, c: Constants) -> list[Condition]:
 
 
 def _needed(n: Numbers) -> list[Condition]:
-    room = robust_network_slack(n.robust_patches, n.other_patches, n.alpha, n.eps, n.q)
+    slack = robust_network_slack(n.robust_patches, n.other_patches, n.alpha, n.eps, n.q)
     return [
         Condition.at_least("separation", "alpha >= 2 eps", n.alpha, 2 * n.eps),
-        Condition.at_least("robust network", "|J_R| max(1, (alpha-eps)/eps)^q >= P", room, 1.0),
+        Condition.at_least("robust network", "|J_R| max(1, (alpha-eps)/eps)^q >= P", slack, 1.0),
     ]
 
 

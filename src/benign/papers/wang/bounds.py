@@ -77,7 +77,7 @@ def margin_error_bound(
         margin / result.spectral_norm - radius
         for margin in (result.test_margin_positive, result.test_margin_negative)
     )
-    terms = [np.exp(-((room / noise_std) ** 2) / 2) for room in (positive, negative)]
+    terms = [np.exp(-((margin / noise_std) ** 2) / 2) for margin in (positive, negative)]
     return ((terms[0] + terms[1]) / 2).where((positive >= 0) & (negative >= 0))
 
 

@@ -138,10 +138,12 @@ def _summarise(result: xr.Dataset) -> str:
     lines = []
     for name, found, printed in zip(("clean", "robust"), boundaries(result), (4, 2), strict=True):
         fit = found.fit
-        told = found.reason if fit is None else f"{fit.slope:.3g} {_interval(fit.slope_interval)}"
+        power = found.reason if fit is None else f"{fit.slope:.3g} {_interval(fit.slope_interval)}"
         rows = found.critical.dropna("signal")
         ends = [f"r = {r:g}: {d:.3g}" for r, d in zip(rows.signal.values, rows.values, strict=True)]
-        lines.append(f"{name}: d* grows as r to the {told} (printed: {printed}); {', '.join(ends)}")
+        lines.append(
+            f"{name}: d* grows as r to the {power} (printed: {printed}); {', '.join(ends)}"
+        )
         if rows.size > 2:
             local = np.diff(np.log(rows.values)) / np.diff(np.log(rows.signal.values))
             lines.append("  local exponents: " + ", ".join(f"{slope:.2f}" for slope in local))

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import xarray as xr
+
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
 from benign.claims.study import Question, Reading
 from benign.data.mixture import Mixture
 from benign.data.model import DataModel
-from benign.experiment import Experiment
+from benign.experiment import Experiment, specification
 from benign.networks.two_layer import TwoLayer
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
@@ -17,6 +19,9 @@ FLIP = 0.1
 """beta, share of flipped labels"""
 RHO = 0.1
 """alpha / |mu| where it does not vary"""
+PRINTED_EXPONENTS = {"clean": 4, "robust": 2}
+"""figures 1 and 4 as printed: d ~ r^4 and d ~ r^2"""
+UNPRINTED = "printed, constant fitted here"
 
 RADIUS = Question(
     "radius",
@@ -94,3 +99,13 @@ def experiment(
         seeds=size.seeds,
         **more,
     )
+
+
+def by_radius(result: xr.Dataset) -> xr.Dataset:
+    """With the radius as an axis of numbers: it is in two attacks, so the axis only counts them."""
+    name = "attack.ball.radius"
+    shown = result.swap_dims(rho=name).drop_vars("rho").rename({name: "radius"})
+    attributes = {"long_name": "radius of the attack in units of |mu|", "symbol": "rho"}
+    if specification(result)["attack"]["ball"].get("relative_to") != "signal":
+        attributes["long_name"] = "radius of the attack"
+    return shown.assign_coords(radius=shown.radius.assign_attrs(attributes))

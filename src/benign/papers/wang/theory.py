@@ -31,7 +31,7 @@ from benign.training.setup import Setup
 SIGNALS = (1e-8, 1e8)
 """where r is looked for; at the upper end every ratio has reached its limit"""
 RISING = ("(A1)", "(A2)", "(B2)", "item 3")
-"""conditions whose room grows with r, also when d is always the smallest that (1) allows"""
+"""conditions whose slack grows with r, also when d is always the smallest that (1) allows"""
 
 
 class Constants(Spec):

@@ -94,7 +94,7 @@ def _build(scale: str, reading: Reading) -> Experiment:
 
 @dataclass(frozen=True)
 class Worth:
-    """N SNR^2 as the trained weights tell it, [seed] or [copies, seed]."""
+    """N SNR^2 read off the trained weights, [seed] or [copies, seed]."""
 
     original: xr.DataArray
     copied: xr.DataArray
@@ -105,7 +105,7 @@ def worth(result: xr.Dataset) -> Worth:
     """2 (M - 1) / tan^2 of the angle between u and mu_+ - mu_-, for every data set."""
     cosine = result.value_alignment
     race = 2 * (TOKENS - 1) / (1 / cosine**2 - 1)
-    race.attrs = {"long_name": "N SNR^2 told by the weights"}
+    race.attrs = {"long_name": "N SNR^2 read off the weights"}
     across = _across(result)
 
     def along(first: int) -> xr.DataArray:
@@ -130,7 +130,7 @@ def _draw(result: xr.Dataset, caption: str) -> Figure:
             ("noisy copies", found.copied),
             ("no augmentation", original),
         ],
-        "N SNR^2, told by the weights",
+        "N SNR^2, read off the weights",
         "copies",
         "copies K of a point",
     )
@@ -143,11 +143,11 @@ def _summarise(result: xr.Dataset) -> str:
     before = float(found.original.mean())
     across, accuracy = _across(result), result.robust_accuracy.mean("seed")
     lines = [
-        f"no augmentation: SNR {SNR:g}, N SNR^2 told by the weights {before:.3g}, "
+        f"no augmentation: SNR {SNR:g}, N SNR^2 read off the weights {before:.3g}, "
         f"robust accuracy {float(accuracy.isel({across: 0})):.3g}"
     ]
     for place, copies in enumerate(COPIES):
-        told, real = augmented_race(1.0, copies, INJECTED)
+        claimed, real = augmented_race(1.0, copies, INJECTED)
         copied, fresh = (
             float(each.sel(copies=copies).mean()) / before
             for each in (found.copied, found.independent)
@@ -155,7 +155,7 @@ def _summarise(result: xr.Dataset) -> str:
         robust = [float(accuracy.isel({across: 1 + 2 * place + arm})) for arm in (0, 1)]
         lines.append(
             f"K = {copies}: points x {copies}, SNR x {1 / np.hypot(1, INJECTED):.3g}; N SNR^2 of copies x {copied:.3g} "
-            f"(law {real:.3g}), of as many new points x {fresh:.3g} (law {told:.3g}); "
+            f"(law {real:.3g}), of as many new points x {fresh:.3g} (law {claimed:.3g}); "
             f"robust accuracy {robust[0]:.3g} and {robust[1]:.3g}"
         )
     return "\n".join(lines)

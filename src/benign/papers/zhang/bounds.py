@@ -147,9 +147,9 @@ def attention_band(h: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
 
 
 def augmented_race(race: float, copies: int, injected: float) -> tuple[float, float]:
-    """N SNR^2 after each point became K copies with noise of `injected` sigma_p added: as told, and as it is.
+    """N SNR^2 after each point became K copies with noise of `injected` sigma_p added: as the paper says, and as it is.
 
-    Told: K N points of a ratio lowered by sqrt(1 + s^2). But copies share the noise they were made from: their mean
-    has noise of variance sigma_p^2 (1 + s^2 / K), so that they are N points of a ratio lowered by sqrt(1 + s^2 / K).
+    The paper: K N points of a ratio lowered by sqrt(1 + s^2). But copies share the noise they were made from: their
+    mean has noise of variance sigma_p^2 (1 + s^2 / K): they are N points of a ratio lowered by sqrt(1 + s^2 / K).
     """
     return race * copies / (1 + injected**2), race / (1 + injected**2 / copies)

@@ -1,4 +1,4 @@
-"""The figures of Zhang et al. as recipes."""
+"""Figures 1 to 3 of Zhang et al. on synthetic data as recipes."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +7,8 @@ from statistics import NormalDist
 import numpy as np
 import xarray as xr
 
-from benign.claims.study import Question, Reading
+from benign.claims.study import Question, Reading, at
+from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, specification
 from benign.papers.attention_questions import (
     LABELS,
@@ -15,27 +16,30 @@ from benign.papers.attention_questions import (
     PROJECTION,
     network,
 )
-from benign.papers.recipes import Recipe, Scaled
+from benign.papers.recipes import Recipe, Scaled, means_text
+from benign.papers.zhang.appendix import HEADS, NORMS
 from benign.papers.zhang.augment import AUGMENT
-from benign.papers.zhang.fig2 import FIGURE_2
-from benign.papers.zhang.fig3 import FIGURE_3
-from benign.papers.zhang.fig8 import FIGURE_8
-from benign.papers.zhang.heads import HEADS
-from benign.papers.zhang.image_maps import FIGURE_1CD, FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7
+from benign.papers.zhang.images import FIGURE_1CD, FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8
 from benign.papers.zhang.inside import INSIDE
 from benign.papers.zhang.linear_mode import critical_snr
-from benign.papers.zhang.norms import NORMS
 from benign.papers.zhang.output import OUTPUT_NORM
 from benign.papers.zhang.radius import RADII
 from benign.papers.zhang.setting import LEVEL, RADIUS, noisy_signals, pgd
 from benign.papers.zhang.theory import conditions
 from benign.papers.zhang.tokens import TOKENS
+from benign.plot.lines import Curves, curves_figure
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
-from benign.spec.axes import linspace, logspace
+from benign.plot.variables import extended_curve
+from benign.spec.axes import linspace, logspace, zipped
 from benign.stats.boundary import Boundary, boundary
+from benign.sweep.dataset import ended
+from benign.training.descent import Status
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
+
+# Figure 1a, b: clean and robust accuracy.
+
 
 NOISE = Question(
     "noise",
@@ -67,7 +71,7 @@ FIGURE_1 = Recipe(
 
 
 @FIGURE_1.builds
-def _build(scale: str, reading: Reading) -> Experiment:
+def _build_1(scale: str, reading: Reading) -> Experiment:
     dim, hidden, samples, ratios, seeds, test, max_steps = Scaled(
         smoke=(32, 4, range(2, 7, 4), 3, 1, 20, 4),
         quick=(256, 32, range(2, 23, 4), 6, 1, 250, 300),
@@ -151,7 +155,7 @@ def _pair(result: xr.Dataset, cut: float | None) -> list[Panel]:
 
 
 @FIGURE_1.draws
-def _draw(result: xr.Dataset, caption: str) -> Figure:
+def _draw_1(result: xr.Dataset, caption: str) -> Figure:
     note = (
         "The paper gives no constant for its law: the one drawn is fitted here. "
         f"Linear theory: uniform attention, z = {NormalDist().inv_cdf(LEVEL):.3g}."
@@ -165,7 +169,7 @@ def _draw(result: xr.Dataset, caption: str) -> Figure:
 
 
 @FIGURE_1.summarises
-def _summarise(result: xr.Dataset) -> str:
+def _summarise_1(result: xr.Dataset) -> str:
     lines = []
     for values in _maps(result):
         edge = boundary(values, LEVEL)
@@ -180,6 +184,270 @@ def _summarise(result: xr.Dataset) -> str:
 def _constant(edge: Boundary, exponent: float) -> str:
     c = edge.constant_for(exponent)
     return f"{c.value:.4g} [{c.low:.4g}, {c.high:.4g}]"
+
+
+# Figure 2: robust training loss and robust test accuracy along training.
+
+
+SNR_2 = 12.0
+"""of the curves that differ in N"""
+SYMBOLS = {"samples": "N", "snr": "SNR"}
+
+
+FIGURE_2 = Recipe(
+    name="zhang/fig2",
+    title="Figure 2: robust training loss and robust test accuracy along training, synthetic data",
+    shows="the robust training loss always falls; robust test accuracy rises for large SNR or N only",
+    questions=(OUTPUT,),
+)
+
+
+@FIGURE_2.builds
+def _build_2(scale: str, reading: Reading) -> Experiment:
+    """N = 22 with several SNR, then SNR = 12 with several N; the paper does not say which."""
+    ratios = at(scale, [0.16, 16.0], [0.16, 1.0, 4.0, 12.0], [0.16, 1.0, 4.0, 8.0, SNR_2, 16.0])
+    sizes = at(scale, [2, 4], [2, 10], [2, 6, 10, 14, 18])
+    largest = at(scale, 4, 22, 22)
+    dim, hidden = at(scale, (32, 4), (512, 32), (1024, 128))
+    return Experiment(
+        data=noisy_signals(
+            dim,
+            samples=zipped("curve", [largest] * len(ratios) + sizes),
+            snr=zipped("curve", ratios + [SNR_2] * len(sizes)),
+        ),
+        network=network(hidden, reading["w_O"]),
+        attack=pgd(RADIUS),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 6, 200, 5000)),
+        evaluation=Evaluation(samples=at(scale, 10, 60, 1000), at="snapshots"),
+        seeds=at(scale, 1, 2, 5),
+    )
+
+
+def families(result: xr.Dataset) -> list[tuple[str, str, xr.Dataset]]:
+    """What is fixed, what is varied, and the runs along it: SNR at the largest N, then N at SNR = 12."""
+    found = []
+    for varied, fixed, value in (
+        ("snr", "samples", result.samples.max()),
+        ("samples", "snr", SNR_2),
+    ):
+        runs = result.isel(curve=np.flatnonzero(result[fixed] == value))
+        runs = runs.swap_dims(curve=varied).sortby(varied)
+        found.append((f"{SYMBOLS[fixed]} = {float(value):g}", varied, runs))
+    return found
+
+
+@FIGURE_2.draws
+def _draw_2(result: xr.Dataset, caption: str) -> Figure:
+    rows = [_along_training_2(*family) for family in families(result)]
+    rows.append([_ends(*family) for family in families(result)])
+    note = "A run that has ended stays at its last value."
+    return curves_figure(
+        rows, title="Robust loss and accuracy along training", caption=f"{caption} {note}"
+    )
+
+
+def _along_training_2(fixed: str, varied: str, runs: xr.Dataset) -> list[Curves]:
+    """Panels a and b of the paper, or c and d."""
+
+    def each(values: xr.DataArray) -> list[tuple[str, xr.DataArray]]:
+        name = SYMBOLS[varied]
+        return [
+            (f"{name} = {place:g}", values.sel({varied: place})) for place in values[varied].values
+        ]
+
+    accuracy = extended_curve(runs, "robust_accuracy")
+    return [
+        Curves(
+            each(extended_curve(runs, "train_loss")),
+            "robust training loss (nats)",
+            log=True,
+            level=0.01,
+            level_name="training stops",
+            title=fixed,
+        ),
+        Curves(
+            each(accuracy),
+            "robust test accuracy",
+            level=0.5,
+            level_name="chance",
+            title=f"{fixed}, training attack",
+        ),
+    ]
+
+
+def _ends(fixed: str, varied: str, runs: xr.Dataset) -> Curves:
+    """Accuracies at the end, beside each other: clean, under the training attack, and as judged."""
+    return Curves(
+        [
+            ("clean", runs.test_accuracy),
+            ("training attack", runs.robust_accuracy_training_attack),
+            ("thorough attack", runs.robust_accuracy),
+        ],
+        "test accuracy at the end",
+        varied,
+        "signal-to-noise ratio SNR" if varied == "snr" else "training points N",
+        level=0.5,
+        title=fixed,
+    )
+
+
+@FIGURE_2.summarises
+def _summarise_2(result: xr.Dataset) -> str:
+    lines = []
+    for fixed, varied, runs in families(result):
+        lines.append(f"{fixed}:")
+        for place in runs[varied].values:
+            cell = runs.sel({varied: place})
+            reached = int((cell.status == Status.CONVERGED).sum())
+            measures = {
+                "steps": cell.steps,
+                "robust training loss": cell.train_loss,
+                "clean accuracy": cell.test_accuracy,
+                "robust under the training attack": cell.robust_accuracy_training_attack,
+                "under a thorough one": cell.robust_accuracy,
+            }
+            means = means_text(measures)
+            counts = f"{reached} of {int(ended(cell).sum())} runs converged"
+            lines.append(f"  {varied} {place:g}: {counts}, {means}")
+    return "\n".join(lines)
+
+
+# Figure 3 (C.1): loss, attention entropy and |W_V| for three radii, and where training fails.
+
+
+RADII_3 = [0.02, 0.1, 0.5]
+"""tau / |mu| of the figure"""
+SCAN_3 = [0.2, 0.3, 0.34, 0.37, 0.45, 0.55]
+"""radii beside those of the figure: around the linear stall radius 0.354, and to both sides of 0.5"""
+SNR_3, TOKENS_3, NOISE_3 = 16.0, 2, 1.6
+"""NOISE_3 is sigma_p sqrt(d), the length of a noise token, so |mu| = 25.6"""
+
+RATE = Question(
+    "rate",
+    "the paper gives no step size for figure 3: which one?",
+    {
+        "common": "0.1, that of the other experiments: eta |mu|^2 = 66, far from gradient flow",
+        "small": "0.01, which takes ten times the steps",
+    },
+    "the section on experiments names one step size",
+)
+
+
+FIGURE_3 = Recipe(
+    name="zhang/fig3",
+    title="Figure 3: loss, attention entropy and |W_V| along training for three radii",
+    shows="radius 0.02 converges with focused attention, 0.1 with uniform attention and larger W_V, 0.5 not at all",
+    questions=(OUTPUT, RATE),
+)
+
+
+@FIGURE_3.builds
+def _build_3(scale: str, reading: Reading) -> Experiment:
+    """N = 25, SNR = 16, M = 2; sigma_p sqrt(d) = 1.6 at every scale."""
+    dim, hidden = at(scale, (32, 4), (512, 128), (1024, 512))
+    slower = 10 if reading["rate"] == "small" else 1
+    return Experiment(
+        data=SignalNoise(
+            samples=25, tokens=TOKENS_3, dim=dim, snr=SNR_3, noise_std=NOISE_3 / math.sqrt(dim)
+        ),
+        network=network(hidden, reading["w_O"]),
+        attack=pgd(sorted(RADII_3 + at(scale, [], SCAN_3, SCAN_3))),
+        training=GradientDescent(
+            rate=0.1 / slower, stop_loss=0.01, max_steps=slower * at(scale, 10, 150, 2000)
+        ),
+        evaluation=Evaluation(samples=at(scale, 10, 30, 1000)),
+        seeds=at(scale, 1, 3, 5),
+    )
+
+
+def marks(hidden: int) -> list[tuple[float, str]]:
+    """Radii, as shares of |mu|, at which something is said to change."""
+    return [
+        (1 / math.log(hidden), "1 / log d_h"),
+        (1 / (math.sqrt(2) * TOKENS_3), "linear stall"),
+        (min(math.sqrt(0.5), 0.5 * math.sqrt(1 + SNR_3**-2)), "R_perm"),
+    ]
+
+
+@FIGURE_3.draws
+def _draw_3(result: xr.Dataset, caption: str) -> Figure:
+    return curves_figure(
+        [_along_training_3(result.sel(radius=RADII_3)), _over_radii(result)],
+        title="What the radius of the attack does to training",
+        caption=f"{caption} Entropy: natural logarithm, mean over training points and rows. A run that has ended stays "
+        "at its last value. W_V moves along w_O alone: |W_V|² grows by (|u|² - |u(0)|²) / |w_O|².",
+    )
+
+
+_NOTHING = {"level": math.log(2), "level_name": "log 2: nothing learned"}
+_UNIFORM = {"level": math.log(TOKENS_3), "level_name": "log M: uniform"}
+
+
+def _along_training_3(runs: xr.Dataset) -> list[Curves]:
+    """Panels a, b and c of the paper."""
+
+    def panel(name: str, label: str, **more) -> Curves:
+        curves = extended_curve(runs, name)
+        return Curves([(f"τ = {r:g} |μ|", curves.sel(radius=r)) for r in RADII_3], label, **more)
+
+    return [
+        panel("train_loss", "robust training loss (nats)", log=True, **_NOTHING),
+        panel("attention_entropy", "entropy (nats)", title="attention, clean points", **_UNIFORM),
+        panel("value_norm", "|u| (1 / length)", title="u = W_V w_O"),
+    ]
+
+
+def _over_radii(result: xr.Dataset) -> list[Curves]:
+    """Loss, entropy and accuracy at the end, over all radii; the first says what the marks are."""
+    places = marks(specification(result)["network"]["hidden"])
+
+    def panel(curves: dict[str, str], label: str, words: bool = False, **more) -> Curves:
+        named = [(name, result[variable]) for name, variable in curves.items()]
+        marked = places if words else [(place, "") for place, _ in places]
+        return Curves(named, label, "radius", "radius τ / |μ|", marked, along_log=False, **more)
+
+    entropies = {"clean": "attention_entropy", "attacked": "attention_entropy_attacked"}
+    accuracies = {
+        "clean": "test_accuracy",
+        "training attack": "robust_accuracy_training_attack",
+        "thorough attack": "robust_accuracy",
+    }
+    return [
+        panel(
+            {"training attack": "train_loss"},
+            "robust training loss (nats)",
+            words=True,
+            log=True,
+            title="at the end",
+            **_NOTHING,
+        ),
+        panel(entropies, "entropy (nats)", title="attention at the end", **_UNIFORM),
+        panel(accuracies, "test accuracy", level=0.5, title="at the end"),
+    ]
+
+
+@FIGURE_3.summarises
+def _summarise_3(result: xr.Dataset) -> str:
+    uniform = math.log(TOKENS_3)
+    lines = [
+        f"entropy of uniform attention: {uniform:.3g}; of one focused row of two: {uniform / 2:.3g}"
+    ]
+    for radius in result.radius.values:
+        cell = result.sel(radius=radius)
+        reached = int((cell.status == Status.CONVERGED).sum())
+        growth = cell.value_norm - cell.value_norm_curve.isel(step=0)
+        measures = {
+            "steps": cell.steps,
+            "robust training loss": cell.train_loss,
+            "entropy": cell.attention_entropy,
+            "of attacked points": cell.attention_entropy_attacked,
+            "growth of |u|": growth,
+            "robust accuracy": cell.robust_accuracy,
+        }
+        means = means_text(measures)
+        counts = f"{reached} of {int(ended(cell).sum())} runs converged"
+        lines.append(f"radius {radius:g} |mu|: {counts}, {means}")
+    return "\n".join(lines)
 
 
 RECIPES = [

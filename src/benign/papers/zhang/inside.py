@@ -10,7 +10,7 @@ from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.papers.inside import attention_along, descent_along, inside_theorem
 from benign.papers.jiang.theory import parts
-from benign.papers.recipes import Recipe, Scaled
+from benign.papers.recipes import Recipe, Scaled, means_text
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import Figure
 from benign.spec.axes import zipped
@@ -93,7 +93,7 @@ def _with_measures(result: xr.Dataset) -> xr.Dataset:
 def _draw(result: xr.Dataset, caption: str) -> Figure:
     result = _with_measures(result)
     marks = [(np.sqrt(0.5), "1 / sqrt 2")]
-    # One for every size, of which only the first has room for its name.
+    # One for every size; only the first is named, as names would overlap.
     limits = sorted(1 / np.log(float(cell.hidden)) for cell in _cells(result))
     marks += [(limit, "" if number else "1 / log d_h") for number, limit in enumerate(limits)]
 
@@ -133,7 +133,7 @@ def _summarise(result: xr.Dataset) -> str:
         )
         for radius in cell.radius.values:
             runs = cell.sel(radius=radius)
-            told = {
+            measures = {
                 "reached": runs.reached,
                 "steps": runs.steps,
                 "test accuracy": runs.test_accuracy,
@@ -141,6 +141,6 @@ def _summarise(result: xr.Dataset) -> str:
                 "attention on signal": runs.attention_on_signal,
                 "scores moved by": runs.score_shift_max,
             }
-            means = ", ".join(f"{name} {float(value.mean()):.3g}" for name, value in told.items())
+            means = means_text(measures)
             lines.append(f"  radius {radius:g} |mu|: {means}")
     return "\n".join(lines)

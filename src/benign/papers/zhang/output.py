@@ -16,7 +16,7 @@ from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, specification
 from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
-from benign.papers.recipes import Recipe, Scaled
+from benign.papers.recipes import Recipe, Scaled, means_text
 from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.setting import NOISE_LENGTH, RADIUS, pgd
 from benign.plot.lines import Curves, curves_figure
@@ -107,8 +107,10 @@ def _draw(result: xr.Dataset, caption: str) -> Figure:
 
     def panel(values: xr.DataArray, label: str, *more, named: bool = False, **how) -> Curves:
         curves = [(f"SNR = {snr:g}", values.sel(snr=snr)) for snr in values.snr.values]
-        told = [(place, word if named else "") for place, word in marks]
-        return Curves([*curves, *more], label, "output_norm", "output norm |w_O|", told, **how)
+        named_marks = [(place, word if named else "") for place, word in marks]
+        return Curves(
+            [*curves, *more], label, "output_norm", "output norm |w_O|", named_marks, **how
+        )
 
     least = float(result.snr.min())
     theory = [
@@ -164,13 +166,13 @@ def _near(runs: xr.Dataset, norm: float) -> str:
     """What the norm of the grid nearest to one does."""
     at = int(np.abs(np.log(runs.output_norm.values / norm)).argmin())
     here = runs.isel(output_norm=at)
-    told = {
+    measures = {
         "steps": steps_taken(here),
         "attention on the signal": here.attention_on_signal,
         "clean accuracy": here.test_accuracy,
         "robust accuracy": here.robust_accuracy,
     }
-    means = ", ".join(f"{name} {float(value.mean()):.3g}" for name, value in told.items())
+    means = means_text(measures)
     return f"{float(here.output_norm):.3g}: {means}"
 
 

@@ -260,11 +260,11 @@ def _draw(result: xr.Dataset, caption: str) -> Figure:
                  ("permutation invariant, at best", setting.best_accuracy(radius)), level=0.5),
         ],
     ]  # fmt: skip
-    told = ", ".join(f"{each.word} ({_by(each)}) {each.radius:.3g}" for each in found)
+    marks = ", ".join(f"{each.word} ({_by(each)}) {each.radius:.3g}" for each in found)
     return curves_figure(
         rows,
         title="Clean-like, collapsed and impossible radii",
-        caption=f"{caption} Vertical lines, as shares of |mu|: {told}. {_endings(setting)}",
+        caption=f"{caption} Vertical lines, as shares of |mu|: {marks}. {_endings(setting)}",
     )
 
 
@@ -349,7 +349,7 @@ def _regimes_text(runs: xr.Dataset, setting: Setting) -> str:
     focused = crossing(attention, _middle(attention, setting.data.tokens), False).column
     stalled = crossing(runs.train_loss, math.log(2), True).column
     if not (math.isfinite(focused) and math.isfinite(stalled)):
-        return "regimes: not told, as attention or loss does not cross its level"
+        return "regimes: none, as attention or loss does not cross its level"
     collapsed = (
         f"collapsed but trained up to {stalled:.3g}"
         if focused < stalled * (1 - 2 * BESIDE)

@@ -184,8 +184,8 @@ def wang_steps(n: Numbers) -> float:
     return n.dim**2 * n.noise_std**2 / (n.signal * n.loss**2)
 
 
-def _stage_1_steps(n: Numbers, room: float, output: float) -> float:
-    if room <= 0:
+def _stage_1_steps(n: Numbers, slack: float, output: float) -> float:
+    if slack <= 0:
         return math.inf
     start = 10 * n.tokens * (3 * n.tokens + 1) * n.samples
-    return start / (n.rate * n.hidden**0.25 * room * output)
+    return start / (n.rate * n.hidden**0.25 * slack * output)

@@ -131,8 +131,8 @@ def _summarise(result: xr.Dataset) -> str:
     expected, lines = _expected(result), []
     for name, edge in boundaries(result).items():
         fit = edge.fit
-        told = edge.reason if fit is None else fit.growth
-        lines.append(f"{name}: SNR* grows as M - 1 to the {told} (linear theory: 0.5)")
+        power = edge.reason if fit is None else fit.growth
+        lines.append(f"{name}: SNR* grows as M - 1 to the {power} (linear theory: 0.5)")
         known = edge.critical.dropna("others")
         shares = known / expected(known.others.values.astype(float))
         cells = zip(known.others.values, known.values, shares.values, strict=True)
@@ -148,8 +148,8 @@ def _training_text(result: xr.Dataset) -> list[str]:
         done = ended(runs)
         reached = (runs.status == Status.CONVERGED).sum().item()
         steps = runs.steps.where(done).groupby("tokens").median(...)
-        told = [f"M = {each:g}: {float(steps.sel(tokens=each)):.3g}" for each in steps.tokens]
+        medians = [f"M = {each:g}: {float(steps.sel(tokens=each)):.3g}" for each in steps.tokens]
         lines.append(
-            f"{attention}: {reached} of {int(done.sum())} runs reach the loss; median steps {', '.join(told)}"
+            f"{attention}: {reached} of {int(done.sum())} runs reach the loss; median steps {', '.join(medians)}"
         )
     return lines

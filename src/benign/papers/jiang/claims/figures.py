@@ -29,9 +29,7 @@ from benign.networks.patch_cnn import PatchCNN
 from benign.papers.jiang.claims.stages import MOST
 from benign.papers.jiang.claims.studies import either
 from benign.papers.jiang.claims.trajectory import SIGNAL, STRONG, trajectories
-from benign.papers.jiang.dynamics import FIG3, FIG4
-from benign.papers.jiang.fig2 import FIG2
-from benign.papers.jiang.figures import CUT
+from benign.papers.jiang.figures import CUT, FIG2, FIG3, FIG4
 from benign.papers.jiang.theory import Numbers
 from benign.papers.statistics import boundary_slope, cells_of
 from benign.spec.axes import Axis, dimensions, logspace, zipped

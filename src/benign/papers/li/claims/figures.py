@@ -24,7 +24,7 @@ from benign.claims import (
 )
 from benign.claims.rule import Rule
 from benign.experiment import specification
-from benign.papers.image_questions import TITLES
+from benign.papers.images import TITLES
 from benign.papers.li.claims.adversarial import settled
 from benign.papers.li.claims.standard import dominance
 from benign.papers.li.claims.studies import EPS, Perturb, accuracy, fresh, linf, predicted, trained

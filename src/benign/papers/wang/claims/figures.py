@@ -19,9 +19,17 @@ from benign.papers.statistics import boundary_slope, cells_of
 from benign.papers.wang.claims.extremes import Numbers
 from benign.papers.wang.claims.studies import SWITCH
 from benign.papers.wang.exponents import LEVEL, boundaries
-from benign.papers.wang.image_curves import CASES, FIG6, UNDERTRAINING, change
-from benign.papers.wang.image_maps import FIG4, FIG5, edges, radius_edge
-from benign.papers.wang.windows import FIG1, FIG3
+from benign.papers.wang.figures import FIG1, FIG3
+from benign.papers.wang.images import (
+    CASES,
+    FIG4,
+    FIG5,
+    FIG6,
+    UNDERTRAINING,
+    change,
+    edges,
+    radius_edge,
+)
 from benign.spec.axes import dimensions
 from benign.stats.boundary import boundary
 from benign.training.optimisers import GradientDescent

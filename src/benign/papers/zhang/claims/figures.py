@@ -24,11 +24,16 @@ from benign.claims import (
 )
 from benign.papers.statistics import boundary_slope, by_seed, converged
 from benign.papers.zhang.claims.studies import OUTPUT_SCALES
-from benign.papers.zhang.fig2 import FIGURE_2
-from benign.papers.zhang.fig3 import FIGURE_3
-from benign.papers.zhang.fig8 import FIGURE_8
-from benign.papers.zhang.image_maps import FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, source
-from benign.papers.zhang.images import CUT_OFF
+from benign.papers.zhang.figures import FIGURE_2, FIGURE_3
+from benign.papers.zhang.images import (
+    CUT_OFF,
+    FIGURE_4,
+    FIGURE_5,
+    FIGURE_6,
+    FIGURE_7,
+    FIGURE_8,
+    source,
+)
 from benign.papers.zhang.setting import LEVEL
 from benign.stats.boundary import Boundary, boundary
 from benign.training.descent import Status

@@ -17,6 +17,7 @@ from benign.claims import (
     slope_by_seed,
 )
 from benign.papers.statistics import converged, log_steps
+from benign.papers.zhang.appendix import HEADS
 from benign.papers.zhang.claims.figures import crossings
 from benign.papers.zhang.claims.studies import (
     CASES,
@@ -30,7 +31,6 @@ from benign.papers.zhang.claims.studies import (
     either_case,
     weak_radius,
 )
-from benign.papers.zhang.heads import HEADS
 from benign.papers.zhang.setting import LEVEL
 
 CLAIMS = Claims("zhang")
