@@ -72,7 +72,7 @@ def words() -> set[str]:
     cases = itertools.product(("Theorem 1", "Figure 1"), Outcome, ("", "a fault"), (0, 1))
     for source, outcome, error, inside in cases:
         claim = Claim(
-            id="room/one", statement="", source=source, statistic=_one, rule=at_least(0.0)
+            id="paper/one", statement="", source=source, statistic=_one, rule=at_least(0.0)
         )
         parts = (PartVerdict("", None, "", outcome),)
         verdict = Verdict(claim, Evidence("quick"), parts, ConditionSummary(1, inside), 0.0, error)
