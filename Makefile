@@ -1,5 +1,5 @@
-# Everything lives in .venv; delete that folder (make clean) and nothing remains but your results.
-# Stamps inside it tell make what is installed, so a second call needs no network.
+# Everything is installed into .venv; after `make clean`, which deletes it, only your results remain.
+# Stamp files inside it record the installed packages, so a second call needs no network.
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -23,7 +23,7 @@ help: ## show this list
 
 install: .venv/.installed ## make .venv with the package in it: .venv/bin/benign is ready
 
-demo: install ## install, run jiang/fig1 at quick scale (about a minute) and say where its pictures and its page are
+demo: install ## install, run jiang/fig1 at quick scale (about a minute), print where its pictures and its page are
 	$(BIN)/benign run jiang/fig1 --scale quick
 	@$(BIN)/benign report runs/jiang/fig1/quick/default
 
@@ -51,7 +51,7 @@ format: .venv/.installed-dev ## let ruff rewrite the files
 docs: .venv/.installed-dev ## build the documentation into site/; open site/index.html
 	@# Not --quiet: warnings would then not count.
 	$(BIN)/mkdocs build --strict
-	@# It must work from disk, on a train: no page may load anything from elsewhere.
+	@# It must work from disk, without a network: no page may load anything from elsewhere.
 	@! grep -rlE '<(script|link|img)[^>]*(src|href)="?(https?:)?//' --include='*.html' site
 
 gallery: .venv/.installed ## write the gallery's pages again, after `scripts/gallery.py add` or a change of its texts

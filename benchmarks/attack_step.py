@@ -1,9 +1,9 @@
-"""What a step of projected ascent costs beside the forward and backward pass inside it, ball by ball.
+"""The cost of a step of projected ascent relative to its forward and backward pass, for each ball.
 
     python benchmarks/attack_step.py [--device cuda]
 
-Climbs are in R^d here. A second table tells what climbs on products with the weights, in the same l2 balls, save of
-that: PGD and APGD on training points, a whole attacked training step, and PGD on a block of fresh points.
+The first table ascends in R^d. The second shows how much ascent on products with the weights saves in the same l2
+balls: PGD and APGD on training points, a whole attacked training step, and PGD on a block of fresh points.
 Both sides are timed in turn, in one process on one thread; the median of their ratios is printed.
 """
 

@@ -14,7 +14,7 @@ import time
 import plain_loop
 import torch
 
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from benign.streams import RunId, Streams
 from benign.sweep.plan import runs_of
 from benign.training.machine import cores

@@ -41,8 +41,8 @@ def main() -> None:
         for precision in ("float64", "float32", "tf32"):
             losses, microseconds = trained(figure, precision)
             error = (losses - exact).abs()
-            told = (f"{error.median():.1e}", f"{error.max():.1e}", f"{microseconds:.0f}")
-            print(f"| {' | '.join((figure, precision, *told))} |", flush=True)
+            numbers = (f"{error.median():.1e}", f"{error.max():.1e}", f"{microseconds:.0f}")
+            print(f"| {' | '.join((figure, precision, *numbers))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -75,9 +75,9 @@ class AnotherNumber(Exception):
     """Something that a damaged folder gave, and that the undamaged one does not."""
 
 
-def equal(found: Any, expected: Any, what: str) -> None:
+def equal(value: Any, expected: Any, what: str) -> None:
     """Raise AnotherNumber unless both are the same."""
-    if found != expected:
+    if value != expected:
         raise AnotherNumber(what)
 
 
@@ -119,7 +119,7 @@ def make_sweeps(folder: Path) -> dict[str, Path]:
 
 def records_in(folder: Path) -> dict[str, Arrays]:
     """Every array of every record, by zipfile and numpy."""
-    found: dict[str, Arrays] = {}
+    records: dict[str, Arrays] = {}
     for path in sorted((folder / "records").glob("*.npz")):
         with ZipFile(path) as archive:
             arrays = {
@@ -127,10 +127,10 @@ def records_in(folder: Path) -> dict[str, Arrays]:
                 for name in archive.namelist()
                 if name.endswith(".npy")
             }
-        found[path.name] = {
+        records[path.name] = {
             name: (each.dtype.str, each.shape, each.tobytes()) for name, each in arrays.items()
         }
-    return found
+    return records
 
 
 def weights_in(path: Path) -> dict[str, bytes]:
@@ -209,11 +209,11 @@ def _read(folder: Path, used: Used, with_page: bool) -> None:
 def _read_weights(folder: Path, used: Used) -> None:
     for samples, signal in CELLS:
         try:
-            found = bo.weights(folder, samples=samples, signal=signal)
+            weights = bo.weights(folder, samples=samples, signal=signal)
         except ValueError as error:
             used.reports.append(f"weights: {error}")
             continue
-        tensors = {name: part.numpy().tobytes() for name, part in found.items()}
+        tensors = {name: part.numpy().tobytes() for name, part in weights.items()}
         used.weights[samples, signal] = tensors
 
 

@@ -5,7 +5,7 @@
 SHARED holds mnist/*.gz (torchvision's four files), and image sets as .npz: plain ones with x_train, y_train, x_test,
 y_test, and packed ones (NAME_packed.npz) whose pictures are JPEG bytes. In FOLDER they are MNIST/raw/*.gz and
 NAME.npz with plain arrays. With --images or --test, of each class only the first N training and M test images are
-kept, so that a set fits where it must travel; MNIST travels whole.
+kept, so that a set is small enough to copy; MNIST is copied whole.
 """
 
 import argparse

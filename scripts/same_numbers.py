@@ -80,7 +80,7 @@ def numbers(tree: Path, only: str, device: str, out: Path) -> dict:
     python = [sys.executable, "-c"]
     path = os.pathsep.join(filter(None, [str(tree / "src"), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    listing = "from benign.papers.recipes import recipes; print(*recipes())"
+    listing = "from benign.papers.registry import recipes; print(*recipes())"
     listed = subprocess.run(
         [*python, listing], env=environment, cwd=tree, check=True, capture_output=True, text=True
     )

@@ -90,7 +90,7 @@ def repeats(texts: dict[str, str]) -> list[tuple[str, str, int]]:
     """Return pairs of places (`file:line`) with the number of lines that they share, the longest first."""
     lines = {name: _counted(text) for name, text in texts.items()}
     pairs = _equal_windows(lines)
-    found = []
+    shared = []
     for (one, i), (other, j) in pairs:
         if ((one, i - 1), (other, j - 1)) in pairs:
             continue  # part of a longer repeat
@@ -98,8 +98,8 @@ def repeats(texts: dict[str, str]) -> list[tuple[str, str, int]]:
         while ((one, i + more), (other, j + more)) in pairs:
             more += 1
         first, second = lines[one][i][0], lines[other][j][0]
-        found.append((f"{one}:{first}", f"{other}:{second}", WINDOW - 1 + more))
-    return sorted(found, key=lambda pair: (-pair[2], pair))
+        shared.append((f"{one}:{first}", f"{other}:{second}", WINDOW - 1 + more))
+    return sorted(shared, key=lambda pair: (-pair[2], pair))
 
 
 def _counted(text: str) -> list[tuple[int, str]]:

@@ -89,8 +89,7 @@ DYNAMIC = {
     "_lazy.py",
     "spec/registry.py",
     "spec/plugins.py",
-    "papers/recipes.py",
-    "papers/claims.py",
+    "papers/registry.py",
 }
 """modules that may import by a name made at run time: public names, components, files of users, recipes"""
 DYNAMIC_CALLS = {"import_module", "__import__", "exec", "eval", "run_path", "exec_module"}
@@ -201,7 +200,7 @@ def _names(text: str) -> Iterator[tuple[int, str]]:
 
 GENERIC = re.compile(
     r"reduction/|sweep/|training/\w+\.py$|training/fast/"
-    r"|training/metrics/(?:metric|audit|scores|values|__init__)\.py$"
+    r"|training/metrics/(?!attention|attacked_patches|features|image_features|two_layer)\w+\.py$|testing/"
 )
 """modules that know no component of a paper by its class, but the base classes and protocols of components. The other
 modules of training/metrics/ each measure one architecture (`attention` measures `Attention`) and name it; the generic

@@ -4,26 +4,29 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benign.spec import plugins as outside
+from benign.papers import registry
+from benign.spec import plugins
 from benign.spec.registry import Component
-from benign.training.metrics import METRICS, RUNNING_METRICS
+from benign.training.metrics import METRICS
 
 
 @contextmanager
 def forgetting() -> Iterator[None]:
-    """Components, probes and files from outside that are registered within are forgotten at the end."""
+    """Components, metrics and files from outside that are registered within are forgotten at the end."""
     tables = [
         *Component.families.values(),
         Component.unfinished,
         METRICS,
-        RUNNING_METRICS,
-        outside._loaded,
+        registry._papers,
+        plugins._distributions,
+        plugins._loaded,
     ]
     before, modules = [dict(table) for table in tables], set(sys.modules)
     try:
         yield
     finally:
-        ours = {path.stem for path in outside._loaded.keys() - before[-1].keys()}
+        ours = {module.__name__ for module in plugins._loaded.values()}
+        ours -= {module.__name__ for module in before[-1].values()}
         for table, kept in zip(tables, before, strict=True):
             table.clear()
             table.update(kept)

@@ -434,7 +434,7 @@ def test_an_attack_keeps_its_promises(row: Row, dtype: torch.dtype):
     for network, data in able if dtype == torch.float64 else able[:1]:
         try_attack(varied(attack)[:2], network, data, dtype)
     assert attack.passes() >= 0
-    assert attack.held() > 0
+    assert attack.stored_perturbations() > 0
 
 
 @pytest.mark.parametrize("row", ATTACKS, ids=name)

@@ -14,11 +14,9 @@ from benign import parts, plot
 from benign.cli import main as cli
 from benign.cli.main import app
 from benign.experiment import Experiment
-from benign.papers.recipes import recipes
+from benign.papers.registry import recipes
 from benign.sweep.folders import open_result
-from benign.training.metrics import METRICS, RUNNING_METRICS
-from benign.training.metrics.audit import MEANINGS as AUDITED
-from benign.training.metrics.evaluation import MEANINGS as TESTED
+from benign.training.metrics import METRICS
 from tests.registry import forgetting
 from tests.says import says
 
@@ -32,12 +30,12 @@ LONGEST = 80
 """lines of a block of code"""
 
 ELSEWHERE = {"modules", "papers"}
-"""pages whose code other tests run: tests/networks/test_module.py, and one below"""
+"""pages whose code is run by other tests: tests/networks/test_module.py, and one below"""
 
 # What must hold after the code of a page; each is added to the page's script.
 AFTERWARDS = {
     "adding": """
-    assert result.test_accuracy.min() > 0.7, "a quadratic network tells shells apart"
+    assert result.test_accuracy.min() > 0.7, "a quadratic network separates the shells"
     assert result.largest_margin.min() > 0 and result.attrs["runs_failed"] == 0
 """,
     "around": """
@@ -77,9 +75,9 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def run_page(name: str, folder: Path) -> None:
-    """Run the page's code as one script, beside the files it shows (blocks that begin with `# name.yaml`).
+    """Run the code of a page as one script, in a folder with the files it shows (blocks that begin with `# name.yaml`).
 
-    In this process: every new one would load torch again.
+    It runs in this process: a new one would load torch again.
     """
     code = []
     for block in blocks(PAGES[name], "(?:python|yaml)"):
@@ -109,7 +107,7 @@ def test_the_code_of_a_page_runs(name: str, tmp_path: Path, monkeypatch):
 
 
 def check_commands(page: str) -> None:
-    """The commands of a page work one after another where its code has run; what would compute more is shown only."""
+    """Run the commands of a page in order, where its code has run; those that would compute more only as a dry run."""
     [shown] = blocks(page, "console")
     for line in shown.splitlines():
         _, program, *words = shlex.split(line, comments=True)
@@ -130,10 +128,10 @@ def test_a_paper_of_a_users_own(tmp_path: Path, monkeypatch, capsys):
             assert cli.main(words) == 0, line
     with forgetting():
         exec(use, {})
-    told = capsys.readouterr().out
-    assert told.startswith("Own, 2026: How far apart")
-    assert told.endswith("Accuracy over dimension and gap 3\n")
-    low, high = map(float, re.findall(r"test accuracy (\S+) to (\S+)", told)[0])
+    printed = capsys.readouterr().out
+    assert printed.startswith("Own, 2026: How far apart")
+    assert printed.endswith("Accuracy over dimension and gap 3\n")
+    low, high = map(float, re.findall(r"test accuracy (\S+) to (\S+)", printed)[0])
     assert low < 0.8 < 0.9 < high, "wide gaps are learned, narrow ones are not"
     assert Path("runs/own/fig1/smoke/default/fig1.png").is_file()
     drawn = Path("runs/own/fig1/smoke/start=hybrid/fig1.svg").read_text(encoding="utf-8")
@@ -141,7 +139,7 @@ def test_a_paper_of_a_users_own(tmp_path: Path, monkeypatch, capsys):
 
 
 def check_coordinates(folder: Path) -> None:
-    """Clean accuracy is perfect from r = 200 on, robust accuracy at r = 1000 only; wide networks see the signal."""
+    """Clean accuracy is perfect from r = 200 on, robust accuracy only at 1000; wide networks attend to the signal."""
     result = open_result(folder / "runs/vast")
     assert (result.test_accuracy[1:] == 1).all()
     assert result.robust_accuracy.values.ravel().round(1).tolist() == [0, 0, 1]
@@ -157,7 +155,7 @@ def test_the_files_of_a_page_are_experiments(name: str):
 
 
 def commands() -> list[str]:
-    """Every command shown, without its comment."""
+    """Return every command on the pages, without its comment."""
     shown = [block for page in SHOWN.values() for block in blocks(page, "console")]
     lines = [line for block in shown for line in block.splitlines() if line.startswith("$ ")]
     return sorted({line[2:].split("  #")[0].strip() for line in lines})
@@ -176,25 +174,24 @@ def test_a_command_shown_is_a_command(line: str):
     while hasattr(command, "commands"):
         name, *rest = rest
         command = command.commands[name]  # pyright: ignore[reportAttributeAccessIssue]
-    told = command.make_context(name, rest).params  # refuses what the command does not know
-    recipe = str(told.get("target") or told.get("name") or "")
+    params = command.make_context(name, rest).params  # refuses what the command does not know
+    recipe = str(params.get("target") or params.get("name") or "")
     if re.fullmatch(r"(jiang|li|wang|zhang)/\w+", recipe):
         assert recipe in recipes()
-        assert told.get("scale") in (None, "smoke", "quick", "paper")
-        recipes()[recipe].reading(dict(each.split("=") for each in told.get("reading") or ()))
+        assert params.get("scale") in (None, "smoke", "quick", "paper")
+        recipes()[recipe].reading(dict(each.split("=") for each in params.get("reading") or ()))
 
 
 def symbol_rows() -> list[list[str]]:
-    """Rows of the symbols' tables; a bar inside a cell is written with a backslash."""
+    """Return the rows of the tables of symbols; a bar inside a cell is written with a backslash."""
     lines = [line for line in PAGES["symbols"].splitlines() if line.startswith("| ")]
     rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
     return [row for row in rows if row[0].strip() not in ("symbol", "---")]
 
 
 @pytest.mark.parametrize("row", symbol_rows(), ids=lambda row: row[2].strip())
-def test_a_name_beside_a_symbol_is_there(row: list[str]):
-    known = {p.name: p.units for p in [*METRICS.values(), *RUNNING_METRICS.values()]}
-    known |= {name: units for name, (_, units) in {**TESTED, **AUDITED}.items()}
+def test_every_name_in_the_tables_of_symbols_exists(row: list[str]):
+    known = {name: metric.units for name, metric in METRICS.items()}
     assert len(row) == 5
     names = re.findall(r"`([^`]+)`", row[2])
     assert names
@@ -207,7 +204,7 @@ def test_a_name_beside_a_symbol_is_there(row: list[str]):
 
 
 def test_examples_use_public_names_only():
-    """Everything else is inside the house, and may change without notice."""
+    """Everything else is internal and may change without notice."""
     shown = [block for page in SHOWN.values() for block in blocks(page, "python")]
     shown += [path.read_text(encoding="utf-8") for path in (ROOT / "examples").rglob("*.py")]
     used = re.findall(r"^(?:from|import) (benign[\w.]*)", "\n".join(shown), re.MULTILINE)
@@ -217,14 +214,14 @@ def test_examples_use_public_names_only():
 def test_every_public_name_has_a_place_in_the_reference():
     pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs/api").glob("*.md")]
     shown = re.findall(r"^::: benign\.(\S+)", "\n".join(pages), re.MULTILINE)
-    told = (ROOT / "docs/api/parts.md").read_text(encoding="utf-8").partition(":::")[0]
-    aliases = {name for name in parts.__all__ if re.search(rf"`{name}\b", told)}
+    introduction = (ROOT / "docs/api/parts.md").read_text(encoding="utf-8").partition(":::")[0]
+    aliases = {name for name in parts.__all__ if re.search(rf"`{name}\b", introduction)}
     wanted = [*benign.__all__, *(f"plot.{name}" for name in plot.__all__)]
     wanted += [f"parts.{name}" for name in parts.__all__ if name not in aliases]
     assert sorted(shown) == sorted(wanted)
 
 
-def test_a_folder_of_an_unknown_data_model_says_so(tmp_path: Path):
+def test_a_folder_with_an_unknown_data_model_is_refused(tmp_path: Path):
     (tmp_path / "experiment.json").write_text(
         '{"format":1,"history":[{"data":{"kind":"shells"}}]}', encoding="utf-8"
     )
@@ -242,7 +239,7 @@ def test_the_citation_is_complete():
         assert all(author["family-names"] for author in paper["authors"])
 
 
-def test_the_forms_of_an_issue_are_forms():
+def test_issue_forms_are_valid():
     for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
         form = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert {"name", "description", "body"} <= form.keys()

@@ -26,10 +26,10 @@ def test_it_runs_from_the_command_line(tmp_path: Path, monkeypatch, capsys):
     with forgetting():
         assert cli.main(["papers", "kou", "--plugin", str(FOLDER)]) == 0
         assert cli.main(["run", "kou/fig1", "--scale", "smoke", "--plugin", str(FOLDER)]) == 0
-    told = capsys.readouterr().out
-    assert "Kou, Chen, Chen, Gu" in told
-    assert any(holds(line, "0.75", "signal", "3 of 3 dim") for line in told.splitlines())
-    assert "runs: 15 converged" in told
+    printed = capsys.readouterr().out
+    assert "Kou, Chen, Chen, Gu" in printed
+    assert any(holds(line, "0.75", "signal", "3 of 3 dim") for line in printed.splitlines())
+    assert "runs: 15 converged" in printed
     folder = tmp_path / "runs/kou/fig1/smoke/default"
     assert (folder / "fig1.png").stat().st_size > 10_000
     drawn = (folder / "fig1.svg").read_text(encoding="utf-8")
@@ -42,13 +42,13 @@ def test_its_claims_are_judged(tmp_path: Path, monkeypatch, capsys):
     with forgetting():
         words = ["--plugin", str(FOLDER), "verify", "kou", "--scale", "smoke", "--out", "verdicts"]
         assert cli.main(words) == 0
-    told = capsys.readouterr().out
-    assert "kou/thm3.2.exponent" in told
-    assert "kou/thm3.2.benign" in told
-    assert "3 of 3 runs" in told, "one seed of each dimension, with the largest signal"
+    printed = capsys.readouterr().out
+    assert "kou/thm3.2.exponent" in printed
+    assert "kou/thm3.2.benign" in printed
+    assert "3 of 3 runs" in printed, "one seed of each dimension, with the largest signal"
 
 
-def test_nothing_else_mentions_it():
+def test_no_other_file_mentions_the_example():
     word = re.compile(r"\bkou\b|two_?patches|relu_?cnn", re.IGNORECASE)
     own = ("examples/kou/", "tests/test_examples.py", "docs/")
     found = [

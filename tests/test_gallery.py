@@ -17,8 +17,7 @@ from benign.claims.claim import Claim, Evidence
 from benign.claims.measure import Measured
 from benign.claims.rule import Outcome
 from benign.claims.verdict import ConditionSummary, PartVerdict, Verdict
-from benign.papers.claims import claims
-from benign.papers.recipes import recipe, recipes
+from benign.papers.registry import claims, recipe, recipes
 from benign.papers.requests import RunOptions, plans
 from benign.sweep.plan import NUMERICS
 
@@ -58,7 +57,7 @@ def test_the_folder_stays_small():
 
 
 def test_older_pictures_are_marked(tmp_path: Path):
-    """Whoever raises NUMERICS need not mark by hand what is not run again."""
+    """After NUMERICS rises, pictures that are not run again are marked without any edit."""
     [old, new] = [replace(MADE["li-fig3"], numerics=number) for number in (NUMERICS - 1, NUMERICS)]
     for picture, marked in ((old, True), (new, False)):
         made.write(tmp_path, {"li-fig3": picture})

@@ -29,7 +29,7 @@ def test_it_uses_public_names_only():
 
 
 @pytest.mark.timeout(400)
-def test_it_runs_and_shows_what_it_speaks_of(tmp_path, record_property):
+def test_it_runs_and_shows_its_figures(tmp_path, record_property):
     """About 45 s on two quiet cores; the limit is for busy ones."""
     notebook, begin = read(), time.monotonic()
     place = {"metadata": {"path": str(tmp_path)}}

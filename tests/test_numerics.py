@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from benign.spec.axes import replace
 from benign.sweep.plan import NUMERICS
 from benign.sweep.progress import Watcher

@@ -15,12 +15,12 @@ from benign import parts, plot
 from tests.says import says
 
 ONE_SCREEN = 64
-ROOMS = [benign, parts, plot]
-NAMES = [(module, name) for module in ROOMS for name in module.__all__]
+MODULES = [benign, parts, plot]
+NAMES = [(module, name) for module in MODULES for name in module.__all__]
 
 
-def told_to_type_checkers(module: ModuleType) -> dict[str, str]:
-    """Name -> module, from the imports under TYPE_CHECKING."""
+def names_for_type_checkers(module: ModuleType) -> dict[str, str]:
+    """Return the module of each name, from the imports under TYPE_CHECKING."""
     source = ast.parse(inspect.getsource(module))
     block = next(node for node in source.body if isinstance(node, ast.If))
     return {
@@ -31,14 +31,14 @@ def told_to_type_checkers(module: ModuleType) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("module", ROOMS, ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_type_checkers_see_the_lazy_names(module: ModuleType):
     lazy = {name: f"benign.{home}" for name, home in module._HOME.items()}
-    assert lazy == told_to_type_checkers(module)
+    assert lazy == names_for_type_checkers(module)
     assert module.__all__ == dir(module) == sorted(module._HOME)
 
 
-def test_the_public_names_fit_on_a_screen_and_none_is_told_twice():
+def test_the_public_names_fit_on_a_screen_and_are_listed_once():
     assert len(benign.__all__) <= ONE_SCREEN
     names = [name for _, name in NAMES]
     assert len(names) == len(set(names))
@@ -61,7 +61,7 @@ def test_a_public_name_has_an_example(name: str):
 @pytest.mark.parametrize("name", benign.__all__)
 def test_every_field_of_a_public_name_says_what_it_is(name: str):
     fields = getattr(getattr(benign, name), "model_fields", {})
-    assert [field for field, told in fields.items() if not told.description] == []
+    assert [field for field, info in fields.items() if not info.description] == []
 
 
 @pytest.mark.parametrize("name", [name for name in plot.__all__ if not name.endswith("_figure")])
@@ -80,19 +80,19 @@ RECORDS = [
 
 @pytest.mark.parametrize("described", RECORDS, ids=lambda record: record.__name__)
 def test_every_field_of_a_part_says_what_it_is(described: type):
-    """The reference leaves out a field that says nothing."""
+    """The reference leaves out a field without a docstring."""
     [record] = ast.parse(inspect.getsource(described)).body
     assert isinstance(record, ast.ClassDef)
-    silent = [
+    undocumented = [
         ast.unparse(field)
         for field, after in itertools.pairwise([*record.body, ast.Pass()])
         if isinstance(field, ast.AnnAssign)
         and not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant))
     ]
-    assert silent == []
+    assert undocumented == []
 
 
-@pytest.mark.parametrize("module", ROOMS, ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_an_unknown_name_is_an_attribute_error(module: ModuleType):
     with pytest.raises(AttributeError, match=says(f"'{module.__name__}'", "'Atention'")):
         _ = module.Atention

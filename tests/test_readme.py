@@ -23,9 +23,9 @@ def block(language: str) -> str:
 def test_the_file_is_the_experiment_in_python(tmp_path: Path):
     path = tmp_path / "my.yaml"
     path.write_text(block("yaml"))
-    told: dict = {}
-    exec(block("python").partition("result = ")[0], told)
-    assert Experiment.from_dict(read_yaml(path)) == told["sweep"]
+    names: dict = {}
+    exec(block("python").partition("result = ")[0], names)
+    assert Experiment.from_dict(read_yaml(path)) == names["sweep"]
 
 
 @pytest.mark.slow

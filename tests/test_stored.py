@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 from benign.experiment import Experiment
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from benign.sweep.progress import Watcher
 
 STORED = Path(__file__).parent / "stored"
@@ -35,23 +35,23 @@ def path(name: str) -> Path:
     return STORED / f"{name.replace('/', '-')}.json"
 
 
-def told(result: xr.Dataset) -> dict[str, Any]:
-    """Axes and numbers as plain lists."""
+def as_lists(result: xr.Dataset) -> dict[str, Any]:
+    """Return axes and numbers as plain lists."""
     names = [name for name in NUMBERS if name in result]
     axes = {str(dim): result[dim].values.tolist() for dim in result[names[0]].dims}
     return {"axes": axes, **{name: result[name].round(7).values.tolist() for name in names}}
 
 
 def stored(name: str) -> tuple[dict[str, Any], xr.Dataset]:
-    """The specification of a figure, and the numbers that it gave."""
-    kept = json.loads(path(name).read_text(encoding="utf-8"))
-    axes, numbers = kept["numbers"].pop("axes"), kept["numbers"]
+    """Return the stored specification and numbers of a figure."""
+    saved = json.loads(path(name).read_text(encoding="utf-8"))
+    axes, numbers = saved["numbers"].pop("axes"), saved["numbers"]
     values = {each: (list(axes), np.array(value)) for each, value in numbers.items()}
-    return kept["specification"], xr.Dataset(values, axes)
+    return saved["specification"], xr.Dataset(values, axes)
 
 
 SECONDS = ("jiang/fig1", "wang/fig1")
-"""those that take a few; tests/test_numerics.py watches the others, for fewer steps"""
+"""those that take seconds; tests/test_numerics.py covers the others, with fewer steps"""
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def main() -> None:
         experiment = recipe(name).experiment("quick")
         with tempfile.TemporaryDirectory() as folder:
             result = experiment.run(folder, workers=2, watcher=Watcher())
-        kept = {"specification": experiment.as_dict(), "numbers": told(result)}
-        path(name).write_text(json.dumps(kept) + "\n", encoding="utf-8")
+        saved = {"specification": experiment.as_dict(), "numbers": as_lists(result)}
+        path(name).write_text(json.dumps(saved) + "\n", encoding="utf-8")
         print(name, flush=True)
 
 

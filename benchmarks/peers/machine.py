@@ -1,4 +1,4 @@
-"""What the machine is and how fast it multiplies; nothing that tells one machine from another of its kind."""
+"""A description of the machine and the speed of its matrix products; nothing that identifies a single machine."""
 
 import importlib.util
 import os

@@ -106,7 +106,7 @@ class Problem:
         figure: str, samples: int, scale: str = "paper", precision: str = "float32"
     ) -> "Problem":
         """A figure's cell at a sample size, trained without end."""
-        from benign.papers.recipes import recipe  # slow to import, and workers do not need it
+        from benign.papers.registry import recipe  # slow to import, and workers do not need it
 
         its = FIGURES[figure]
         changes = {("data", "samples"): samples, ("precision",): precision}

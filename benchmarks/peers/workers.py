@@ -88,7 +88,7 @@ class Team:
 
 
 def serve(pipe: Any, contestant: Contestant, device: str, threads: int, cores: int) -> None:
-    """What a process does: answers until it is told to end."""
+    """Answer requests until the request to end."""
     if device == "cpu" and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     torch.set_num_threads(threads)

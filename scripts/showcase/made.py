@@ -13,7 +13,8 @@ import xarray as xr
 from PIL import Image
 
 from benign.experiment import Experiment
-from benign.papers.recipes import Recipe, recipes
+from benign.papers.recipes import Recipe
+from benign.papers.registry import recipes
 from benign.papers.requests import RunOptions, RunRequest, plans
 from benign.sweep.audits import with_rate_audit
 from benign.sweep.dataset import counts_of

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benign.papers.claims import claims
-from benign.papers.recipes import Recipe, papers, recipes
+from benign.papers.recipes import Recipe
+from benign.papers.registry import claims, papers, recipes
 from benign.sweep.plan import NUMERICS
 from benign.sweep.terminal import statuses
 from benign.training.descent import Status
@@ -138,7 +138,7 @@ def _page(gallery: Path, figure: Figure, known: Verdicts) -> str:
 
 
 def _how(gallery: Path, name: str, picture: Picture) -> list[str]:
-    """Return the command, what is recorded about its run, and its output."""
+    """Return the command, the record of its run, and its output."""
     facts = [
         f"runs: {statuses({Status[w.upper()]: n for w, n in picture.runs.items()})}"
         if picture.runs

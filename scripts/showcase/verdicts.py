@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from benign.claims.claim import Claim
 from benign.claims.study import SCALES
-from benign.papers.claims import claims, study_of
-from benign.papers.recipes import papers
+from benign.papers.registry import claims, papers, study_of
 from benign.papers.verify import cannot
 from benign.stats.intervals import interval_text, number
 

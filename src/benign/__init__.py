@@ -1,7 +1,7 @@
 """benign: a laboratory for the theory of benign overfitting and feature learning under attack.
 
 Names are imported when first used, so `import benign` is quick and loads neither torch nor
-matplotlib. What is needed to write parts of one's own is in `benign.parts`.
+matplotlib. The names needed to write components of your own are in `benign.parts`.
 """
 
 from typing import TYPE_CHECKING
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from benign.networks.vision_transformer import VisionTransformer as VisionTransformer
     from benign.papers.advice import advise as advise
     from benign.papers.inside import inside_theorem as inside_theorem
-    from benign.papers.recipes import recipe as recipe
+    from benign.papers.registry import recipe as recipe
     from benign.papers.verify import judge as judge
     from benign.report.page import write_report as write_report
     from benign.spec.axes import linspace as linspace
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from benign.training.optimisers import GradientDescent as GradientDescent
     from benign.training.setup import Evaluation as Evaluation
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "APGD": "attacks.apgd",
@@ -128,7 +128,7 @@ _HOME = {
     "open_result": "sweep.folders",
     "pack": "sweep.folders",
     "plot": "plot",
-    "recipe": "papers.recipes",
+    "recipe": "papers.registry",
     "metric": "training.metrics",
     "running_metric": "training.metrics",
     "to_dataframe": "sweep.export",

@@ -1,4 +1,4 @@
-"""Modules whose names are imported when first used."""
+"""Lazy modules: their names are imported when first used. The two modules of public names need it."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -8,9 +8,9 @@ from typing import Any
 def lazily(
     module: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a module that offers each name from its home, a module of `benign`.
+    """Return `__getattr__` and `__dir__` of a module that offers each name from its home, a module of `benign`.
 
-    A name that is its own home is that module.
+    A name that is its own home is the module itself.
     """
 
     def find(name: str) -> Any:

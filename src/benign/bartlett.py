@@ -1,4 +1,4 @@
-"""Gaussian vectors in a space of any dimension, by their coordinates alone: Bartlett's factor.
+"""Gaussian vectors of R^d for any d, by their coordinates in a basis of their span: Bartlett's factor.
 
 Let G have `rows` independent rows, each standard normal in R^d. Gram and Schmidt turn the rows into
 an orthonormal basis, and the rows' coordinates in it are L, lower triangular, with G G^T = L L^T:
@@ -22,26 +22,28 @@ from torch import Tensor
 
 from benign.streams import Stream, Streams
 
-# Where the expansion takes over. scipy 1.17 inverts to 1e-13 up to 4e5 degrees of freedom, but its
+# Degrees of freedom from which on the expansion is used. scipy 1.17 inverts to 1e-13 up to 4e5, but its
 # lower tail is off by 5e-12 at 1e6 and by 5e-6, a tenth of a standard deviation, at 1e9.
 _MANY = 2e5
-# With fewer, even the quantile of 1 - 2**-65 is too small for a float64.
+# With fewer degrees of freedom even the quantile of 1 - 2**-65 is too small for a float64.
 _FEWEST = 1e-25
 
-# One number, one a run, or one a draw: the axes are those of the draw from the left, each may be 1.
+# One number, one a run, or one a draw: the axes are the first ones of the draw, each may have length 1.
 Freedom = float | Num[Tensor, "..."]
 
 
 def bartlett(
     streams: Streams, rows: int, freedom: Freedom, *many: int
 ) -> Float64[Tensor, "runs *many rows columns"]:
-    """Coordinates of `rows` standard normal vectors of R^freedom, in the order of Gram and Schmidt.
+    """Return the coordinates of `rows` standard normal vectors of R^freedom, in the order of Gram and Schmidt.
 
-    `freedom` is a number or one a run; `streams` should be the draw's own (`streams.within(part)`).
-    `many` asks for so many independent factors of each run.
-    Where freedom < rows the rows span the space, and there are `freedom` columns; when runs differ
+    If freedom < rows, the rows span the space and there are `freedom` columns; if runs differ
     in this, a run with fewer columns than another has zeros in the rest. The first rows of a longer
     factor are a shorter one: `bartlett(s, 5, d)` is `bartlett(s, 9, d)[:, :5, :5]`.
+
+    streams: streams of this draw alone (`streams.within(part)`).
+    freedom: a number, or one a run.
+    many: numbers of independent factors of each run.
     """
     freedom = _checked(freedom).reshape(-1, 1)
     _require_a_law(freedom, rows)
@@ -53,33 +55,34 @@ def bartlett(
     row, before = torch.tril_indices(rows, rows, -1, device=factor.device)  # row after row
     factor.flatten(-2).index_copy_(-1, row * rows + before, normals)
     factor.diagonal(dim1=-2, dim2=-1).copy_(chi_squares.sqrt())
-    there = left > 0
-    if not there.all():
-        factor *= there[..., None, :].to(factor.device)
+    exists = left > 0
+    if not exists.all():
+        factor *= exists[..., None, :].to(factor.device)
     return factor[..., : int((column < freedom).any(0).sum())]
 
 
 def chi_square(stream: Stream, freedom: Freedom, *shape: int) -> Float64[Tensor, "runs *shape"]:
-    """Chi-square draws with any degrees of freedom from 0 on, whole or not, to 1e-12 relative.
+    """Draw chi-squares with any degrees of freedom from 0 on, whole or not, to 1e-12 relative.
 
-    Each takes two words of the stream, 64 bits: 32 would be grains of 1e-9 that end at 6.3 standard
-    deviations; 64 reach 9.1 on both sides. The words, and the quantile, which is computed on the
+    Each takes two words of the stream, 64 bits: 32 bits would have steps of 1e-9 and end at 6.3 standard
+    deviations; 64 bits reach 9.1 on both sides. The words, and the quantile, which is computed on the
     CPU, are the same for every device. As with all draws, a shorter one is the start of a longer.
     """
     runs = len(stream.words)
-    each = _checked(freedom)
-    each = each.reshape(*each.shape, *[1] * (1 + len(shape) - each.ndim)).expand(runs, *shape)
+    freedoms = _checked(freedom)
+    missing_axes = [1] * (1 + len(shape) - freedoms.ndim)
+    freedoms = freedoms.reshape(*freedoms.shape, *missing_axes).expand(runs, *shape)
     words = stream.integers(2 * math.prod(shape)).reshape(runs, *shape, 2)
     tail, upper = _tail(words.cpu().numpy())
-    return torch.from_numpy(_quantile(each.numpy(), tail, upper)).to(words.device)
+    return torch.from_numpy(_quantile(freedoms.numpy(), tail, upper)).to(words.device)
 
 
 def _tail(
     words: Num[np.ndarray, "runs *shape 2"],
 ) -> tuple[Float64[np.ndarray, "runs *shape"], Bool[np.ndarray, "runs *shape"]]:
-    """The uniform (high 2**32 + low + 1/2) / 2**64, or its distance to 1 where that is smaller.
+    """Return the uniform u = (high 2**32 + low + 1/2) / 2**64 as min(u, 1 - u), and whether that is 1 - u.
 
-    The distance is kept, and `upper` says which, since a float64 near 1 has lost the digits of it.
+    A float64 near 1 would lose the digits of the distance.
     """
     upper = words[..., 0] >= 2**31
     high, low = np.moveaxis(np.where(upper[..., None], 2**32 - 1 - words, words), -1, 0)
@@ -91,7 +94,7 @@ def _quantile(
     tail: Float64[np.ndarray, "*shape"],
     upper: Bool[np.ndarray, "*shape"],
 ) -> Float64[np.ndarray, "*shape"]:
-    """The number that a chi-square stays below, or where `upper` above, with probability `tail`."""
+    """Return the number that a chi-square stays below, or if `upper` above, with probability `tail`."""
     quantile = np.zeros(freedom.shape)  # the law with no degrees of freedom is the number 0
     few, many = (freedom > _FEWEST) & (freedom < _MANY), freedom >= _MANY
     for part, inverse in ((few & ~upper, gammaincinv), (few & upper, gammainccinv)):
@@ -104,7 +107,7 @@ def _quantile(
 def _expansion(
     freedom: Float64[np.ndarray, "many"], z: Float64[np.ndarray, "many"]
 ) -> Float64[np.ndarray, "many"]:
-    """The chi-square quantile x at the level of the normal quantile z, as Cornish and Fisher expand it.
+    """Return the chi-square quantile x at the level of the normal quantile z, by the Cornish-Fisher expansion.
 
     With k degrees of freedom and h = sqrt(2 / k) it is a series in h, whose polynomials in z follow
     from dx/dz = normal density(z) / chi-square density(x). The first term left out is at most
@@ -125,7 +128,7 @@ def _expansion(
 
 
 def _checked(freedom: Freedom) -> Float64[Tensor, "..."]:
-    """In float64 on the CPU."""
+    """Return degrees of freedom in float64 on the CPU. Raise ValueError if one is negative or not finite."""
     if not isinstance(freedom, Tensor):
         freedom = torch.tensor(float(freedom), dtype=torch.float64)
     freedom = freedom.to("cpu", torch.float64)
@@ -136,7 +139,7 @@ def _checked(freedom: Freedom) -> Float64[Tensor, "..."]:
 
 
 def _require_a_law(freedom: Float64[Tensor, "runs 1"], rows: int) -> None:
-    """Wishart's law exists for whole degrees of freedom, and for all above rows - 1."""
+    """Raise ValueError unless Wishart's law exists: for whole degrees of freedom, and for all above rows - 1."""
     wrong = freedom[(freedom != freedom.floor()) & (freedom < rows - 1)]
     if len(wrong):
         raise ValueError(

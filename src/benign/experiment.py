@@ -43,9 +43,9 @@ from benign.sweep.terminal import on_terminal
 from benign.sweep.track.tracking import Tracking
 from benign.sweep.validation import valid_records
 from benign.testing.components import try_own_parts
-from benign.testing.metrics import try_own_probes
+from benign.testing.metrics import try_own_metrics
 from benign.training.machine import check_data, check_device, check_machine
-from benign.training.metrics.variables import variables
+from benign.training.metrics import variables
 from benign.training.setup import Setup
 
 Folder = str | PathLike[str]
@@ -218,7 +218,7 @@ class Experiment(Setup):
         if here:
             self.check_machine(device, workers)
         try_own_parts(cell for _, cell in cells(self))
-        try_own_probes(cell for _, cell in cells(self))
+        try_own_metrics(cell for _, cell in cells(self))
         if here and not Path(folder).exists():
             check_data(cell for _, cell in cells(self))  # before a folder is made
         store = Store.open(folder, create=True)

@@ -1,9 +1,9 @@
 """Loss and margin of outputs and labels, with their derivatives in the outputs.
 
 With two classes a point has one output f and a label y = -1 or +1: the margin is y f and the loss
-log(1 + exp(-y f)). With k classes it has outputs F_1, ..., F_k and a label y = 0, ..., k - 1: the
-margin is F_y - max_{j != y} F_j and the loss the cross-entropy. Which one it is, the outputs' shape
-tells: [runs, samples] or [runs, samples, classes].
+log(1 + exp(-y f)). With k classes it has outputs F_0, ..., F_{k-1} and a label y = 0, ..., k - 1: the
+margin is F_y - max_{j != y} F_j and the loss the cross-entropy. The shape of the outputs decides which
+definition applies: [runs, samples] or [runs, samples, classes].
 """
 
 import torch
@@ -16,7 +16,7 @@ Labels = Float[Tensor, "runs samples"]
 
 
 def margin(outputs: Outputs, y: Labels) -> Float[Tensor, "runs samples"]:
-    """Positive where the point is classified rightly."""
+    """Return the margin of every point, which is positive if the point is classified correctly."""
     if _two_classes(outputs):
         return y * outputs
     own, rival = _own_and_rival(outputs, y)
@@ -24,7 +24,7 @@ def margin(outputs: Outputs, y: Labels) -> Float[Tensor, "runs samples"]:
 
 
 def margin_slope(outputs: Outputs, y: Labels) -> Outputs:
-    """Derivative of the margin: y, or +1 at the own class and -1 at its strongest rival."""
+    """Return the derivative of the margin: y, or +1 at the own class and -1 at its strongest rival."""
     if _two_classes(outputs):
         return y
     own, rival = _own_and_rival(outputs, y)
@@ -33,7 +33,7 @@ def margin_slope(outputs: Outputs, y: Labels) -> Outputs:
 
 
 def own_slope(outputs: Outputs, y: Labels) -> Outputs:
-    """Derivative of the own output: y of y f, or 1 at the own class of F_y."""
+    """Return the derivative of the own output: y for y f, or 1 at the own class for F_y."""
     if _two_classes(outputs):
         return y
     own = _own(y)
@@ -41,14 +41,14 @@ def own_slope(outputs: Outputs, y: Labels) -> Outputs:
 
 
 def loss(outputs: Outputs, y: Labels) -> Float[Tensor, "runs samples"]:
-    """Logistic loss or cross-entropy, without overflow."""
+    """Return the logistic loss or the cross-entropy, without overflow."""
     if _two_classes(outputs):
         return -functional.logsigmoid(y * outputs)
     return -outputs.log_softmax(2).gather(2, _own(y))[..., 0]
 
 
 def loss_slope(outputs: Outputs, y: Labels) -> Outputs:
-    """Derivative of the loss: y l'(y f), or the class probabilities less 1 at the own class."""
+    """Return the derivative of the loss: y l'(y f), or the class probabilities minus 1 at the own class."""
     if _two_classes(outputs):
         return y * logistic_slope(y * outputs)
     own = _own(y)
@@ -56,12 +56,12 @@ def loss_slope(outputs: Outputs, y: Labels) -> Outputs:
 
 
 def logistic_slope(z: Tensor) -> Tensor:
-    """l'(z) = -1 / (1 + exp(z)) of l(z) = log(1 + exp(-z)), between -1 and 0."""
+    """Return l'(z) = -1 / (1 + exp(z)) of l(z) = log(1 + exp(-z)), between -1 and 0."""
     return -torch.sigmoid(-z)
 
 
 def correct(margins: Float[Tensor, "runs samples"]) -> Float[Tensor, "runs samples"]:
-    """1 where a margin is positive, 0 where not (a tie is an error), NaN where it is NaN; float64."""
+    """Return 1 for a positive margin, 0 for another (a tie is an error), NaN for NaN; float64."""
     margins = margins.double()
     return torch.where(margins.isnan(), margins, (margins > 0).double())
 

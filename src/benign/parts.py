@@ -1,8 +1,8 @@
-"""What one needs to write a data model, a network, an attack, a probe or a paper of one's own.
+"""The names needed to write a data model, a network, an attack, a metric or a paper of your own.
 
     from benign.parts import DataModel, PerRun, Sample
 
-Every part of `benign` itself is written with these names; docs/adding.md and docs/papers.md have one example of each.
+The components of `benign` itself are written with these names; docs/adding.md and docs/papers.md have examples.
 """
 
 from typing import TYPE_CHECKING

@@ -6,7 +6,7 @@ that name, four 32-bit words w0 w1 w2 w3, are its identity. Number j of the stre
     Philox4x32-10(counter = (i low, i high, w2, w3), key = (w0, w1)),   block number i = j // 4,
 
 the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
-1, 2, 3" (SC 2011). There is no state: a draw depends on the stream and the position alone, not on
+1, 2, 3" (SC 2011). There is no state: a draw depends only on the stream and the position, not on
 which runs share the batch, on earlier draws or on the number of threads. The integers are the same
 on every device; normals, formed from them in float64, agree to rounding.
 
@@ -35,15 +35,15 @@ _HALF, _UNIT, _FULL_TURN, _MINUS_TWO = torch.tensor(
 ).unbind()
 _KEY_STEP = torch.tensor([0x9E3779B9, 0xBB67AE85], device="cpu")[:, None, None]
 
-# A draw is made in pieces. The words of a piece are kept as words 0 and 2 of every block ("even")
-# and words 1 and 3 ("odd"); `places` are the places of both in the result.
+# A draw is computed in pieces. A piece has words 0 and 2 of every block ("even") and words 1 and 3
+# ("odd"); `places` are the places of both in the result.
 Pair = Int64[Tensor, "2 runs blocks"]
 Places = Num[Tensor, "2 2 runs blocks"]
 Write = Callable[[Pair, Pair, Places], None]
 
 
 def stream_words(seed: int, index: int, purpose: str, cell: str) -> tuple[int, int, int, int]:
-    """The 128-bit identity of one stream: the start of the SHA-256 of its name, as 32-bit words."""
+    """Return the 128-bit identity of a stream: the start of the SHA-256 of its name, as four 32-bit words."""
     name = json.dumps([seed, index, purpose, cell], separators=(",", ":"))
     digest = hashlib.sha256(name.encode()).digest()
     return struct.unpack_from("<4I", digest)
@@ -51,10 +51,11 @@ def stream_words(seed: int, index: int, purpose: str, cell: str) -> tuple[int, i
 
 @dataclass(frozen=True)
 class RunId:
-    """What tells the draws of one run from those of another.
+    """The identity of a run for its draws.
 
-    `seed` is the seed of the experiment, `index` counts its repetitions, and `cell` names the point
-    of the grid; it is "" when all cells share their draws (`pairing: common`).
+    seed: seed of the experiment.
+    index: number of the repetition.
+    cell: name of the point of the grid, or "" if all cells share their draws (`pairing: common`).
     """
 
     seed: int
@@ -72,15 +73,15 @@ class Stream:
         self.words = words
 
     def integers(self, count: int, start: int = 0) -> Int64[Tensor, "runs count"]:
-        """The words from `start` on, each uniform on 0, ..., 2**32 - 1."""
+        """Draw the words from `start` on, each uniform on 0, ..., 2**32 - 1."""
         return self._draw(_write_integers, (count,), torch.int64, start)
 
     def uniform(
         self, *shape: int, dtype: torch.dtype = torch.float64
     ) -> Float[Tensor, "runs *shape"]:
-        """Uniform on the open interval (0, 1): (word + 1/2) / 2**32 in float64, then cast.
+        """Draw uniform numbers on the open interval (0, 1): (word + 1/2) / 2**32 in float64, then cast.
 
-        Where the cast would reach 0 or 1, it gives the nearest number of `dtype` inside.
+        If the cast would give 0 or 1, the result is the nearest number of `dtype` inside.
         """
         _require_floating(dtype)
         return self._draw(_write_uniform, shape, dtype)
@@ -88,16 +89,15 @@ class Stream:
     def normal(
         self, *shape: int, dtype: torch.dtype = torch.float64
     ) -> Float[Tensor, "runs *shape"]:
-        """Standard normal, by Box and Muller's transform in float64 of neighbouring uniforms.
+        """Draw standard normals, by the Box-Muller transform in float64 of neighbouring uniforms.
 
-        Thirty-two bits bound the radius: no value exceeds sqrt(66 log 2) = 6.77, which a true
-        normal does once in 7e10 draws.
+        With 32 bits no value exceeds sqrt(66 log 2) = 6.77, which a true normal does once in 7e10 draws.
         """
         _require_floating(dtype)
         return self._draw(_write_normal, shape, dtype)
 
     def signs(self, *shape: int, dtype: torch.dtype = torch.float64) -> Num[Tensor, "runs *shape"]:
-        """-1 or +1 with probability 1/2 each: the highest bit of each word."""
+        """Draw -1 or +1 with probability 1/2 each: the highest bit of each word."""
         if not dtype.is_signed:
             raise ValueError(f"`dtype` must be a signed type such as float32, got {dtype}")
         return self._draw(_write_signs, shape, dtype)
@@ -105,11 +105,11 @@ class Stream:
     def _draw(
         self, write: Write, shape: tuple[int, ...], dtype: torch.dtype, start: int = 0
     ) -> Num[Tensor, "runs *shape"]:
-        """What `write` makes of the words from `start` on, piece by piece.
+        """Draw the words from `start` on and convert them by `write`, piece by piece.
 
-        Measured on one CPU thread: pieces that fit the cache, worked on in place, take 18 ns per
+        Measured on one CPU thread: pieces that fit the cache, changed in place, take 18 ns per
         normal; plain expressions with an allocation each take 22 to 33 ns; a piece of 1e6 blocks
-        takes 36 ns. Buffers kept from piece to piece gain nothing more.
+        takes 36 ns. Reusing the buffers of a piece for the next one is no faster.
         """
         count = math.prod(shape)
         if min(start, *shape, 0) < 0 or start + count > 2**63:
@@ -141,14 +141,14 @@ class Streams:
         self._within = within
 
     def __call__(self, purpose: str) -> Stream:
-        """The streams of this purpose, one per run."""
+        """Return the streams of this purpose, one per run."""
         name = self._within + purpose
         words = [stream_words(run.seed, run.index, name, run.cell) for run in self.runs]
         words = torch.tensor(words, dtype=torch.int64, device=self.device)
         return Stream(words.reshape(len(self), 4))
 
     def __getitem__(self, keep: slice | Sequence[int]) -> "Streams":
-        """The streams of these runs alone."""
+        """Return the streams of some of the runs."""
         if isinstance(keep, slice):
             return Streams(self.runs[keep], self.device, self._within)
         if any(isinstance(run, bool) for run in keep):
@@ -156,7 +156,7 @@ class Streams:
         return Streams([self.runs[run] for run in keep], self.device, self._within)
 
     def within(self, part: str) -> "Streams":
-        """The same runs with streams of their own: `within("a")("b")` are those of purpose "a/b"."""
+        """Return the streams whose purposes begin with `part`: `within("a")("b")` are those of purpose "a/b"."""
         return Streams(self.runs, self.device, f"{self._within}{part}/")
 
     def __len__(self) -> int:
@@ -164,11 +164,11 @@ class Streams:
 
 
 def _philox(even: Pair, odd: Pair, key: Int64[Tensor, "2 runs 1"]) -> tuple[Pair, Pair]:
-    """Philox4x32-10, in place, on counters whose words are (even[0], odd[0], even[1], odd[1]).
+    """Apply Philox4x32-10, in place, to counters whose words are (even[0], odd[0], even[1], odd[1]).
 
     One round multiplies the even words by constants, to 64 bits. The low halves of the products
     are the new odd words; the high halves, mixed with the old odd words and the key, are the new
-    even words; the two products change sides. The int64 product wraps, and its shift copies the
+    even words; the two products are exchanged. The int64 product wraps, and its shift copies the
     sign, but the low 32 bits are right, and the mask, which the next product needs, keeps only
     these. So the odd words are masked once, at the end.
     """
@@ -187,7 +187,7 @@ def _philox(even: Pair, odd: Pair, key: Int64[Tensor, "2 runs 1"]) -> tuple[Pair
 
 
 def _words(words: Int64[Tensor, "runs 4"], block: slice) -> tuple[Pair, Pair]:
-    """The words of these blocks of the streams with identities `words`."""
+    """Return the words of these blocks of the streams with identities `words`."""
     key, upper = words.T[:, :, None].split(2)
     number = torch.arange(block.start, block.stop, device=words.device)
     even, odd = torch.empty(2, 2, len(words), len(number), dtype=torch.int64, device=words.device)
@@ -197,10 +197,10 @@ def _words(words: Int64[Tensor, "runs 4"], block: slice) -> tuple[Pair, Pair]:
 
 
 def _piece_size(device: torch.device) -> int:
-    """Blocks per piece: on a CPU a few MB, above which the cache and below which calls cost more.
+    """Return the number of blocks of a piece: on a CPU a few MB; more would not fit the cache, less needs more calls.
 
     Close to the best of 2**14 to 2**24 on an AMD and an Intel CPU with 1 to 16 threads. A GPU
-    wants large pieces: an H200 takes 0.8 ns per normal with 2**18 blocks, 0.17 ns with 2**22.
+    needs large pieces: an H200 takes 0.8 ns per normal with 2**18 blocks, 0.17 ns with 2**22.
     """
     return 2**16 * min(torch.get_num_threads(), 4) if device.type == "cpu" else 2**22
 
@@ -240,7 +240,7 @@ def _write_normal(even: Pair, odd: Pair, places: Places) -> None:
 
 
 def _to_unit_interval(word: Pair) -> Float64[Tensor, "2 runs blocks"]:
-    """(word + 1/2) / 2**32, exactly."""
+    """Return (word + 1/2) / 2**32, exactly."""
     return word.to(torch.float64).add_(_HALF).mul_(_UNIT)
 
 

@@ -300,7 +300,7 @@ def test_training_sees_the_attacked_points(always, name, per, fields):
     """Also where the points were projected once more at the end, and their products with them."""
     target, attack = target_of(name), small_pgd(0.8, per, **fields)
     points, seen = attack.training_pass(target)
-    there = target.train(points)
+    there = target.training_pass(points)
     close(points, attack.perturb(target))
     close(seen.outputs, there.outputs)
     c = normals(*target.y.shape)
@@ -318,7 +318,7 @@ def test_training_multiplies_no_weights_again(always):
             work(target)
         counts.append(counter.get_total_flops())
     with FlopCounterMode(display=False) as counter:
-        target.train(target.x)
+        target.training_pass(target.x)
     weights = 2 * target.x.numel() * target.params["weights"].shape[2]
     assert counts[1] - counts[0] == counter.get_total_flops() - weights
 

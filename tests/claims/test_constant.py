@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from benign.claims.constant import constant
-from benign.claims.expression import evaluate, names_in
+from benign.claims.constant import constant, evaluate, names_in
 from benign.training.descent import Status
 from tests.says import holds, says
 from tests.tiny import tiny

@@ -1,4 +1,4 @@
-"""A planted false lemma is found and shrunk, a true one is not, and both are told as they are."""
+"""A planted false lemma is found and shrunk, a true one is not; the text of the result says so."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def test_a_false_lemma_is_found_and_shrunk(tmp_path: Path):
     assert repeated == found
 
 
-def test_a_true_lemma_is_not(tmp_path: Path):
+def test_a_true_lemma_has_no_counterexample(tmp_path: Path):
     found = falsify(setup(), learned, space=SPACE, inside=strong, budget=70, folder=tmp_path)
     assert found.counterexample is None
     assert (found.runs, found.cells, found.exhausted) == (70, 35, False)
@@ -59,7 +59,7 @@ def test_a_true_lemma_is_not(tmp_path: Path):
     assert (more.counterexample, more.runs) == (None, 80)
 
 
-def test_another_lemma_uses_the_runs_that_are_there(tmp_path: Path):
+def test_another_lemma_reuses_the_runs_of_the_folder(tmp_path: Path):
     falsify(setup(), learned, space=SPACE, inside=strong, budget=32, folder=tmp_path)
     found = falsify(
         setup(), lambda run: run.test_accuracy < 0.5, space=SPACE, budget=40, folder=tmp_path
@@ -81,7 +81,7 @@ def test_a_share_of_seeds_may_fail(tmp_path: Path):
     assert strict.counterexample.failing == (0,)
 
 
-def test_nothing_inside_is_told_as_that(tmp_path: Path):
+def test_a_space_without_cells_inside_is_reported(tmp_path: Path):
     found = falsify(
         setup(), learned, space=SPACE, inside=lambda cell: False, budget=4, folder=tmp_path / "none"
     )
@@ -89,7 +89,7 @@ def test_nothing_inside_is_told_as_that(tmp_path: Path):
     assert "counterexample" not in str(found)
 
 
-def test_points_that_are_no_experiments_are_passed_over(tmp_path: Path):
+def test_points_that_are_not_valid_experiments_are_skipped(tmp_path: Path):
     balanced = setup(1).model_copy(
         update={"data": bo.Mixture(samples=10, dim=5, signal=4.0, balanced=True)}
     )

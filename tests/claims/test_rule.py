@@ -71,5 +71,5 @@ def test_a_rule_that_fails_where_it_holds_is_refused():
         (contains(-0.5, (-0.25,)), "-0.5 and not -0.25"),
     ],
 )
-def test_rules_tell_themselves(rule, text):
+def test_rules_are_written_as_text(rule, text):
     assert str(rule) == text

@@ -86,7 +86,7 @@ def test_a_verdict_has_two_parts(values, signal, word):
         ("paper", ["confirmed", "refuted"]),
     ],
 )
-def test_what_a_figure_shows_is_refuted_at_its_own_size_only(scale, words):
+def test_a_figure_is_refuted_only_at_its_own_size(scale, words):
     claims = Claims("me")
 
     @claims.add("fig1", "Figure 1, left", at_least(0.9))
@@ -99,7 +99,7 @@ def test_what_a_figure_shows_is_refuted_at_its_own_size_only(scale, words):
     assert [judge(claim, each).label for each in evidence] == words
 
 
-def test_only_parts_that_decide_tell_why_nothing_is_decided():
+def test_only_deciding_parts_give_the_reason():
     def two(evidence):
         """Both."""
         return {"a": mean("x", GOOD), "b": mean("x", VAGUE)}
@@ -110,7 +110,7 @@ def test_only_parts_that_decide_tell_why_nothing_is_decided():
     assert (verdict.label, verdict.reason) == ("confirmed", "")
 
 
-def test_cells_that_a_theorem_does_not_speak_about_do_not_count():
+def test_cells_that_a_theorem_does_not_cover_do_not_count():
     def elsewhere(cell):
         return strong_signal(cell) if cell.data.signal > 2 else None
 
@@ -129,7 +129,7 @@ def test_a_masked_attack_leaves_robust_claims_undecided(flag, values):
     verdict = judge(_claim(robust=True), masked)
     assert verdict.label == "inconclusive"
     assert holds(verdict.reason, "audit", "67 %", " 3 ", flag.replace("_", " "))
-    assert verdict.parts[0].measured is not None  # the number is told all the same
+    assert verdict.parts[0].measured is not None  # the number is still given
     assert judge(_claim(robust=False), masked).label != "inconclusive"
 
 
@@ -151,7 +151,7 @@ def test_other_flags_are_no_masking(flag):
     assert judge(_claim(robust=True), _evidence(GOOD, audit=[CODES[flag]] * 3)).label == "confirmed"
 
 
-def test_parts_are_judged_apart_and_those_beside_do_not_decide():
+def test_parts_are_judged_apart_and_informational_ones_do_not_decide():
     def two(evidence):
         """Both."""
         return {"printed": exact("a", 2.0), "derived": exact("b", 1.0)}
@@ -189,7 +189,7 @@ def test_a_vacuous_bound_is_inconclusive_and_says_so():
     )
 
 
-def test_a_fault_of_ours_is_an_error_and_no_verdict():
+def test_an_error_of_the_program_is_not_a_verdict():
     def broken(evidence):
         """Nothing."""
         return mean("x", evidence.result.nonsense)
@@ -201,9 +201,9 @@ def test_a_fault_of_ours_is_an_error_and_no_verdict():
 
 def test_a_verdict_is_plain_json():
     one_seed = judge(_claim(conditions=strong_signal), _evidence([0.95]))
-    told = json.loads(json.dumps(one_seed.as_dict(), allow_nan=False))
-    assert (told["parts"][0]["low"], told["parts"][0]["basis"]) == ("-inf", "1 seed")
-    assert told["setting"] == "inside"
+    written = json.loads(json.dumps(one_seed.as_dict(), allow_nan=False))
+    assert (written["parts"][0]["low"], written["parts"][0]["basis"]) == ("-inf", "1 seed")
+    assert written["setting"] == "inside"
 
 
 def test_a_claim_needs_a_statement():

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 import benign
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from benign.sweep.folders import open_experiment, open_result
 from benign.sweep.store import Store
 from benign.training import engine

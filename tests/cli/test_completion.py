@@ -11,7 +11,7 @@ import pytest
 from benign.claims.study import SCALES
 from benign.cli import data, options
 from benign.data.sources import KNOWN
-from benign.papers.recipes import papers, recipes
+from benign.papers.registry import papers, recipes
 
 BENIGN = [sys.executable, "-m", "benign"]
 HEAVY = {"torch", "numpy", "xarray", "matplotlib", "yaml"}

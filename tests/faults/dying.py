@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-WARM = ("torch", "matplotlib.pyplot", "benign.cli.main", "benign.cli.run", "benign.papers.recipes")
+WARM = ("torch", "matplotlib.pyplot", "benign.cli.main", "benign.cli.run", "benign.papers.registry")
 
 
 class Death:

@@ -23,7 +23,7 @@ from benign.sweep.status_text import standing_text
 from benign.sweep.store import About, Store
 from benign.sweep.validation import valid_records
 from benign.training.descent import Status
-from benign.training.metrics.variables import variables
+from benign.training.metrics import variables
 from tests.tiny import tiny
 
 META = {

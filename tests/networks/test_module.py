@@ -166,7 +166,7 @@ each_network = pytest.mark.parametrize("network", NETWORKS, ids=lambda network: 
 def fresh() -> None:
     """A template warns once in a process: every test starts without any."""
     modules._template.cache_clear()
-    modules._tryout.cache_clear()
+    modules._report.cache_clear()
 
 
 def directly(network: ModuleNetwork, runs: int, data: DataModel | None = None) -> list[nn.Module]:

@@ -24,6 +24,8 @@ from benign.networks.patch_cnn import (
     PatchCNN,
     PatchCNNPass,
     class_sums,
+    grouped,
+    select_rows,
     slopes,
     smoothed_relu,
     smoothed_relu_derivative,
@@ -218,15 +220,35 @@ def test_a_network_that_sees_points_otherwise_has_its_own_gradient():
     close(net.own_gradient(params, x, x, y), here.inputs_gradient(own_slope(here.outputs, y)))
 
 
+@given(labels=st.lists(st.lists(st.integers(0, 2), min_size=5, max_size=5), min_size=1, max_size=3))
+def test_every_sample_is_in_the_group_of_its_class(labels: list[list[int]]):
+    y = torch.tensor(labels, dtype=torch.float64)
+    samples, places = grouped(y, 3)
+    size = max(run.count(label) for run in labels for label in range(3))
+    assert samples.shape == (len(labels), 3 * size)
+    assert torch.equal(places // size, y.long())
+    assert torch.equal(samples.gather(1, places), torch.arange(5).expand_as(places))
+
+
+def test_rows_are_selected_from_their_own_run_and_back():
+    rows, y = normals(2, 5, 3, 4), torch.tensor([[0.0, 1, 0, 2, 0], [2.0, 2, 1, 0, 2]])
+    samples, places = grouped(y, 3)
+    by_class = select_rows(rows, samples)
+    assert torch.equal(by_class[1, 2 * 3], rows[1, 0])
+    back = torch.empty_like(rows)
+    assert torch.equal(select_rows(by_class, places, out=back), rows)
+    assert torch.equal(back, rows)
+
+
 def test_a_pass_leaves_weights_and_points_alone():
     net, x = network("four classes"), normals(2, 4, 3, 8)
     params = net.initial_params(small_data(), Streams(run_ids(2)), torch.float64)
     before, points = params["weights"].clone(), x.clone()
-    seen, c = net.run(params, x), normals(2, 4, 4, seed=1)
-    first = seen.params_gradient(c)["weights"].clone()
-    seen.inputs_gradient(c)
+    here, c = net.run(params, x), normals(2, 4, 4, seed=1)
+    first = here.params_gradient(c)["weights"].clone()
+    here.inputs_gradient(c)
     net.own_gradient(params, x, x, torch.ones(2, 4, dtype=torch.float64))
-    assert torch.equal(seen.params_gradient(c)["weights"], first)
+    assert torch.equal(here.params_gradient(c)["weights"], first)
     assert torch.equal(params["weights"], before)
     assert torch.equal(x, points)
 

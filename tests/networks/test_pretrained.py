@@ -17,8 +17,7 @@ from benign.data.mixture import Mixture
 from benign.data.model import DataModel
 from benign.networks.network import Params
 from benign.networks.pretrained import PretrainedViT
-from benign.networks.vit import resized
-from benign.networks.vit_weights import load_vit, renamed
+from benign.networks.vit import load_vit, renamed, resized
 from benign.spec.base import SpecError
 from benign.streams import Streams
 from tests.reference import close, film, normals, run_ids, small_pgd, small_setup, start
@@ -411,7 +410,7 @@ def test_timms_own_transformer_gives_the_same(name: str, heads: int, side: int):
 
 
 def filled(state: State, heads: int, side: int) -> Any:
-    from benign.networks.vit_weights import _filled
+    from benign.networks.vit import _filled
 
     return _filled(renamed(state), heads, side).double()
 

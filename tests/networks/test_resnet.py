@@ -174,7 +174,7 @@ def test_of_what_is_known_only_the_code_is_built_before_work():
     network.check_against(data)
     template = modules._template(modules._case(network, PointSize(1, 3072)))
     assert all(part.is_meta for part in template._module.parameters())
-    assert template.acts_apart
+    assert template.modes_differ
     assert 5.1e9 < network.cost(data).multiplies < 6.7e9
 
 

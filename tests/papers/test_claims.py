@@ -7,7 +7,7 @@ import pytest
 from benign.claims import Study
 from benign.claims.study import SCALES
 from benign.experiment import Experiment
-from benign.papers.claims import claims, matching, study_of
+from benign.papers.registry import claims, matching, study_of
 from benign.papers.verify import cannot
 
 IDS = (Path(__file__).parent / "claim_ids.txt").read_text().split()

@@ -20,7 +20,7 @@ from benign.networks.initial import TorchDefault
 from benign.networks.two_layer import TwoLayer
 from benign.papers.inside import Inside, inside_theorem
 from benign.papers.jiang import theory as jiang
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from benign.papers.wang import theory as wang
 from benign.papers.zhang import theory as zhang
 from benign.spec import axes
@@ -651,7 +651,7 @@ def test_item_3_allows_radii_up_to_a_power_of_the_constant(const: float, largest
     if const**3 * 100 * largest**4 < 1:
         found = inside("wang", radius=0.97 * largest, **chosen)
         assert found.conditions["item 3"].holds
-        assert found.conditions["item 3"].asked
+        assert found.conditions["item 3"].required
     with pytest.raises(ValueError, match=says("item 3", "rho <= r sqrt(n/d) / C")):
         inside("wang", radius=1.03 * largest, **chosen)
 

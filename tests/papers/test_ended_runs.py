@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from benign.plot import lines
 from benign.plot.variables import extended_curve
 from benign.training.descent import Status

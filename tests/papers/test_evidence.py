@@ -10,11 +10,11 @@ import xarray as xr
 
 from benign.claims import Evidence, Outcome, Study, Verdict, judge
 from benign.experiment import Experiment
-from benign.papers.claims import claims
 from benign.papers.jiang.claims.figures import BOUNDARY
 from benign.papers.jiang.claims.studies import BENIGN_END
 from benign.papers.jiang.theory import Numbers
 from benign.papers.li.claims.studies import STANDARD
+from benign.papers.registry import claims
 from benign.papers.verify import Verifier
 from benign.papers.wang.claims.replayed import rhos
 from benign.papers.wang.claims.studies import BY_PACE, BY_RADIUS, FIRST, FLOOR, INSIDE

@@ -8,8 +8,7 @@ import xarray as xr
 
 from benign.claims import Evidence, Outcome, judge
 from benign.experiment import Experiment
-from benign.papers.claims import claims
-from benign.papers.recipes import recipe
+from benign.papers.registry import claims, recipe
 from benign.sweep.dataset import assemble
 
 Result = tuple[xr.Dataset, Experiment]

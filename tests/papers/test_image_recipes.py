@@ -11,7 +11,8 @@ from benign.data.images import Images
 from benign.experiment import Experiment
 from benign.papers.image_questions import facts_of
 from benign.papers.image_samples import draw_samples
-from benign.papers.recipes import Recipe, recipes
+from benign.papers.recipes import Recipe
+from benign.papers.registry import recipes
 from benign.papers.vision import Size, count_tests, images
 from benign.papers.wang import image_curves
 from benign.sweep.dataset import assemble

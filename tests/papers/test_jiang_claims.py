@@ -11,13 +11,13 @@ import xarray as xr
 
 from benign.claims import Evidence, Outcome, judge
 from benign.experiment import Experiment
-from benign.papers.claims import matching
 from benign.papers.jiang import theory
 from benign.papers.jiang.claims import CLAIMS
 from benign.papers.jiang.claims.identities import CLAIMS as IDENTITIES
 from benign.papers.jiang.claims.studies import BENIGN_RATES, HARMFUL_END, Place, side_by_side
 from benign.papers.jiang.claims.walk import walks
 from benign.papers.jiang.theory import Numbers, conditions
+from benign.papers.registry import matching
 from benign.papers.verify import Verifier
 from benign.spec.axes import cells
 from benign.training.descent import Status

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benign.claims import Evidence, Outcome, Verdict, judge
-from benign.papers.claims import matching
 from benign.papers.li import theory
 from benign.papers.li.claims import CLAIMS, studies
 from benign.papers.li.claims.adversarial import settled
 from benign.papers.li.recursion import tensor_power
-from benign.papers.recipes import recipe
+from benign.papers.registry import matching, recipe
 from benign.papers.verify import Verifier, cannot
 from benign.spec.axes import cells
 

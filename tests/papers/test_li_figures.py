@@ -10,7 +10,7 @@ from benign.experiment import Experiment
 from benign.papers.li.alpha import least_alpha, limits
 from benign.papers.li.setting import EPS
 from benign.papers.li.theory import parts, robust_network_room
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from benign.spec.axes import cells
 from benign.sweep.dataset import assemble
 from benign.training.descent import Status

@@ -14,7 +14,6 @@ from benign.claims.study import SCALES
 from benign.claims.verdict import judge
 from benign.data.images import Images
 from benign.networks.resnet import ResNet, WideResNet
-from benign.papers.claims import matching
 from benign.papers.li.tables import (
     CIFAR,
     COLUMNS,
@@ -27,7 +26,7 @@ from benign.papers.li.tables import (
     describe_scale,
     targeted_success,
 )
-from benign.papers.recipes import recipe
+from benign.papers.registry import matching, recipe
 from benign.sweep.plan import runs_of
 from benign.training.optimisers import SGD
 from tests.says import holds

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 from benign.experiment import Experiment
-from benign.papers.recipes import recipe, recipes
+from benign.papers.registry import recipe, recipes
 from benign.plot import style
 from benign.sweep.dataset import assemble
 from benign.training.descent import Status

@@ -4,7 +4,8 @@ import pytest
 
 from benign.claims.study import SCALES, StudyError
 from benign.experiment import Experiment
-from benign.papers.recipes import Recipe, recipe, recipes
+from benign.papers.recipes import Recipe
+from benign.papers.registry import recipe, recipes
 from benign.spec.axes import Axis
 from tests.says import says
 

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from benign.experiment import Experiment
 from benign.papers.compare import architectures
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from benign.papers.zhang import output, radius, tokens
 from benign.streams import RunId, Streams
 from benign.sweep.dataset import assemble

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import benign as bo
-from benign.claims import Claims, Question, Study, at_least, mean
+from benign.claims import Question, Study
 from benign.cli import main as cli
-from benign.papers.claims import claims, matching
+from benign.papers.registry import claims, matching
 from benign.papers.verify import Verifier, readings_of, verify
 from tests.registry import forgetting
 from tests.says import holds, says
@@ -181,22 +181,6 @@ def test_a_claim_is_called_as_its_room(room):
     bo.load(room)
     with pytest.raises(ValueError, match=says("'other/thm1.accuracy'", "`room/...`")):
         claims()
-
-
-def test_a_claim_asks_what_its_studies_ask():
-    def build(scale, reading):
-        raise AssertionError
-
-    question = Question("w_O", "which?", {"fixed": "", "divided": ""}, "")
-    mine = Claims("me")
-
-    @mine.add("a", "A", at_least(0), Study(name="me/b", build=build, questions=(question,)), "me/c")
-    def statistic(evidence):
-        """True."""
-        return mean("x", [1.0])
-
-    (claim,) = mine
-    assert claim.questions == (question,)
 
 
 def test_found_runs_are_judged_as_they_are(tmp_path):

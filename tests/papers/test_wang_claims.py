@@ -12,7 +12,7 @@ from benign.claims import Claim, Evidence, Outcome, Study, judge
 from benign.claims.identity import identity_batch, identity_steps
 from benign.claims.replays import Replays
 from benign.experiment import Experiment
-from benign.papers.claims import claims
+from benign.papers.registry import claims
 from benign.papers.verify import Verifier
 from benign.papers.wang import windows
 from benign.papers.wang.bounds import robust_error_floor

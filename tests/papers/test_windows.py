@@ -10,7 +10,7 @@ import torch
 import xarray as xr
 
 from benign.experiment import Experiment
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from benign.papers.wang import windows
 from benign.papers.wang.bounds import averaged_alignment, critical_dim, linear_rule_errors
 from benign.papers.wang.exponents import LEVEL

@@ -14,7 +14,7 @@ from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.pgd import PGD
 from benign.data.signal_noise import SignalNoise
 from benign.networks.attention import Attention
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from benign.papers.zhang import fig2, fig3, heads, linear_mode, norms, radii
 from benign.papers.zhang.figures import linear_theory
 from benign.papers.zhang.setting import LEVEL, RADIUS

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import benign as bo
-from benign.papers.recipes import recipes
+from benign.papers.registry import recipes
 from benign.plot.caption import describe
 from tests.says import holds
 from tests.tiny import tiny

@@ -174,7 +174,7 @@ def agree(setup: Setup, attack: Any) -> None:
         close(inside(other), inside(one))
         seen.append(inside(one))
         if one.number % 25 == 0:
-            measured = [[probe.measure(step) for probe in probes] for step in (one, other)]
+            measured = [[probe.function(step) for probe in probes] for step in (one, other)]
             if products(one).any():  # a vanishing start has none
                 close(products(other), products(one))
             for probe, there, here in zip(probes, *measured, strict=True):
@@ -182,7 +182,7 @@ def agree(setup: Setup, attack: Any) -> None:
         if one.number == 0:
             continue
         states = [
-            [tally.update(state, step) for tally, state in zip(tallies, known, strict=True)]
+            [tally.function(state, step) for tally, state in zip(tallies, known, strict=True)]
             for known, step in zip(states, (one, other), strict=True)
         ]
     for tally, there, here in zip(tallies, *states, strict=True):

@@ -140,7 +140,7 @@ def test_narrow_runs_are_the_same_runs(name):
         )
         if there.number % 50 == 0:
             for probe in probes:
-                found = probe.measure(here), probe.measure(there)
+                found = probe.function(here), probe.function(there)
                 torch.testing.assert_close(*found, rtol=1e-9, atol=1e-11, msg=probe.name)
     fresh = ambient.test_points("test/0", 5)
     outputs = ambient.run(fresh).outputs

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from tests.browser import browser
 from tests.report.made_up import fill
 from tests.tiny import tiny

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benign.experiment import Experiment
-from benign.papers.recipes import recipe, recipes
+from benign.papers.registry import recipe, recipes
 from benign.report.atlas import CHIEF, PAPER, Atlas, without_shared_parts
 from benign.report.cells import finished_curve, packed_bytes, packed_curves, thinned
 from benign.spec.axes import cells

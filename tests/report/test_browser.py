@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from benign.experiment import Experiment
-from benign.papers.recipes import recipe
+from benign.papers.registry import recipe
 from benign.report.page import write_report
 from benign.sweep.folders import open_result
 from tests.browser import Visit
@@ -40,8 +40,8 @@ def own(browser: Browser, three: Path, tmp_path_factory: pytest.TempPathFactory)
 def paper(browser: Browser, jiang: Path) -> Iterator[Visit]:
     """A recipe under two readings, on a phone with a dark screen."""
     file = write_report(jiang / "jiang/fig1/smoke")
-    look = {"color_scheme": "dark", "has_touch": True}
-    visit = opened(browser, file, width=390, height=844, **look)
+    options = {"color_scheme": "dark", "has_touch": True}
+    visit = opened(browser, file, width=390, height=844, **options)
     yield visit
     visit.close()
 
@@ -102,7 +102,7 @@ def test_the_keyboard_reaches_every_cell(own: Visit):
     page.keyboard.press("ArrowDown")
     assert said.inner_text().startswith("samples 2, snr 2\n")
     assert shown(group) == before  # until Enter
-    expect(frames).to_have_count(2)  # where one is, and what is shown
+    expect(frames).to_have_count(2)  # of the cursor and of the selected cell
     page.keyboard.press("Enter")
     page.wait_for_selector("[data-shown='2']")
     assert shown(group).startswith("samples 2, snr 2, radius 0.1")
@@ -337,7 +337,7 @@ def test_a_thousand_runs_are_a_small_file_that_answers_at_once(browser: Browser,
     (spent,) = [each["value"] for each in metrics if each["name"] == "TaskDuration"]
     print(f"{file.stat().st_size / 1e6:.1f} MB, {took:.2f} s, {spent:.2f} s of work")
     visit.keep("report-thousand")
-    # Two seconds of the browser's own time: how long that takes depends on who else is at work here.
+    # Two seconds of the browser's own time: wall-clock time depends on other processes.
     assert spent < 2
     assert took < 10
     visit.page.mouse.click(*point_at(visit.page, 0.3, 0.3))

@@ -177,17 +177,17 @@ def test_labels_are_counted_and_shown_letter_by_letter():
 
 
 def test_training_starts_at_step_0_of_a_logarithmic_axis():
-    asked = []
+    requests = []
 
     def numbers(name: str, kind: str) -> list[float]:
-        asked.append((name, kind))
+        requests.append((name, kind))
         return [3.0, 2.0, 1.0]
 
     named = [("train_loss_curve", "train loss"), ("test_loss_curve", "test loss")]
     figure = figures.training(named, [0, 1, 100], numbers, label="loss", log=True, band=True)
     assert figure["layout"]["xaxis"]["ticktext"][:3] == ["0", "1", "10"]
     assert figure["data"][0]["x"] == [0.5, 1, 100]
-    kinds = [kind for name, kind in asked if name == "train_loss_curve"]
+    kinds = [kind for name, kind in requests if name == "train_loss_curve"]
     assert kinds == ["low", "high", "mean"]
     assert len({trace["line"].get("color") for trace in figure["data"]}) == 3  # two and no colour
 

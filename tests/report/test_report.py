@@ -1,4 +1,4 @@
-"""The page without a browser: what it says, what it refuses, and that no name on it is ever run."""
+"""The page without a browser: its texts, its errors, and that no name on it is ever run as code."""
 
 import base64
 import gzip
@@ -20,8 +20,8 @@ import benign as bo
 from benign.claims.claim import Evidence
 from benign.claims.verdict import judge
 from benign.experiment import Experiment
-from benign.papers.claims import claims as all_claims
-from benign.papers.recipes import recipe
+from benign.papers.registry import claims as all_claims
+from benign.papers.registry import recipe
 from benign.papers.requests import RunOptions, plans
 from benign.report import claims
 from benign.report.claims import factor, theorems
@@ -137,8 +137,8 @@ def test_the_page_says_what_was_run_what_holds_and_how_to_run_it_again(written: 
 def test_the_command_makes_the_very_same_experiment(tmp_path: Path):
     chosen = recipe("zhang/fig1")
     answers = chosen.reading({"noise": "std", "labels": "fair"})
-    asked = RunOptions("smoke", ["noise=std", "labels=fair"], None, ["training.rate=0.2"], 3)
-    (plan,) = plans("zhang/fig1", asked)
+    options = RunOptions("smoke", ["noise=std", "labels=fair"], None, ["training.rate=0.2"], 3)
+    (plan,) = plans("zhang/fig1", options)
     fill(tmp_path, plan.experiment, plan.made)
     folder = ResultFolder.open(tmp_path)
     assert folder.command == (
@@ -151,7 +151,7 @@ def test_the_command_makes_the_very_same_experiment(tmp_path: Path):
 
 @pytest.mark.parametrize("target", ["jiang/fig1", "mine.yaml", None])
 def test_what_no_command_makes_is_made_from_its_specification(target: str | None, tmp_path: Path):
-    """Also what claims to be a recipe and is not: another version of it, or a folder that grew."""
+    """Also a folder of a recipe whose experiment differs: another version of the recipe, or an extended folder."""
     folder = tmp_path / "mine"
     fill(folder, tiny(), {"target": target, "scale": "smoke"} if target else {})
     found = ResultFolder.open(folder)

@@ -1,7 +1,9 @@
-"""Files and folders of a person's own: loaded by name, from the command line and from Python."""
+"""Plugins: files and folders that a user names, and papers of installed packages."""
 
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,13 +12,21 @@ import yaml
 import benign as bo
 from benign.claims.study import StudyError
 from benign.cli import main as cli
-from benign.papers.recipes import recipe, recipes
-from benign.spec import plugins as outside
+from benign.papers.registry import (
+    Paper,
+    claims,
+    matching,
+    papers,
+    recipe,
+    recipes,
+    register,
+)
+from benign.spec import plugins
 from tests.registry import forgetting
 from tests.says import holds, says
 from tests.tiny import FIELDS
 
-ROOM = '''"""Nobody: A paper of a person's own."""'''
+PAPER = '''"""Nobody: A paper of a user's own."""'''
 PARTS = '''
 """A data model that leaves nothing to learn, and a probe."""
 
@@ -74,16 +84,18 @@ RECIPES = [
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """In an empty folder, with a registry that forgets."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(outside.VARIABLE, raising=False)
+    monkeypatch.delenv(plugins.VARIABLE, raising=False)
+    plugins._entry_points.cache_clear()
     with forgetting():
         yield
+    plugins._entry_points.cache_clear()
 
 
 @pytest.fixture
 def flat(tmp_path: Path) -> Path:
     folder = tmp_path / "flat"
     folder.mkdir()
-    for name, text in (("__init__", ROOM), ("parts", PARTS), ("figures", FIGURES)):
+    for name, text in (("__init__", PAPER), ("parts", PARTS), ("figures", FIGURES)):
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
     return folder
 
@@ -95,17 +107,17 @@ def run(capsys: pytest.CaptureFixture, *arguments: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("place", ["before", "after", "equals"])
-def test_a_room_outside_is_a_paper_like_the_others(flat, capsys, place):
+def test_a_loaded_folder_is_a_paper_like_the_others(flat, capsys, place):
     option = {"before": ["--plugin", "flat"], "after": [], "equals": ["--plugin=flat"]}[place]
     words = [*option, "papers", *(["--plugin", "flat"] if place == "after" else [])]
     code, out, _ = run(capsys, *words)
     assert code == 0
-    assert "Nobody: A paper of a person's own." in out
+    assert "Nobody: A paper of a user's own." in out
     assert "flat/fig1" in out
     assert "jiang/fig1" in out
 
 
-def test_a_recipe_outside_runs_is_shown_and_opened(flat, capsys):
+def test_a_loaded_recipe_runs_is_shown_and_opened(flat, capsys):
     code, out, err = run(capsys, "--plugin", "flat", "run", "flat/fig1", "--scale", "smoke")
     assert (code, err.count("failed")) == (0, 0)
     assert "seven: 7.0" in out
@@ -122,7 +134,7 @@ def test_a_file_of_ones_own_kinds_runs_in_two_processes(flat, tmp_path, capsys, 
         "network": {"kind": "linear"},
     }
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(fields), encoding="utf-8")
-    monkeypatch.setenv(outside.VARIABLE, str(flat))
+    monkeypatch.setenv(plugins.VARIABLE, str(flat))
     code, _, err = run(capsys, "run", "own.yaml", "--workers", "2")
     assert code == 0, err
     result = bo.open_result("runs/own")
@@ -137,7 +149,7 @@ def test_two_paths_of_the_environment_and_one_typed_are_all_loaded(
         (tmp_path / f"{name}.py").write_text(
             f'"""Paper {name}."""\nRECIPES = []\n', encoding="utf-8"
         )
-    monkeypatch.setenv(outside.VARIABLE, os.pathsep.join(["first.py", "second.py"]))
+    monkeypatch.setenv(plugins.VARIABLE, os.pathsep.join(["first.py", "second.py"]))
     code, out, _ = run(capsys, "papers", "--plugin", "flat")
     assert code == 0
     assert all(words in out for words in ("Paper first.", "Paper second.", "Nobody"))
@@ -146,8 +158,8 @@ def test_two_paths_of_the_environment_and_one_typed_are_all_loaded(
 def test_loading_from_python(flat):
     with pytest.raises(StudyError, match=says("recipe", "'flat/fig1'")):
         recipe("flat/fig1")
-    room = bo.load(flat)
-    assert bo.load("flat") is room
+    module = bo.load(flat)
+    assert bo.load("flat") is module
     assert bo.recipe("flat/fig1").experiment("smoke").data.kind == "flatland"
 
 
@@ -167,7 +179,7 @@ REFUSED: dict[str, tuple[str | None, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_loaded_is_refused_with_its_place(flat, tmp_path, capsys, name):
+def test_a_file_that_cannot_be_loaded_is_refused_with_its_place(flat, tmp_path, capsys, name):
     text, parts = REFUSED[name]
     path = tmp_path / "own" / name
     path.parent.mkdir()
@@ -179,26 +191,175 @@ def test_what_cannot_be_loaded_is_refused_with_its_place(flat, tmp_path, capsys,
     assert "Traceback" not in err
 
 
-def test_a_mended_file_is_read_anew(tmp_path):
+def test_a_corrected_file_is_read_anew(tmp_path):
     path = tmp_path / "mended.py"
     path.write_text("1 / 0", encoding="utf-8")
     with pytest.raises(
-        outside.OutsideError, match=says("mended.py: ", "ZeroDivisionError: ", "line 1")
+        plugins.PluginError, match=says("mended.py: ", "ZeroDivisionError: ", "line 1")
     ):
         bo.load(path)
     path.write_text("RECIPES = []", encoding="utf-8")
     bo.load(path)
-    assert "mended" in outside.papers()
+    assert path.resolve() in plugins.papers()
 
 
-def test_with_needs_a_path(capsys):
+def test_the_option_needs_a_path(capsys):
     code, _, err = run(capsys, "run", "flat/fig1", "--plugin")
     assert code == 2
     assert holds(err, "'--plugin'", "argument")
 
 
-def test_a_recipe_that_was_not_loaded_is_told_with_the_way(flat, capsys):
+def test_the_message_for_a_recipe_that_is_not_loaded_says_how_to_load_it(flat, capsys):
     code, _, err = run(capsys, "run", "flat/fig1")
     assert code == 2
     assert holds(err, "'flat/fig1'", "`benign --plugin flat ...`")
     assert "flat/fig1" not in recipes()
+
+
+# Installed packages.
+
+KOU = Path(__file__).parents[2] / "examples" / "kou"
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Return a function that installs modules with an entry point `benign.papers` on Python's path."""
+    site = tmp_path / "site-packages"
+    monkeypatch.syspath_prepend(site)
+
+    def installed(name: str, files: dict[str, str]) -> Path:
+        for file, text in files.items():
+            (site / file).parent.mkdir(parents=True, exist_ok=True)
+            (site / file).write_text(text, encoding="utf-8")
+        info = site / f"{name}_paper-1.5.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-paper\nVersion: 1.5\n")
+        (info / "entry_points.txt").write_text(f"[{plugins.GROUP}]\n{name} = {name}\n")
+        return site
+
+    return installed
+
+
+def kou_files() -> dict[str, str]:
+    return {f"kou/{file.name}": file.read_text("utf-8") for file in KOU.glob("*.py")}
+
+
+def test_an_installed_paper_is_found_run_and_opened(install, capsys):
+    install("kou", kou_files())
+    code, out, err = run(capsys, "papers", "kou")
+    assert (code, err) == (0, "")
+    assert "Kou, Chen, Chen, Gu: " in out
+    assert "kou/fig1" in out
+    assert set(matching(["kou"])) == {
+        claims()["kou/thm3.2.exponent"],
+        claims()["kou/thm3.2.benign"],
+    }
+    settings = ["--set", "training.max_steps=2", "--set", "data.signal=[2, 4]"]
+    code, out, err = run(capsys, "run", "kou/fig1", "--scale", "smoke", *settings, "--workers", "2")
+    assert code == 0, err
+    assert papers()["kou"].origin == "the installed package kou-paper 1.5"
+
+
+def test_a_file_names_a_kind_of_an_installed_paper(install):
+    """An unknown kind is looked for in installed packages before it is refused."""
+    install("flat", {"flat/__init__.py": PAPER, "flat/parts.py": PARTS, "flat/figures.py": FIGURES})
+    data = {"kind": "flatland", "samples": 2, "tokens": 1, "dim": 2}
+    made = bo.Experiment.from_dict({**FIELDS, "data": data, "network": {"kind": "linear"}})
+    assert made.data.kind == "flatland"
+
+
+def test_an_installed_paper_and_its_own_folder_are_one_paper(install):
+    site = install("kou", kou_files())
+    assert recipe("kou/fig1").name == "kou/fig1"
+    bo.load(site / "kou")
+    assert list(papers()).count("kou") == 1
+
+
+def test_the_example_is_loaded_from_its_folder(capsys):
+    code, out, _ = run(capsys, "--plugin", str(KOU), "papers", "kou")
+    assert code == 0
+    assert "kou/fig1" in out
+    assert {claim.id for claim in matching(["kou"])} == {"kou/thm3.2.exponent", "kou/thm3.2.benign"}
+
+
+BROKEN: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "missing": ({}, ("missing-paper 1.5", "ModuleNotFoundError", "'missing'")),
+    "raises": ({"raises.py": "1 / 0"}, ("raises-paper 1.5", "ZeroDivisionError")),
+    "inner": (
+        {"inner/__init__.py": "", "inner/figures.py": "import nothing_of_this_name"},
+        ("inner-paper 1.5", "ModuleNotFoundError", "nothing_of_this_name"),
+    ),
+    "listless": (
+        {"listless/__init__.py": "", "listless/figures.py": ""},
+        ("listless-paper 1.5", "RECIPES"),
+    ),
+    "other": (
+        {"other.py": FIGURES.replace("from .parts import", "from json import loads as")},
+        ("other-paper 1.5", "recipe", "'flat/fig1'", "`other/...`"),
+    ),
+    "jiang": (
+        {"jiang.py": "RECIPES = []"},
+        ("jiang-paper 1.5", "'jiang'", "benign.papers.jiang.figures"),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("default::benign.spec.plugins.PluginWarning")
+@pytest.mark.parametrize("name", BROKEN)
+def test_an_installed_paper_that_is_broken_is_reported_and_left_out(install, capsys, name):
+    files, parts = BROKEN[name]
+    install(name, files)
+    code, out, err = run(capsys, "papers")
+    assert code == 0
+    assert "jiang/fig1" in out
+    assert holds(err, *parts, f"`pip uninstall {name}-paper`")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    assert run(capsys, "papers")[2] == ""  # once a process
+
+
+def test_claims_of_an_installed_paper_that_cannot_be_imported_are_reported(install):
+    files = {"own/__init__.py": "", "own/figures.py": "RECIPES = []", "own/claims.py": "1 / 0"}
+    install("own", files)
+    assert "own" in papers()  # names and recipes import no claims
+    with pytest.warns(plugins.PluginWarning, match=says("own-paper 1.5", "ZeroDivisionError")):
+        claims()
+
+
+def test_claims_of_a_loaded_folder_that_cannot_be_imported_are_refused(flat):
+    (flat / "claims.py").write_text("1 / 0", encoding="utf-8")
+    bo.load(flat)
+    assert recipe("flat/fig1").title == "Nothing"
+    with pytest.raises(StudyError, match=says("flat", "ZeroDivisionError")):
+        claims()
+
+
+def test_two_papers_of_one_name_are_refused_with_both_places():
+    register(Paper("mine", "Mine", figures="mine.figures", claims="mine.figures"))
+    register(Paper("mine", "Mine", figures="mine.figures", claims="mine.figures"))
+    with pytest.raises(StudyError, match=says("mine.figures", "yours.figures", "'mine'", "rename")):
+        register(Paper("mine", "Mine", figures="yours.figures", claims="yours.figures"))
+
+
+STATEMENTS = {
+    "import benign": "import benign; assert 'benign.spec.plugins' not in sys.modules",
+    "a component": "import benign; benign.Ball(radius=1.0)",
+    "papers": "from benign.papers.registry import OWN, papers; assert tuple(papers()) == OWN; assert calls",
+    "no claims": "from benign.papers.registry import recipes; recipes(); "
+    "assert not [name for name in sys.modules if '.claims.' in name and 'papers' in name]",
+}
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_metadata_is_searched_only_for_questions_about_papers(name, tmp_path):
+    """Our own papers are found when only `src` is on Python's path."""
+    source = Path(bo.__file__).parents[1]
+    counted = (
+        "import sys, importlib.metadata as m; calls, search = [], m.entry_points\n"
+        f"def entry_points(**what): calls.extend([1] * ({plugins.GROUP!r} in what.values())); return search(**what)\n"
+        "m.entry_points = entry_points; "
+    )
+    after = "" if "papers" in STATEMENTS[name] else "; assert not calls"
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    code = counted + STATEMENTS[name] + after
+    subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import benign as bo
 from benign.claims.study import SCALES
-from benign.papers.recipes import recipes
+from benign.papers.registry import recipes
 from benign.spec.registry import Component
 from benign.spec.schema import experiment_schema
 from benign.spec.yaml import FileError, parse_yaml, with_overrides, yaml_text

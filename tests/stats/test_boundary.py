@@ -330,7 +330,7 @@ def test_a_test_of_an_exponent_agrees_with_its_interval():
         boundary(ramp(100.0, 2.0), 50.0).exponent_is(2)
 
 
-def test_seeds_that_share_their_luck_widen_the_constant():
+def test_seeds_with_shared_errors_widen_the_constant():
     """All rows of a seed move together: the rows' scatter is none, the seeds' is 0.3 a seed."""
     rng = np.random.default_rng(4)
     values = ramp(100.0, 2.0, seeds=9)
@@ -380,7 +380,7 @@ def test_intervals_of_shares_cover(interval, method):
         interval(3, 2)
 
 
-def test_rows_off_any_power_law_widen_the_interval_and_are_told():
+def test_rows_off_any_power_law_widen_the_interval_and_are_reported():
     """Two groups of rows at different heights, known precisely by every seed: no line goes through them."""
     rows, columns = np.arange(2, 24, 2), np.geomspace(0.1, 20, 60)
     critical = np.where(rows < 12, 10.0, 0.5)

@@ -125,8 +125,8 @@ def test_many_intervals_miss_as_rarely_as_they_promise(maps: Maps):
 
 
 @pytest.mark.slow
-def test_a_wrong_exponent_is_found_out():
-    """Twice the exponent, nine rows, five seeds: the test is not merely shy."""
+def test_a_wrong_exponent_is_rejected():
+    """Twice the exponent, nine rows, five seeds: the test rejects it."""
     rng, maps = np.random.default_rng(3), Maps("", 2, spread=0.1)
     maps_drawn = [maps.draw(rng) for _ in range(100)]
     assert sum(not boundary(v, level).exponent_is(4) for v, level, _ in maps_drawn) > 95
@@ -136,8 +136,8 @@ def print_table(count: int) -> None:
     print("| maps | exponent | exponent test | constant at it | free constant |")
     print("| --- | --- | --- | --- | --- |")
     for maps in SETTINGS:
-        told = [f"{100 * share:.1f} %" for share in misses(maps, count).mean(0)]
-        print(f"| {maps.name} | {maps.exponent:g} | {' | '.join(told)} |", flush=True)
+        rates = [f"{100 * share:.1f} %" for share in misses(maps, count).mean(0)]
+        print(f"| {maps.name} | {maps.exponent:g} | {' | '.join(rates)} |", flush=True)
     ends = wilson(round(0.05 * count), count)
     print(f"of {count} maps, 5 % is {100 * ends.low:.1f} to {100 * ends.high:.1f} %")
 

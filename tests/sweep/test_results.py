@@ -14,7 +14,7 @@ import torch
 
 import benign as bo
 from benign.networks.network import Network
-from benign.papers.recipes import recipes
+from benign.papers.registry import recipes
 from benign.spec.axes import Axis, replace
 from benign.spec.base import SpecError
 from benign.spec.registry import Component
@@ -27,8 +27,7 @@ from benign.sweep.status_text import folder_text
 from benign.sweep.store import Store, StoreError
 from benign.training import engine
 from benign.training.descent import Status
-from benign.training.metrics import METRICS
-from benign.training.metrics.variables import variables
+from benign.training.metrics import METRICS, variables
 from benign.training.setup import stack
 from tests.says import holds, says
 from tests.tiny import tiny
@@ -279,7 +278,7 @@ def test_a_changed_probe_is_refused(tmp_path, own_probe):
     def loss_of_mine(step):
         return 100 * step.loss
 
-    with pytest.raises(StoreError, match=says("`probe loss_of_mine`", "8 runs", "--recompute")):
+    with pytest.raises(StoreError, match=says("`metric loss_of_mine`", "8 runs", "--recompute")):
         tiny().run(tmp_path / "run")
     result = tiny().run(tmp_path / "run", recompute=True)
     np.testing.assert_allclose(result.loss_of_mine, 100 * result.train_loss, rtol=1e-6)

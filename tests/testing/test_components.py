@@ -23,6 +23,8 @@ from benign.spec.base import Count, Positive, SpecError
 from benign.streams import Streams
 from benign.testing import components as tryout
 from benign.training.descent import Step
+from benign.training.metrics import evaluation_metric, point_metric
+from benign.training.metrics.fresh_points import EvaluatedRuns, PointBlock
 from benign.training.optimisers import GradientDescent
 from tests.reference import Fields, small_data, small_network, small_pgd, small_setup
 from tests.registry import forgetting
@@ -105,6 +107,15 @@ class TriedInit(GaussianInit):
     """The package's, under a name of one's own."""
 
 
+def two_means(definition: str) -> Any:
+    """Declare a mean that gives two numbers a run."""
+    return point_metric(definition, finish=lambda *means: torch.stack(means, 1))
+
+
+def array_of_two(definition: str) -> Any:
+    return evaluation_metric(definition, only_at_end=True, axes=lambda setup: {"place": (0, 1)})
+
+
 @pytest.fixture(autouse=True)
 def forget() -> None:
     tryout._try_once.cache_clear()
@@ -179,15 +190,15 @@ def test_flips_without_a_rate_are_refused(which, tmp_path: Path):
     ],
     ids=["points", "scalar", "column", "float", "runs of its own"],
 )
-@pytest.mark.parametrize("kind", ["snapshot", "tally"])
-def test_a_probe_of_a_wrong_shape_is_refused_before_there_is_a_folder(
+@pytest.mark.parametrize("kind", ["metric", "running metric"])
+def test_a_metric_of_a_wrong_shape_is_refused_before_there_is_a_folder(
     kind, value, given, tmp_path: Path
 ):
     def mine(*arguments: Any) -> Any:
         return value(arguments[-1])
 
     with forgetting():
-        (bo.metric if kind == "snapshot" else bo.running_metric)("something")(mine)
+        (bo.metric if kind == "metric" else bo.running_metric)("something")(mine)
         with pytest.raises(SpecError) as refusal:
             experiment().run(tmp_path / "runs")
     message = str(refusal.value)
@@ -196,7 +207,49 @@ def test_a_probe_of_a_wrong_shape_is_refused_before_there_is_a_folder(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_probe_that_fails_is_refused_with_the_error(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("register", "function", "given"),
+    [
+        (point_metric, lambda block: block.margins.sum(1), "[3]"),
+        (point_metric, lambda block: (block.margins, block.y[:, :1]), "[3, 1]"),
+        (point_metric, lambda block: block.outputs.repeat(1, 2), "[3, 16]"),
+        (two_means, lambda block: (block.margins, block.y), "[3, 2]"),
+        (evaluation_metric, lambda runs: runs.values["robust_accuracy"].mean(), "[]"),
+        (evaluation_metric, lambda runs: runs.batch.sample.y, "[3, 4]"),
+        (array_of_two, lambda runs: runs.batch.sample.y, "[3, 4]"),
+        (array_of_two, lambda runs: runs.values["train_loss"], "[3]"),
+    ],
+    ids=["mean", "second", "sets", "finish", "scalar", "points", "axes", "no axes"],
+)
+def test_a_metric_on_fresh_points_of_a_wrong_shape_is_refused_before_there_is_a_folder(
+    register: Any, function: Any, given: str, tmp_path: Path
+):
+    def mine(points_or_runs: Any) -> Any:
+        return function(points_or_runs)
+
+    with forgetting():
+        register("something")(mine)
+        with pytest.raises(SpecError, match=says("metric `mine`", f"gives {given} for 3 runs")):
+            experiment(attack=small_pgd()).run(tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_metrics_on_fresh_points_of_a_right_shape_are_measured(tmp_path: Path):
+    def squares(block: PointBlock) -> Tensor:
+        return block.attacked_margins.square()
+
+    def both(runs: EvaluatedRuns) -> Tensor:
+        return torch.stack([runs.values["squares"], runs.values["train_loss"]], 1)
+
+    with forgetting():
+        point_metric("mean square of the margin under attack", attacked=True)(squares)
+        array_of_two("two numbers")(both)
+        result = experiment(attack=small_pgd()).run(tmp_path / "runs")
+    assert result.both.dims == ("seed", "place")
+    assert result.squares.item() == pytest.approx(result.both[0, 0].item(), rel=1e-6)
+
+
+def test_a_metric_that_fails_is_refused_with_the_error(tmp_path: Path):
     def mine(step: Step) -> Tensor:
         return step.batch.params["no such"]
 
@@ -208,7 +261,7 @@ def test_a_probe_that_fails_is_refused_with_the_error(tmp_path: Path):
             experiment().run(tmp_path / "runs")
 
 
-def test_a_probe_may_need_more_points_than_it_is_tried_on(tmp_path: Path):
+def test_a_metric_may_need_more_points_than_it_is_tried_on(tmp_path: Path):
     def hundredth(step: Step) -> Tensor:
         return step.clean_margins.kthvalue(100).values
 
@@ -218,7 +271,7 @@ def test_a_probe_may_need_more_points_than_it_is_tried_on(tmp_path: Path):
     assert result.hundredth.notnull().all()
 
 
-def test_probes_are_tried_where_they_apply_and_on_clean_points(tmp_path: Path):
+def test_metrics_are_tried_where_they_apply_and_on_clean_points(tmp_path: Path):
     """Twice in the first and the last cell: three runs and one, however large samples and dimension are."""
     seen: list[tuple[int, ...]] = []
 

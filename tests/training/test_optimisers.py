@@ -18,8 +18,7 @@ from benign.sweep.replay import Replay
 from benign.training import descent
 from benign.training.descent import Batch, Status, descend
 from benign.training.engine import train_runs
-from benign.training.metrics import metrics_for
-from benign.training.metrics.variables import variables
+from benign.training.metrics import metrics_for, variables
 from benign.training.optimisers import SGD, AdamW, GradientDescent, Training
 from benign.training.setup import Evaluation, Setup, stack
 from tests.reference import run_ids, small_pgd, start

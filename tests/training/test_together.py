@@ -194,8 +194,8 @@ def test_a_network_in_mini_batches_does_not_depend_on_the_others(row: Row):
 
 
 def test_more_points_than_are_watched_and_tested_at_once(monkeypatch):
-    monkeypatch.setattr(descent, "WATCHED", 4)
-    monkeypatch.setattr(audit, "WATCHED", 4)
+    monkeypatch.setattr(descent, "MEASURED_POINTS", 4)
+    monkeypatch.setattr(audit, "MEASURED_POINTS", 4)
     for module in (audit, evaluation):
         monkeypatch.setattr(module, "BLOCK", 3)
     check_together(cells(METHODS[1], components.SIGNED, Linear(init_std=0.5), small_pgd(steps=2)))

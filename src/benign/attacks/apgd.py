@@ -1,4 +1,4 @@
-"""Projected ascent that sets its own step: APGD of Croce and Hein (2020), and its form for l1 balls (2021)."""
+"""APGD, projected ascent that sets its own step (Croce and Hein 2020), and its form for l1 balls (2021)."""
 
 import math
 from collections.abc import Iterator
@@ -18,29 +18,32 @@ from benign.data.model import DataModel
 from benign.losses import margin
 from benign.networks.network import Pass
 from benign.spec.base import Count
+from benign.spec.registry import guarantees
 
 MOMENTUM = 0.75
-"""share of the new step; the rest is the step before"""
+"""share of the new step; the rest is the last step"""
 RISING = 0.75
 """least share of steps that must raise the loss between two checkpoints"""
 FIRST_SHARE = 0.2
 """share of the coordinates that the first steps in an l1 ball move"""
 SPARSER = 1.5
-"""by which the moved coordinates and the step fall in an l1 ball"""
+"""factor by which the number of moved coordinates and the step are reduced in an l1 ball"""
 SMALLEST_STEP = 0.1
-"""in an l1 ball, as a share of the radius"""
+"""smallest step in an l1 ball, as a share of the radius"""
 
 Values = Float[Tensor, "runs samples"]
 
 
+@guarantees("rotation_invariant", "ball_starts")
 class APGD(Attack):
-    """Ascent with momentum; a point whose loss rises too rarely halves its step and returns to its best place.
+    """Ascent with momentum: x' = P(x + 0.75 (P(x + s d) - x) + 0.25 (x - x_before)), P the projection.
 
-    The first step is twice the radius. In an l1 ball the steps are sparse, with a share of
-    coordinates that follows the best place found. (The authors also shrink that ball from three
-    times its radius; on the images of our tests this was not stronger at 25, 50 or 100 steps.)
-    One full steepest step from the start is tried as well: where the network is linear it is the
-    worst case. For every point the place of smallest margin is returned, the clean one included.
+    d is the steepest direction and the first step s is twice the radius. At each checkpoint, a point whose loss rose
+    in fewer than 75 % of the steps halves s and returns to its best iterate (Croce and Hein 2020, Algorithm 1). In an
+    l1 ball the steps are sparse instead, with a share of coordinates that follows the best iterate (Croce and Hein
+    2021; they also shrink the ball from three times its radius, which was not stronger at 25, 50 or 100 steps on the
+    images of our tests). One full steepest step from the start is tried as well: for a linear network it is the
+    worst case. For every point the iterate of smallest margin is returned.
 
     >>> import benign as bo
     >>> bo.APGD(ball=bo.Ball(radius=0.1), restarts=3).passes()  # forward passes of one attack
@@ -48,13 +51,13 @@ class APGD(Attack):
     """
 
     ball: Ball
-    """where attacked points stay"""
+    """the ball that attacked points stay in"""
     steps: Count = 50
     """steps of an ascent"""
     loss: AttackLoss = "margin"
-    """what is ascended"""
+    """the function that is ascended"""
     start: Literal["zero", "uniform"] = "zero"
-    """where the first ascent starts: at the clean point, or anywhere in the ball; the others start anywhere"""
+    """start of the first ascent: the clean point, or uniform in the ball; further ascents start uniform in the ball"""
     restarts: Count = 1
     """number of ascents"""
 
@@ -75,16 +78,16 @@ class APGD(Attack):
     def recordable(self) -> bool:
         return self.ball.recordable() and self.start == "zero" and self.restarts == 1
 
-    def held(self) -> int:
-        """Two iterates, memory for a third, the best, their directions, the worst of one ascent and of all, passes."""
+    def stored_perturbations(self) -> int:
+        # Two iterates, memory for a third, the best, their directions, the worst of one ascent and of all, passes.
         return 12
 
     def perturb(self, target: Target) -> Points:
         space = space_for(target, self.ball, self.steps)
         best = BestSoFar(target.x)
         for restart in range(self.restarts):
-            found = self._ascend(space, space.begin(start_stream(self.start, restart)))
-            best.update(space.points(found.points), found.margins)
+            worst = self._ascend(space, space.begin(start_stream(self.start, restart)))
+            best.update(space.points(worst.points), worst.margins)
         return best.points
 
     def _ascend(self, space: PerturbationSpace, first: Delta) -> BestSoFar:
@@ -111,7 +114,7 @@ class _Iterate:
         return _Iterate(self.delta.clone(), self.value.clone(), self.ascent_direction.clone())
 
     def replace(self, other: "_Iterate", chosen: Bool[Tensor, "runs samples"]) -> None:
-        """Become the other iterate at the chosen points; in place, for the reason given in `BestSoFar`."""
+        """Take the other iterate at the chosen points; in place, for the reason given in `BestSoFar`."""
         wide = chosen[:, :, None, None]
         torch.where(wide, other.delta, self.delta, out=self.delta)
         torch.where(chosen, other.value, self.value, out=self.value)

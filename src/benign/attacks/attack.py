@@ -1,4 +1,4 @@
-"""What every attack offers: perturbed points that a network finds harder."""
+"""The interface of every attack: from a target (network, points, labels) to perturbed points."""
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
@@ -20,18 +20,18 @@ Delta = Float[Tensor, "*pair runs samples tokens coordinates"]
 
 @dataclass(frozen=True)
 class Target:
-    """What an attack sees. It changes none of it."""
+    """The network and the points to attack. An attack does not change them."""
 
     network: Network
-    """what is attacked"""
+    """the network under attack"""
     params: Params
-    """its parameters now"""
+    """its current parameters"""
     data: DataModel
-    """what the points were drawn from"""
+    """the model that the points were drawn from"""
     sample: Sample
-    """the points to attack, with the labels to attack and what generated them"""
+    """the points to attack, with the labels to attack and the latent parts"""
     streams: Streams
-    """for the attack's own draws"""
+    """streams of the attack's own draws"""
 
     @property
     def x(self) -> Points:
@@ -42,24 +42,24 @@ class Target:
         return self.sample.y
 
     def relabelled(self, y: Float[Tensor, "runs samples"]) -> "Target":
-        """The same points with other labels to attack."""
+        """Return the same points with other labels to attack."""
         return replace(self, sample=replace(self.sample, y=y))
 
     def uniform(self, ball: Ball, radius: Units, part: str) -> Points:
-        """Perturbations uniform in the ball, to start from; `part` names their draws."""
+        """Return random starts, perturbations uniform in the ball; `part` names their streams."""
         return ball.uniform(self.streams.within(part), radius, self.x)
 
     def run(self, points: Points) -> Pass:
-        """The network on points in place of the clean ones, or on several sets of them in a row."""
+        """Run the network on attacked points: one for every clean point, or several sets of them in a row."""
         return self.network.attacked_pass(self.params, points, repeated(self.x, points))
 
-    def train(self, points: Points) -> Pass:
-        """The same for the pass whose loss is descended."""
+    def training_pass(self, points: Points) -> Pass:
+        """Run the pass whose loss training descends on such points."""
         return self.network.training_pass(self.params, points, repeated(self.x, points))
 
 
 def repeated(part: Tensor, points: Tensor) -> Tensor:
-    """What belongs to the clean points, once for every set of attacked ones."""
+    """Return a tensor of the clean points, repeated for every set of attacked points."""
     sets = points.shape[1] // part.shape[1]
     return part if sets == 1 else torch.cat([part] * sets, dim=1)
 
@@ -69,38 +69,40 @@ class Attack(Component):
 
     @abstractmethod
     def perturb(self, target: Target) -> Points:
-        """The attacked points: one for every point, or several sets of them, one after the other."""
+        """Return the attacked points: one for every point, or several sets of them, one after the other."""
 
     def training_pass(self, target: Target) -> tuple[Points, Pass]:
-        """The attacked points, and the pass on them whose loss is descended."""
+        """Return the attacked points, and the pass on them whose loss training descends."""
         points = self.perturb(target)
-        return points, target.train(points)
+        return points, target.training_pass(points)
 
     def threat(self) -> Ball | Balls | None:
-        """The ball, or the balls, that hold every attacked point; None where there is no such ball."""
+        """Return the ball or balls that contain every attacked point, or None if there are none."""
         return None
 
     def check_against(self, data: DataModel) -> None:
-        """Raise ValueError where the attack cannot be measured on this data."""
+        """Raise ValueError if the attack is not defined on this data."""
 
     def passes(self) -> int:
-        """How many forward passes one attack costs, for estimates."""
+        """Return how many forward passes one attack costs; for estimates of time."""
         return 1
 
     def recordable(self) -> bool:
-        """Whether it asks the device nothing on the way and draws nothing: every step of training is then the same
-        computation, which a GPU can record."""
+        """Return whether an attack draws nothing and copies nothing from the device to decide how to go on.
+
+        Every step of training is then the same computation, which a GPU can record.
+        """
         return False
 
-    def held(self) -> int:
-        """How many perturbations of every point it holds at once, for the memory budget."""
+    def stored_perturbations(self) -> int:
+        """Return how many perturbations of every point are in memory at once; for estimates of memory."""
         return 3
 
 
 class BestSoFar:
-    """For every point the one of smallest margin among those offered, or its perturbation.
+    """The attacked point of smallest margin, for every point, or its perturbation.
 
-    Before any offer it is the one given first, with an infinite margin.
+    It starts with the given one and an infinite margin.
     """
 
     def __init__(self, first: Delta):
@@ -111,6 +113,6 @@ class BestSoFar:
 
     def update(self, points: Delta, margins: Float[Tensor, "runs samples"]) -> None:
         worse = margins < self.margins
-        # In place: with test points, fresh memory for the choice took eight times as long as the choice.
+        # In place: with test points, allocating memory took eight times as long as the comparison.
         torch.where(worse, margins, self.margins, out=self.margins)
         torch.where(worse[:, :, None, None], points, self.points, out=self.points)

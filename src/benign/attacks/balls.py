@@ -1,4 +1,4 @@
-"""The set an adversary may move in: what is inside, which way rises fastest, the nearest point, a random point."""
+"""Balls, the sets an adversary may move in: norm, steepest direction, projection, random points."""
 
 from math import inf
 from typing import Annotated, Any, Literal
@@ -20,7 +20,7 @@ Units = Float[Tensor, "runs #samples #tokens 1"]
 
 
 def _infinity(value: Any) -> Any:
-    """YAML's .inf and Python's infinity are the word `inf`; true is not the number 1."""
+    """Return `inf` for YAML's .inf and Python's infinity, and a word for a truth value, which is not the number 1."""
     if isinstance(value, bool):
         return str(value)
     return "inf" if value in (inf, ".inf") else value
@@ -29,7 +29,8 @@ def _infinity(value: Any) -> Any:
 class Ball(Spec):
     """Perturbations of l_p norm at most the radius, of every token (Zhang) or of the whole point.
 
-    A box bounds the attacked points as well. A coordinate that is outside it from the start may stay or move back.
+    A box bounds the attacked points as well. A coordinate that is outside the box from the start may stay there or
+    move back.
 
     >>> import benign as bo
     >>> bo.Ball(radius=0.1).per
@@ -41,9 +42,9 @@ class Ball(Spec):
     p: Shape[Annotated[Literal[0, 1, 2, "inf"], BeforeValidator(_infinity)]] = default(2)
     """norm of the ball; 0 counts the coordinates that move"""
     radius: PerRun[NonNegative]
-    """tau, or a share of what it is relative to; with p = 0 a number of coordinates"""
+    """tau, or a share of the length that `relative_to` names; with p = 0 a number of coordinates"""
     relative_to: Literal["signal", "point"] | None = None
-    """what the radius is measured by: |mu|, or the l_p norm of each point (all its tokens)"""
+    """unit of the radius: |mu|, or the l_p norm of each point (all its tokens)"""
     per: Literal["token", "sample"] = "token"
     """every token has its own ball, or all tokens of a point share one"""
     box: tuple[StrictFloat, StrictFloat] | None = None
@@ -72,7 +73,7 @@ class Ball(Spec):
             )
 
     def check_against(self, data: DataModel) -> None:
-        """Raise ValueError where the radius cannot be measured on this data."""
+        """Raise ValueError if the radius cannot be measured on this data."""
         if self.relative_to == "signal" and data.signal_norm() is None:
             raise ValueError(
                 f"`ball.relative_to` is 'signal', but `{data.kind}` has no signal norm: "
@@ -80,46 +81,46 @@ class Ball(Spec):
             )
 
     def recordable(self) -> bool:
-        """Whether no value decides how its projections are computed, so that a GPU can record them."""
+        """Return whether projections are the same operations for all values, so that a GPU can record them."""
         return self.p == "inf" or (self.p == 2 and self.box is None)
 
     def each(self) -> "list[Ball]":
-        """One ball; `Balls` has several."""
+        """Return the one ball; `Balls` has several."""
         return [self]
 
     def size(self, data: DataModel) -> Any:
-        """The radius in the units of the data, a number or a tensor [runs]; a share when relative to the point."""
+        """Return the radius in the units of the data, a number or a tensor [runs]; a share if relative to the point."""
         return self.radius * data.signal_norm() if self.relative_to == "signal" else self.radius
 
     def radii(self, data: DataModel, x: Points) -> Units:
-        """The radius around every point."""
+        """Return the radius around every point."""
         size = column(self.size(data), x).expand(len(x), 1, 1, 1)
         if self.relative_to == "point":
             return size * torch.linalg.vector_norm(x, self._order, dim=(-2, -1), keepdim=True)
         return size
 
     def step_unit(self, radius: Units) -> Units:
-        """What steps are shares of: the radius; with p = 0, which is no length, the width of the box or 1."""
+        """Return the unit of step lengths: the radius, or with p = 0 the width of the box, or 1 without a box."""
         if self.p != 0:
             return radius
         return torch.full_like(radius, 1.0 if self.box is None else self.box[1] - self.box[0])
 
     def norm(self, delta: Points) -> Units:
-        """Norm of each unit (token or point)."""
+        """Return the norm of each unit (token or point)."""
         return torch.linalg.vector_norm(delta, self._order, dim=self.unit_axes, keepdim=True)
 
     def dual_norm(self, gradient: Points) -> Units:
-        """How much a linear function rises along its steepest direction."""
+        """Return how much a linear function rises along its steepest direction."""
         if self.p == 0:
             return (self.steepest(gradient.clone()) * gradient).sum(self.unit_axes, keepdim=True)
         dual = {1: inf, 2: 2, "inf": 1}[self.p]
         return torch.linalg.vector_norm(gradient, dual, dim=self.unit_axes, keepdim=True)
 
     def steepest(self, gradient: Points) -> Points:
-        """The direction of unit norm along which a linear function rises fastest; zero stays zero. May be in place.
+        """Return the direction of unit norm along which a linear function rises fastest. May be in place.
 
-        With p = 1 it moves the `coordinates` largest slopes by equal shares, and with p = 0 as many as the radius
-        says, each by 1.
+        Zero stays zero. With p = 1 the coordinates of the `coordinates` largest slopes move by equal shares; with p = 0
+        the radius says how many coordinates move, each by 1.
         """
         if self.p == 2:
             return self._steepest_l2(gradient.contiguous())
@@ -130,23 +131,23 @@ class Ball(Spec):
         return self._along_largest(gradient, count)
 
     def sparse_direction(self, gradient: Points, share: Float[Tensor, "runs samples"]) -> Points:
-        """The steepest direction with p = 1 that moves this share of the coordinates of each unit."""
+        """Return the steepest direction with p = 1 that moves this share of the coordinates of each unit."""
         count = (share * self._units(gradient).shape[-1]).round().clamp_min(1)
         return self._along_largest(gradient, count[:, :, None, None])
 
     def _along_largest(self, gradient: Tensor, count: Tensor) -> Tensor:
-        """Equal moves along the `count` largest slopes of each unit: of norm 1 together with p = 1, else 1 each."""
+        """Return equal moves along the `count` largest slopes of each unit: 1 each, or with p = 1 norm 1 in all."""
         units = self._units(gradient)
         moves = (units.sign() * largest(units.abs(), count)).reshape(gradient.shape)
         return moves.div_(self.norm(moves).clamp_min_(1)) if self.p == 1 else moves
 
     def _steepest_l2(self, gradient: Tensor) -> Tensor:
-        """Scaled first: the squares of a saturated loss's gradient underflow before the gradient does."""
+        # Scaled first: the squares of a saturated loss's gradient underflow before the gradient does.
         scaled = gradient.div_(self.largest_size(gradient))
         return scaled.div_(self.norm(scaled).clamp_min_(torch.finfo(gradient.dtype).tiny))
 
     def largest_size(self, gradient: Points) -> Units:
-        """Size of the largest coordinate of each unit, never 0 so that it may divide.
+        """Return the size of the largest coordinate of each unit, never 0, so that it may divide.
 
         Two reductions take half the time of one over a copy that holds the absolute values.
         """
@@ -155,35 +156,35 @@ class Ball(Spec):
         return torch.maximum(highest, lowest.neg_()).clamp_min_(torch.finfo(gradient.dtype).tiny)
 
     def project(self, delta: Points, radius: Units, x: Points) -> Points:
-        """The nearest perturbation of x inside the ball and the box. May be in place."""
+        """Return the nearest perturbation of x inside the ball and the box. May be in place."""
         if self.p == 2 and self.box is None:
             return shrink(delta, self.norm(delta), radius)
         if self.p == "inf" and self.box is None:
             return delta.clamp_max_(radius).clamp_min_(-radius)
-        low, high = self._reach(x)
+        low, high = self._limits(x)
         if self.p == "inf":
             return delta.clamp_(torch.maximum(low, -radius), torch.minimum(high, radius))
         units = self._units(delta)
         if self.p == 0:
-            near = self._sparse(units, radius, self._units(low), self._units(high))
+            nearest = self._sparse(units, radius, self._units(low), self._units(high))
         else:
-            room = None if self.box is None else self._units(torch.where(delta > 0, high, -low))
-            near = torch.copysign(self._sizes(units.abs(), radius, room), units)
-        return near.reshape(delta.shape)
+            limit = None if self.box is None else self._units(torch.where(delta > 0, high, -low))
+            nearest = torch.copysign(self._sizes(units.abs(), radius, limit), units)
+        return nearest.reshape(delta.shape)
 
-    def _sizes(self, size: Tensor, radius: Tensor, room: Tensor | None) -> Tensor:
-        """Sizes of the coordinates of the nearest point, for p = 1 and for p = 2 with a box."""
-        if room is None:
+    def _sizes(self, size: Tensor, radius: Tensor, limit: Tensor | None) -> Tensor:
+        """Return the sizes of the coordinates of the nearest point, for p = 1 and for p = 2 with a box."""
+        if limit is None:
             return l1_sizes(size, radius)
-        return (l1_box_sizes if self.p == 1 else l2_box_sizes)(size, room, radius)
+        return (l1_box_sizes if self.p == 1 else l2_box_sizes)(size, limit, radius)
 
     def _sparse(self, delta: Tensor, radius: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """The coordinates that bring the point nearest; c instead of 0 saves v^2 - (v - c)^2 = c (2v - c)."""
+        """Return the nearest point of an l0 ball; a coordinate c instead of 0 saves v^2 - (v - c)^2 = c (2v - c)."""
         moved = torch.minimum(torch.maximum(delta, low), high)
         return moved * largest(moved * (2 * delta - moved), radius)
 
     def uniform(self, streams: Streams, radius: Units, x: Points) -> Points:
-        """Uniform in the ball, from these streams; with a box, the nearest point in it.
+        """Return perturbations uniform in the ball, drawn from these streams; with a box, projected on it.
 
         With p = 0 the coordinates are random, and their attacked values uniform in the box.
         """
@@ -198,14 +199,14 @@ class Ball(Spec):
         return delta if self.box is None else self.project(delta, radius, x)
 
     def filled(self, streams: Streams, radius: Units, direction: Points, dim: int) -> Points:
-        """Along random directions of tokens in R^dim, the lengths of points uniform in the ball. In place."""
+        """Give random directions of tokens in R^dim the lengths of points uniform in the ball, in place."""
         length = self.norm(direction)
         size = dim if self.per == "token" else dim * direction.shape[2]
         share = streams("length").uniform(*length.shape[1:], dtype=direction.dtype)
         return direction.mul_(share.pow_(1 / size).mul_(radius) / length)
 
     def _direction(self, streams: Streams, shape: torch.Size, dtype: torch.dtype) -> Tensor:
-        """Normal numbers for l2, exponential ones with signs for l1: uniform on the sphere after normalisation."""
+        """Return vectors whose direction is uniform on the sphere: normal for l2, exponential with signs for l1."""
         if self.p == 2:
             return streams("direction").normal(*shape, dtype=dtype)
         sizes = streams("direction").uniform(*shape, dtype=dtype).log_()
@@ -219,7 +220,7 @@ class Ball(Spec):
         return (goal - x) * largest(order, radius).reshape(x.shape)
 
     def points(self, x: Points, delta: Points, out: Tensor | None = None) -> Points:
-        """The attacked points x + delta; rounding does not take them out of the box."""
+        """Return the attacked points x + delta, clamped where rounding would take them out of the box."""
         points = torch.add(x, delta, out=out)
         if self.box is None:
             return points
@@ -236,11 +237,11 @@ class Ball(Spec):
         return inf if self.p == "inf" else self.p
 
     def _units(self, points: Tensor) -> Tensor:
-        """The coordinates of a unit along the last axis: [runs, samples, tokens or 1, coordinates]."""
+        """Return points as [runs, samples, tokens or 1, coordinates]: the coordinates of a unit along the last axis."""
         return points if self.per == "token" else points.flatten(2)[:, :, None]
 
-    def _reach(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """How far each coordinate may move down and up; always 0 at least."""
+    def _limits(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return how far each coordinate may move down (0 or less) and up (0 or more) in the box."""
         if self.box is None:
             return torch.full_like(x, -inf), torch.full_like(x, inf)
         low, high = self.box
@@ -259,9 +260,9 @@ class Balls(Spec):
     """
 
     radius: PerRun[NonNegative]
-    """what the multiples are of: tau, or tau / |mu| when relative to the signal"""
+    """the radius that is multiplied: tau, or tau / |mu| if relative to the signal"""
     relative_to: Literal["signal", "point"] | None = None
-    """what the radius is measured by, as in `Ball`"""
+    """unit of the radius, as in `Ball`"""
     per: Literal["token", "sample"] = "token"
     """every token has its own balls, or all tokens of a point share them"""
     box: tuple[float, float] | None = None
@@ -283,7 +284,7 @@ class Balls(Spec):
             )
 
     def each(self) -> list[Ball]:
-        """The ball of every norm."""
+        """Return the ball of every norm."""
         return [
             self._ball(norm, getattr(self, name))
             for name, norm in NORMS.items()

@@ -1,4 +1,4 @@
-"""The evaluation attack: the worst of several attacks."""
+"""The default evaluation attack: the worst of several attacks."""
 
 from typing import ClassVar
 
@@ -9,8 +9,10 @@ from benign.attacks.pgd import PGD
 from benign.data.model import DataModel
 from benign.losses import margin
 from benign.spec.base import Count
+from benign.spec.registry import guarantees
 
 
+@guarantees("rotation_invariant")
 class EnsembleAttack(Attack):
     """Return, for every point, the worst result of these attacks in a ball, or in each of several:
 
@@ -53,17 +55,18 @@ class EnsembleAttack(Attack):
         also = self.also.passes() if self.also else 0
         return len(self.ball.each()) * (2 * self.steps + 3) * (1 + self.restarts) + also
 
-    def held(self) -> int:
-        """The largest of its attacks, the points it found, the worst so far, and the pass that compares them."""
-        return 3 + max(APGD(ball=self.ball.each()[0]).held(), self.also.held() if self.also else 0)
+    def stored_perturbations(self) -> int:
+        # Those of its largest attack, the points it returned, the worst so far, and the pass that compares them.
+        apgd = APGD(ball=self.ball.each()[0]).stored_perturbations()
+        return 3 + max(apgd, self.also.stored_perturbations() if self.also else 0)
 
     def perturb(self, target: Target) -> Points:
         best = BestSoFar(target.x)
         best.update(target.x, margin(target.run(target.x).outputs, target.y))
         for attack in self._attacks(target.data):
             points = attack.perturb(target)
-            for each in points.split(target.x.shape[1], dim=1):
-                best.update(each, margin(target.run(each).outputs, target.y))
+            for one_set in points.split(target.x.shape[1], dim=1):
+                best.update(one_set, margin(target.run(one_set).outputs, target.y))
         return best.points
 
     def _attacks(self, data: DataModel) -> list[Attack]:

@@ -1,7 +1,7 @@
-"""Attacks by the hidden layer of a reference network: NRF-PGD, RF-PGD and the inverted data D^ of Li appendix A.
+"""Attacks through the hidden layer of a reference network: NRF-PGD, RF-PGD and the inverted data D^ of Li appendix A.
 
-The reference network has been trained, so it is no part of a specification: it is a function
-`represent` from points to features, made from one of our networks by `representation`, or of your own.
+The reference network has been trained, so it is not part of a specification. It is given as a function `represent`
+from points to features; `representation` makes one from a network of this package.
 """
 
 from collections.abc import Callable
@@ -23,22 +23,23 @@ Represent: TypeAlias = Callable[[Tensor], Tensor]
 Distances: TypeAlias = Float[Tensor, "runs samples"]
 
 LONGER, SHORTER = 1.2, 0.5
-"""what a step length is multiplied by after a success and after a failure"""
+"""factors of a step length after a success and after a failure"""
 
 
 def representation(network: Network, params: Params) -> Represent:
-    """The layer before the last of a network, as G of Li appendix A: its `represent` with these weights."""
+    """Return G of Li appendix A, the layer before the last: the network's `represent` with these weights."""
     return partial(network.represent, params)
 
 
 def match_features(
     represent: Represent, x: Points, goal: Points, ball: Ball, steps: int = 100, step: float = 0.25
 ) -> Points:
-    """NRF-PGD, or RF-PGD (Li A.2): the points of the balls around x whose features are nearest to those of `goal`.
+    """Return the points of the balls around x whose features are nearest to those of `goal` (Li A.2).
 
-    It minimises |G(x + delta) - G(goal)|_2 over the ball, G from a standard or an adversarially
-    trained network, x of the source class and `goal` of the target class. `step` is the first step
-    as a share of the radius.
+    They minimise |G(x + delta) - G(goal)|_2 over the ball: NRF-PGD with G of a standard network, RF-PGD with G of an
+    adversarially trained one. x is of the source class and `goal` of the target class.
+
+    step: the first step, as a share of the radius.
     """
     if ball.relative_to is not None:
         raise ValueError(
@@ -54,12 +55,12 @@ def match_features(
         return ball.points(x, ball.project(delta, radius, x))
 
     with torch.no_grad():
-        wanted = represent(goal)
-    return _approach(represent, wanted, x, move, steps)[0]
+        features = represent(goal)
+    return _approach(represent, features, x, move, steps)[0]
 
 
 class Inversion(NamedTuple):
-    """Points found from features."""
+    """Points whose features are near given ones."""
 
     points: Points
     distance: Distances
@@ -74,10 +75,14 @@ def invert_features(
     step: float = 0.1,
     box: tuple[float, float] | None = None,
 ) -> Inversion:
-    """A point X^ of D^ (Li A.1): argmin |G(X^) - G(X)|_2 for given features G(X), from a start that knows nothing of X.
+    """Return points X^ of D^ (Li A.1): argmin |G(X^) - G(X)|_2 for given features G(X), without a ball.
 
-    Steps go along the gradient of a whole point, normalised; the first has length `step`. A box
-    bounds every coordinate (0 to 1 for images). There is no ball.
+    Steps go along the normalised gradient of a whole point.
+
+    goal: the features G(X).
+    start: points that do not depend on X.
+    step: length of the first step.
+    box: bounds of every coordinate (0 to 1 for images).
     """
     low, high = (-torch.inf, torch.inf) if box is None else box
     if not low < high:
@@ -93,9 +98,9 @@ def invert_features(
 
 
 def targeted_success(outputs: Outputs, goal: Labels) -> Float[Tensor, " runs"]:
-    """Share of points that are classified as their goal; a tie is a failure.
+    """Return the share of points that are classified as their goal; a tie is a failure.
 
-    Of the outputs on clean points it is the natural confusion, to be told beside that of an attack.
+    For outputs on clean points this is the natural confusion, the baseline of an attack.
     """
     return correct(margin(outputs, goal)).mean(1)
 
@@ -107,11 +112,12 @@ def _approach(
     move: Callable[[Tensor, Tensor, Tensor], Tensor],
     steps: int,
 ) -> tuple[Points, Distances]:
-    """The nearest points to features, and their distances, by descent with a step length for every point.
+    """Return the points whose features are nearest to `goal`, and their distances, by descent.
 
-    `move(points, gradient, share)` steps down the gradient by a share of the first step and goes back
-    to what is allowed. A point that came no nearer stays where it was and takes shorter steps: with
-    one length for ever it would turn around the goal at that distance.
+    Every point has its own step length: a point that came no nearer stays where it was and takes a shorter step. With
+    a constant length it would circle the goal at that distance.
+
+    move: `move(points, gradient, share)` steps down the gradient by a share of the first step, and projects.
     """
     best = start.clone()
     distance, gradient = _distance(represent, goal, best)
@@ -120,17 +126,17 @@ def _approach(
         points = move(best, gradient.clone(), share)
         reached, slope = _distance(represent, goal, points)
         nearer = reached < distance
-        each = nearer[:, :, None, None]
-        best, gradient = torch.where(each, points, best), torch.where(each, slope, gradient)
+        wide = nearer[:, :, None, None]
+        best, gradient = torch.where(wide, points, best), torch.where(wide, slope, gradient)
         distance = torch.where(nearer, reached, distance)
-        share = torch.where(each, LONGER * share, SHORTER * share)
+        share = torch.where(wide, LONGER * share, SHORTER * share)
     return best, distance
 
 
 def _distance(represent: Represent, goal: Features, points: Points) -> tuple[Distances, Points]:
-    """|G(points) - goal|_2, and the gradient of half its square, which exists at 0 as well."""
+    """Return |G(points) - goal|_2, and the gradient of half its square, which exists at 0 as well."""
     points = points.detach().requires_grad_()
     with torch.enable_grad():
-        apart = represent(points) - goal
-        (gradient,) = torch.autograd.grad(apart.square().sum() / 2, points)
-    return torch.linalg.vector_norm(apart.detach(), dim=2), gradient
+        difference = represent(points) - goal
+        (gradient,) = torch.autograd.grad(difference.square().sum() / 2, points)
+    return torch.linalg.vector_norm(difference.detach(), dim=2), gradient

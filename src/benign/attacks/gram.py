@@ -15,15 +15,16 @@ from benign.attacks.projections import shrink, shrinking, tiny_of
 from benign.attacks.space import PerturbationSpace
 from benign.losses import Outputs
 from benign.networks import compiled
-from benign.networks.network import Pass, declares
-from benign.networks.products import ProductsPass, SeesProducts, Shortcut
+from benign.networks.network import Pass
+from benign.networks.products import ProductsPass, SeesProducts, Switch
+from benign.spec.registry import has_guarantee
 
 Columns = Float[Tensor, "runs dim columns"]
 Coordinates = Float[Tensor, "runs samples tokens coordinates"]
 OfColumns = Float[Tensor, "runs samples tokens columns"]
 Pairs = Float[Tensor, "2 runs samples tokens coordinates"]
 
-PRODUCTS = Shortcut()
+PRODUCTS = Switch()
 plain_attacks = PRODUCTS.off
 """in this context every ascent is in R^d; results differ by rounding alone"""
 
@@ -31,7 +32,7 @@ plain_attacks = PRODUCTS.off
 def space_for(target: Target, ball: Ball, steps: int) -> PerturbationSpace:
     """Return the space in which an ascent of so many steps is cheapest."""
     network, (samples, tokens, dim) = target.network, target.x.shape[1:]
-    if not isinstance(network, SeesProducts) or not declares(network, "products_pass"):
+    if not isinstance(network, SeesProducts) or not has_guarantee(network, "token_products"):
         return PerturbationSpace(target, ball)
     if not PRODUCTS.on or ball.p != 2 or ball.box is not None:
         return PerturbationSpace(target, ball)

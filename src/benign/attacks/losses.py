@@ -1,4 +1,4 @@
-"""What attacks ascend, with its derivative in the outputs."""
+"""The losses that attacks ascend, with their derivatives in the outputs."""
 
 from typing import Literal
 
@@ -14,7 +14,7 @@ AttackLoss = Literal["margin", "cross_entropy", "dlr"]
 
 
 def value(name: AttackLoss, outputs: Outputs, y: Labels) -> Float[Tensor, "runs samples"]:
-    """What is ascended, for every point."""
+    """Return the loss of every point."""
     if name == "cross_entropy":
         return loss(outputs, y)
     if name == "margin":
@@ -24,7 +24,7 @@ def value(name: AttackLoss, outputs: Outputs, y: Labels) -> Float[Tensor, "runs 
 
 
 def slope(name: AttackLoss, outputs: Outputs, y: Labels) -> Outputs:
-    """Derivative of each point's value in its outputs."""
+    """Return the derivative of each point's loss in its outputs."""
     if name == "cross_entropy":
         return loss_slope(outputs, y)
     if name == "margin":
@@ -33,7 +33,7 @@ def slope(name: AttackLoss, outputs: Outputs, y: Labels) -> Outputs:
 
 
 def check_loss(name: AttackLoss, data: DataModel) -> None:
-    """Raise ValueError where the loss is not defined for labels of this data."""
+    """Raise ValueError if the loss is not defined for the labels of this data."""
     classes = data.label_count() or 2
     if name == "dlr" and classes < 3:
         raise ValueError(
@@ -43,14 +43,14 @@ def check_loss(name: AttackLoss, data: DataModel) -> None:
 
 
 def _ratio_slope(outputs: Outputs, y: Labels) -> Outputs:
-    """Derivative of -margin / spread, through both."""
+    """Return the derivative of -margin / spread, through both."""
     spread, slope_of_spread = _spread(outputs)
     ratio = (margin(outputs, y) / spread)[..., None]
     return (ratio * slope_of_spread - margin_slope(outputs, y)) / spread[..., None]
 
 
 def _spread(outputs: Float[Tensor, "runs samples classes"]) -> tuple[Tensor, Tensor]:
-    """The largest output less the third largest, with its derivative; a constant 1 where the three are equal."""
+    """Return the largest output minus the third largest, and its derivative; a constant 1 if all three are equal."""
     top = outputs.topk(3, dim=2)
     spread = top.values[..., 0] - top.values[..., 2]
     tied = spread == 0

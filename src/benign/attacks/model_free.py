@@ -1,7 +1,7 @@
-"""Attacks that follow from how points are made rather than from a search: Li Theorem 4.3, Zhang Theorem 3.
+"""Attacks constructed from the parts of a point instead of a search: Li Theorem 4.3, Zhang Theorem 3.
 
-`FeatureSwap`, `AllPatch` and `Coupling` never look at the network. `CommonShift` takes from it a
-coordinate and a sign, and `FeatureOrthogonal` confines any other attack to where no feature is.
+`FeatureSwap`, `AllPatch` and `Coupling` do not use the network. `CommonShift` uses it for the choice of a coordinate
+and a sign, and `FeatureOrthogonal` confines any other attack to the complement of the features.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Classes = Int64[Tensor, "runs samples"]
 
 
 class FeatureAttack(Attack):
-    """Base of the attacks that put a feature of another class into a point.
+    """Base class of attacks that put a feature of another class into a point.
 
     No feature of a patch changes by more than `clip`. With features along axes (Li Definition 2.1)
     that is the l_inf ball; other features are refused.
@@ -35,7 +35,7 @@ class FeatureAttack(Attack):
     """eps: no coordinate moves by more"""
 
     def rivals(self, target: Target) -> Classes:
-        """y' of every point: uniform on the other classes, and the same whenever it is asked for."""
+        """Return y' of every point: uniform on the other classes, and the same in every call."""
         own = target.y.long()
         others = target.sample.latent["features"].shape[1] // 2 - 1
         place = target.streams("rival").integers(own.shape[1]) * others >> 32
@@ -58,10 +58,11 @@ class FeatureAttack(Attack):
 
 
 class FeatureSwap(FeatureAttack):
-    """Delta(X, y) of Li Theorem 4.3 and Proposition 3.1: the non-robust patches change their class, the others stay.
+    """Delta(X, y) of Li Theorem 4.3 and Proposition 3.1: the non-robust patches change their class.
 
-    delta_p = -min(beta_p, eps) v_y + eps v_y' with y' uniform on the other classes. The paper has
-    beta_p in place of the minimum, and means beta_p <= eps; otherwise Delta would leave the ball.
+    delta_p = -min(beta_p, eps) v_y + eps v_y' on the non-robust patches, 0 on the others, with y' uniform on the
+    other classes. The paper has beta_p in place of the minimum, which assumes beta_p <= eps: otherwise Delta would
+    leave the ball.
 
     >>> import benign as bo
     >>> bo.FeatureSwap(clip=0.5).threat().radius
@@ -71,9 +72,9 @@ class FeatureSwap(FeatureAttack):
     def perturb(self, target: Target) -> Points:
         own, rival = _pair(target, self.rivals(target), robust=False)
         clip = column(self.clip, target.x)
-        taken = torch.minimum(target.sample.latent["strength"][..., None], clip)
-        open_to_it = ~target.sample.latent["robust"][..., None]
-        return target.x + (clip * rival - taken * own) * open_to_it
+        removed = torch.minimum(target.sample.latent["strength"][..., None], clip)
+        non_robust = ~target.sample.latent["robust"][..., None]
+        return target.x + (clip * rival - removed * own) * non_robust
 
 
 class AllPatch(FeatureAttack):
@@ -95,18 +96,19 @@ class AllPatch(FeatureAttack):
 
 
 class Coupling(Attack):
-    """Moves points of both classes to where they cannot be told apart (Zhang Theorem 3, papers/zhang.md 4).
+    """Move points of both classes to a common point, where no classifier can separate them (Zhang Theorem 3).
+
+    `meet` names that point (papers/zhang.md 4):
 
     - `meet: signal`: token 1 goes to (mu_+ + mu_-)/2, at a distance of |mu|/sqrt(2). This fools every
       classifier.
     - `meet: permutation`: token 1 and a noise token xi_a meet half-way, mu_y -> (mu_y + xi_a)/2 and
-      xi_a -> (mu_-y + xi_a)/2, so that the classes differ in the order of tokens alone. a is the
-      token for which the longer of the two moves is shortest; where token 1 has a shorter way to
-      (mu_+ + mu_-)/2, it takes that. The distance is R_perm. This fools classifiers that do not see
-      the order of tokens, as network (1).
+      xi_a -> (mu_-y + xi_a)/2, so that the classes differ only in the order of tokens. a is the
+      token for which the longer of the two moves is shortest; if the way of token 1 to
+      (mu_+ + mu_-)/2 is shorter still, it moves there. The distance is R_perm. This fools
+      classifiers that ignore the order of tokens, such as network (1).
 
-    A ball smaller than that is honoured: the point goes to the point of the ball that is nearest to
-    the meeting point.
+    In a smaller ball the point moves to the point of the ball that is nearest to the common point.
 
     >>> import benign as bo
     >>> bo.Coupling(ball=bo.Ball(radius=0.8, relative_to="signal"), meet="permutation").passes()
@@ -114,9 +116,9 @@ class Coupling(Attack):
     """
 
     ball: Ball
-    """where attacked points stay"""
+    """the ball that attacked points stay in"""
     meet: Literal["signal", "permutation"] = "signal"
-    """what the two classes have in common afterwards: every token, or the set of tokens"""
+    """what the attacked points of both classes have in common: every token, or the set of tokens"""
 
     def perturb(self, target: Target) -> Points:
         x, middle = target.x, target.sample.latent["signal"].mean(1)[:, None]
@@ -129,7 +131,10 @@ class Coupling(Attack):
     def _shorter(
         self, delta: Points, x: Points, other: Float[Tensor, "runs samples dim"]
     ) -> Points:
-        """The move that exchanges tokens where it is shorter than `delta`; `other` is the other class's signal."""
+        """Return the move that exchanges tokens, for points where it is shorter than `delta`.
+
+        other: the signal of the other class.
+        """
         noise = x[:, :, 1:]
         moves = torch.stack([noise - x[:, :, :1], other[:, :, None] - noise], dim=3) / 2
         lengths = self._length(moves.flatten(1, 2)).unflatten(1, noise.shape[1:3])
@@ -142,7 +147,7 @@ class Coupling(Attack):
         return torch.where(shorter[:, :, None, None], exchange, delta)
 
     def _length(self, delta: Points) -> Float[Tensor, "runs samples"]:
-        """The radius a move needs."""
+        """Return the radius of a ball that contains the move."""
         return self.ball.norm(delta).amax((2, 3))
 
     def check_against(self, data: DataModel) -> None:
@@ -160,16 +165,15 @@ class Coupling(Attack):
 
 
 class CommonShift(Attack):
-    """One coordinate of every token moves by the same amount: the l0 attack of radius 1 on network (1) (appE.l0).
+    """Add c e_j to every token, the l0 attack of radius 1 on network (1) (appE.l0).
 
-    Adding c e_j to every token adds c u_j to all values. It adds exactly c u_j to f where attention
-    does not see the attack or is uniform. Otherwise the queries move as well and attention with them,
-    but the values are averaged still: f comes to lie between c u_j + min_l v_l and c u_j + max_l v_l,
-    so that every network with u != 0 has a size that breaks it.
+    This adds c u_j to all values. If attention is uniform or does not see the attack, it adds exactly
+    c u_j to f. Otherwise queries and attention change too, but f is still an average of the values: it lies
+    between c u_j + min_l v_l and c u_j + max_l v_l, so that for every network with u != 0 some c breaks it.
 
-    The coordinate is the one in which the margin is steepest, at the clean point; it is chosen again
-    where that leads, since a long shift saturates attention and the slope is u from then on. The
-    choice of smaller margin counts.
+    j is the coordinate in which the margin is steepest at the clean point. A second choice is made at
+    the attacked point, because a long shift saturates attention and the slope there is u. The choice
+    with the smaller margin is returned.
 
     >>> import benign as bo
     >>> bo.CommonShift(size=100.0).threat().label()
@@ -188,12 +192,12 @@ class CommonShift(Attack):
     def _shifted(
         self, target: Target, points: Points
     ) -> tuple[Points, Float[Tensor, "runs samples"]]:
-        """The clean points, shifted as the slope at other points says; and the margins of those."""
-        seen = target.run(points)
-        slopes = seen.inputs_gradient(margin_slope(seen.outputs, target.y)).sum(2, keepdim=True)
+        """Return the clean points, shifted against the slope at other points, and the margins of those points."""
+        here = target.run(points)
+        slopes = here.inputs_gradient(margin_slope(here.outputs, target.y)).sum(2, keepdim=True)
         steepest = slopes.abs().argmax(3, keepdim=True)
         one = torch.zeros_like(slopes).scatter_(3, steepest, slopes.gather(3, steepest).sign())
-        return target.x - column(self.size, one) * one, margin(seen.outputs, target.y)
+        return target.x - column(self.size, one) * one, margin(here.outputs, target.y)
 
     def threat(self) -> Ball:
         return Ball(p=0, radius=1.0)
@@ -205,8 +209,8 @@ class CommonShift(Attack):
 class FeatureOrthogonal(Attack):
     """Another attack, confined to perturbations orthogonal to all 2k features (derived.init-residual).
 
-    What it gains comes from P_perp w, the part of the weights that noiseless training never moves (Li
-    Lemma D.2) and that Lemma D.28 leaves out. The other attack sees the network at x + P_perp delta,
+    Its effect comes from P_perp w, the part of the weights that noiseless training never moves (Li
+    Lemma D.2) and that Lemma D.28 ignores. The other attack runs the network at x + P_perp delta,
     so its steps, its best point and its restarts are those of the confined problem.
 
     >>> import benign as bo
@@ -216,7 +220,7 @@ class FeatureOrthogonal(Attack):
     """
 
     attack: Attack
-    """the attack that is confined"""
+    """the attack to confine"""
 
     def perturb(self, target: Target) -> Points:
         confined = _OffFeatures(**vars(target))
@@ -240,16 +244,16 @@ class FeatureOrthogonal(Attack):
     def passes(self) -> int:
         return self.attack.passes()
 
-    def held(self) -> int:
-        return 2 + self.attack.held()
+    def stored_perturbations(self) -> int:
+        return 2 + self.attack.stored_perturbations()
 
 
 @dataclass(frozen=True)
 class _OffFeatures(Target):
-    """A target that does not notice what happens along the features."""
+    """A target that ignores the components of a perturbation along the features."""
 
     def off(self, delta: Points) -> Points:
-        """P_perp delta."""
+        """Return P_perp delta."""
         features = self.sample.latent["features"][:, None]
         return delta - delta @ features.transpose(2, 3) @ features
 
@@ -262,17 +266,17 @@ class _OffFeatures(Target):
 
 
 class _OffFeaturesPass(Pass):
-    """A pass whose inputs may move off the features alone."""
+    """A pass whose inputs move only off the features."""
 
-    def __init__(self, target: _OffFeatures, seen: Pass):
-        self._target, self._seen = target, seen
-        self.outputs = seen.outputs
+    def __init__(self, target: _OffFeatures, confined: Pass):
+        self._target, self._confined = target, confined
+        self.outputs = confined.outputs
 
     def params_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Params:
-        return self._seen.params_gradient(c)
+        return self._confined.params_gradient(c)
 
     def inputs_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Points:
-        return self._target.off(self._seen.inputs_gradient(c))
+        return self._target.off(self._confined.inputs_gradient(c))
 
 
 def _patches_for(attack: Attack, data: DataModel) -> FeaturePatches:
@@ -285,7 +289,7 @@ def _patches_for(attack: Attack, data: DataModel) -> FeaturePatches:
 
 
 def _pair(target: Target, rivals: Classes, *, robust: bool) -> tuple[Points, Points]:
-    """u_y and u_y' of every point, or v_y and v_y', against its patches."""
+    """Return u_y and u_y' of every point, or v_y and v_y', each [runs, samples, 1, dim]."""
     features = target.sample.latent["features"]
     first = 0 if robust else features.shape[1] // 2
     runs = torch.arange(len(features), device=features.device)[:, None]

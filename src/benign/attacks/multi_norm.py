@@ -1,4 +1,4 @@
-"""Several balls at once: the worst of the norms, all of them, or the steepest norm of every step."""
+"""Attacks in balls of several norms: the worst of them, all of them, or the steepest norm of every step."""
 
 from typing import Literal
 
@@ -16,13 +16,13 @@ from benign.spec.base import Count, Positive
 
 
 class MultiNorm(Attack):
-    """Projected ascent in several balls. `combine` says what becomes of their points:
+    """Projected ascent in several balls. `combine` says which points are returned:
 
-    - `worst`: for every point the one of smallest margin (the max strategy of Tramer and Boneh).
-    - `average`: all of them, ball after ball: the training loss is then their mean, and so is
+    - `worst`: for every point the attacked point of smallest margin (the max strategy of Tramer and Boneh).
+    - `average`: all attacked points, ball after ball; the training loss is then their mean, and so is
       robust accuracy.
-    - `steepest`: one ascent, of which every step takes, for every point, the ball whose step and
-      projection raise the loss most (MSD of Maini et al.); the place of smallest margin is kept.
+    - `steepest`: one ascent, in which every step uses, for every point, the ball whose step and
+      projection raise the loss most (MSD of Maini et al.); the iterate of smallest margin is returned.
 
     >>> import benign as bo
     >>> bo.MultiNorm(balls=bo.Balls(radius=0.1), combine="worst").passes()
@@ -30,15 +30,15 @@ class MultiNorm(Attack):
     """
 
     balls: Balls
-    """where to ascend"""
+    """the balls"""
     combine: Literal["worst", "average", "steepest"] = "worst"
-    """what becomes of the balls' points"""
+    """which of the balls' points are returned"""
     steps: Count = 20
     """steps of an ascent"""
     step: Positive = 0.2
     """length of a step as a share of the radius"""
     loss: AttackLoss = "margin"
-    """what is ascended"""
+    """the function that is ascended"""
 
     def check_against(self, data: DataModel) -> None:
         for ball in self.balls.each():
@@ -49,21 +49,21 @@ class MultiNorm(Attack):
         return self.balls
 
     def passes(self) -> int:
-        each = 3 * self.steps + 1 if self.combine == "steepest" else 2 * self.steps + 1
-        return each * len(self.balls.each())
+        in_one_ball = (3 if self.combine == "steepest" else 2) * self.steps + 1
+        return in_one_ball * len(self.balls.each())
 
-    def held(self) -> int:
+    def stored_perturbations(self) -> int:
         return 3 + 2 * len(self.balls.each())
 
     def perturb(self, target: Target) -> Points:
         if self.combine == "steepest":
             return self._steepest(target)
-        points = [self._pgd(ball).perturb(target) for ball in self.balls.each()]
+        sets = [self._pgd(ball).perturb(target) for ball in self.balls.each()]
         if self.combine == "average":
-            return torch.cat(points, dim=1)
+            return torch.cat(sets, dim=1)
         best = BestSoFar(target.x)
-        for each in points:
-            best.update(each, margin(target.run(each).outputs, target.y))
+        for points in sets:
+            best.update(points, margin(target.run(points).outputs, target.y))
         return best.points
 
     def _pgd(self, ball: Ball) -> PGD:

@@ -27,9 +27,9 @@ class OneStep(Attack):
     clip: PerRun[NonNegative | None] = default(None)
     """eps: no coordinate moves by more"""
     ball: Ball | None = None
-    """where the step must end, instead of `clip`"""
+    """ball on which the step is projected, instead of `clip`"""
     loss: Literal["own", "margin", "cross_entropy"] = "own"
-    """what is ascended: -F_y (Li), minus the margin, or the loss"""
+    """the function that is ascended: -F_y (Li), minus the margin, or the loss"""
 
     def check(self) -> None:
         if (self.clip is None) == (self.ball is None):
@@ -46,7 +46,7 @@ class OneStep(Attack):
         return ball.points(x, delta, out=delta)
 
     def _gradient(self, target: Target) -> Points:
-        """Minus that of the ascended loss."""
+        """Return minus the gradient of the ascended function."""
         network, params, x, y = target.network, target.params, target.x, target.y
         if self.loss == "own":
             return network.own_gradient(params, x, x, y)

@@ -12,14 +12,15 @@ from benign.attacks.space import PerturbationSpace, start_stream
 from benign.data.model import DataModel
 from benign.networks.network import Pass
 from benign.spec.base import Count, Positive
+from benign.spec.registry import guarantees
 
 
+@guarantees("rotation_invariant", "ball_starts")
 class PGD(Attack):
-    """Steps along the steepest direction, each followed by a projection (Zhang section 6: 20 steps
-    of 0.2 tau).
+    """Projected gradient ascent: delta' = P(delta + s d), d the steepest direction and P the projection on the ball.
 
-    It ascends -y f by default: at interpolation the gradient of the cross-entropy underflows to
-    zero and fakes robustness.
+    Madry et al. (2018); Zhang section 6 has 20 steps of s = 0.2 tau. The ascended function is -y f by default: at
+    interpolation the gradient of the cross-entropy underflows to zero and fakes robustness.
 
     >>> import benign as bo
     >>> attack = bo.PGD(ball=bo.Ball(radius=0.05, relative_to="signal"), steps=20)
@@ -28,22 +29,22 @@ class PGD(Attack):
     """
 
     ball: Ball
-    """where attacked points stay"""
+    """the ball that attacked points stay in"""
     steps: Count = 20
     """steps of an ascent"""
     step: Positive = 0.2
     """length of a step as a share of the radius; with p = 0 of the width of the box, or the length itself"""
     loss: AttackLoss = "margin"
-    """what is ascended: -y f, log(1 + exp(-y f)), or with three classes or more the difference of logits ratio"""
+    """the function that is ascended: -y f, log(1 + exp(-y f)), or with three classes the difference of logits ratio"""
     start: Literal["zero", "uniform"] = "zero"
     """the unperturbed point, or a uniform point of the ball"""
     restarts: Count = 1
     """number of ascents; all but the first start at a uniform point of the ball"""
     keep: Literal["last", "best"] = "last"
-    """the point returned: the last iterate, or for each point the one of smallest margin, all starts included;
-    several restarts always keep the best"""
+    """the iterate returned for each point: the last one, or the one of smallest margin of all restarts; with several
+    restarts always the latter"""
     stop_when_wrong: bool = False
-    """a point that is classified wrongly stays where it is, in later restarts as well"""
+    """an attacked point that is classified wrongly stays where it is, in later restarts as well"""
 
     def perturb(self, target: Target) -> Points:
         space = space_for(target, self.ball, self.steps)
@@ -66,10 +67,10 @@ class PGD(Attack):
         best, length = BestSoFar(space.target.x), self._length(space)
         for restart in range(self.restarts):
             first = space.begin(start_stream(self.start, restart))
-            found = BestSoFar(torch.zeros_like(first))
+            worst = BestSoFar(torch.zeros_like(first))
             wrong = best.margins <= 0 if self.stop_when_wrong else None
-            space.ascend(first, self.loss, length, self.steps, best=found, wrong=wrong)
-            best.update(space.points(found.points), found.margins)
+            space.ascend(first, self.loss, length, self.steps, best=worst, wrong=wrong)
+            best.update(space.points(worst.points), worst.margins)
         return best.points
 
     def _length(self, space: PerturbationSpace) -> Units:
@@ -104,5 +105,5 @@ class PGD(Attack):
         draws = self.start == "uniform" or self.restarts > 1
         return self.ball.recordable() and not (draws or self.stop_when_wrong)
 
-    def held(self) -> int:
+    def stored_perturbations(self) -> int:
         return 3 + 3 * self._keeps_best + self.stop_when_wrong

@@ -1,8 +1,8 @@
-"""Nearest points of balls, alone or cut by a box: the one equation that each leaves, solved exactly.
+"""Nearest points of l1 and l2 balls, alone or cut by a box: each is one scalar equation, solved exactly.
 
-Every function works along the last axis. The boxes hold the origin, so the nearest point has the
-signs of the given one, and only sizes are left: `size` is |v|, `room` >= 0 how far a coordinate may
-go in its own direction, `radius` that of the ball.
+Every function works along the last axis. The boxes contain the origin, so the nearest point has the
+signs of the given one, and only sizes remain: `size` is |v|, `limit` >= 0 the distance to the box in
+the direction of each coordinate, `radius` that of the ball.
 """
 
 from collections.abc import Callable
@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 MOST_STEPS = 100
-"""of Newton's method; about 40 are enough for any input, and 3 to 10 are usual"""
+"""largest number of steps of Newton's method; about 40 are enough for any input, and 3 to 10 are usual"""
 
 
 def l1_sizes(size: Tensor, radius: Tensor) -> Tensor:
-    """Sizes of the nearest point of the l1 ball: (size - t)_+ with the t >= 0 at which they sum to the radius.
+    """Return the nearest point of the l1 ball: (size - t)_+ with the t >= 0 at which they sum to the radius.
 
-    t is at least the largest size less the radius. Measured from a little below, sizes are of the order of the
-    radius, and a point far outside costs no digits.
+    t is at least the largest size minus the radius. Counted from a little below that, sizes are of the order of the
+    radius, so that a point far outside loses no digits.
     """
     below = (size.amax(-1, keepdim=True) - 2 * radius).clamp_min_(0)
     sizes = (size - below).clamp_min_(0)
@@ -33,16 +33,16 @@ def l1_sizes(size: Tensor, radius: Tensor) -> Tensor:
     return sizes.sub_(t).clamp_min_(0)
 
 
-def l1_box_sizes(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
-    """Sizes of the nearest point of l1 ball and box: the (size - t) between 0 and room that sum to the radius.
+def l1_box_sizes(size: Tensor, limit: Tensor, radius: Tensor) -> Tensor:
+    """Return the nearest point of l1 ball and box: min((size - t)_+, limit) with the t that makes the sum the radius.
 
-    As t falls from the largest size to 0, a coordinate starts to grow at t = size and stops at t = size - room. The
+    As t falls from the largest size to 0, a coordinate starts to grow at t = size and stops at t = size - limit. The
     sum is linear between these kinks, so they are sorted and the sum is followed until it reaches the radius.
     """
-    inside = torch.minimum(size, room)
+    inside = torch.minimum(size, limit)
     if (inside.sum(-1, keepdim=True) <= radius).all():
         return inside
-    kinks = torch.cat([size.double(), size.double() - room], -1)
+    kinks = torch.cat([size.double(), size.double() - limit], -1)
     kinks, order = kinks.sort(-1, descending=True)
     growing = torch.where(order < size.shape[-1], 1, -1).cumsum(-1)
     gained = (growing[..., :-1] * -kinks.diff(dim=-1)).cumsum(-1)
@@ -50,17 +50,17 @@ def l1_box_sizes(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
     last = ((gained < radius).sum(-1, keepdim=True) - 1).clamp_min_(0)
     missing = (radius - gained.gather(-1, last)) / growing.gather(-1, last).clamp_min_(1)
     t = (kinks.gather(-1, last) - missing).clamp_min_(0)
-    sizes = torch.minimum((size - t).clamp_min_(0), room).to(size.dtype)
-    # A point far outside loses digits in size - t; shrinking puts it inside and moves it by no more than they did.
+    sizes = torch.minimum((size - t).clamp_min_(0), limit).to(size.dtype)
+    # A point far outside loses digits in size - t; shrinking puts it inside and moves it by no more than that error.
     return shrink(sizes, sizes.sum(-1, keepdim=True), radius)
 
 
-def l2_box_sizes(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
-    """Sizes of the nearest point of l2 ball and box: min(s size, room) with the s <= 1 that gives the length.
+def l2_box_sizes(size: Tensor, limit: Tensor, radius: Tensor) -> Tensor:
+    """Return the nearest point of l2 ball and box: min(s size, limit) with the s <= 1 that makes the length the radius.
 
     The squared length is piecewise linear and concave in s^2.
     """
-    squares, limits, target = size.square(), room.square(), radius.square()
+    squares, limits, target = size.square(), limit.square(), radius.square()
 
     def excess(scale: Tensor) -> tuple[Tensor, Tensor]:
         reached = squares * scale
@@ -69,11 +69,11 @@ def l2_box_sizes(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
 
     longest = squares.sum(-1, keepdim=True).clamp_min_(tiny_of(size))
     scale = _root(excess, (target / longest).clamp_max_(1), target, end=1)
-    return torch.minimum(size * scale.sqrt_(), room)
+    return torch.minimum(size * scale.sqrt_(), limit)
 
 
 def largest(score: Tensor, count: Tensor) -> Tensor:
-    """True at the `count` largest scores; just so many where scores are equal."""
+    """Return True at the `count` largest scores, and at no more than that if scores are equal."""
     most = min(int(count.max()), score.shape[-1])
     order = score.topk(most, -1).indices
     chosen = (torch.arange(most, device=score.device) < count).expand(order.shape)
@@ -81,12 +81,12 @@ def largest(score: Tensor, count: Tensor) -> Tensor:
 
 
 def shrink(delta: Tensor, norm: Tensor, radius: Tensor) -> Tensor:
-    """Scale down, in place, what has a norm above the radius."""
+    """Scale perturbations of a norm above the radius down to it, in place."""
     return delta.mul_(shrinking(norm, radius))
 
 
 def shrinking(norm: Tensor, radius: Tensor) -> Tensor:
-    """What brings these norms down to the radius, 1 where they are below it. The norms may be written over."""
+    """Return the factors that bring these norms down to the radius, 1 for norms below it. May overwrite the norms."""
     return (radius / norm.clamp_min_(tiny_of(norm))).clamp_max_(1)
 
 
@@ -96,7 +96,7 @@ def _root(
     scale: Tensor,
     end: float = torch.inf,
 ) -> Tensor:
-    """Where a falling, convex, piecewise linear function is zero, or `end` where that comes first.
+    """Return the root of a falling, convex, piecewise linear function, or `end` if that is smaller.
 
     `excess` gives the function and how steeply it falls. Newton's method from a point before the root never passes
     it, and divides the product of function and slope by 4 or more in every step.

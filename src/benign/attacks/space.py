@@ -118,4 +118,4 @@ class PerturbationSpace:
     def finish(self, delta: Delta) -> tuple[Points, Pass]:
         """Return the perturbed points, and the pass on them whose loss training descends."""
         points = self.points(delta)
-        return points, self.target.train(points)
+        return points, self.target.training_pass(points)

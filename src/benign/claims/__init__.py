@@ -1,4 +1,17 @@
-"""Claims as code: what a paper says, the runs it is judged on, a statistic, a rule, and the verdict."""
+"""Claims as code: the statement of a paper, the runs it is judged on, a statistic, a rule, and the verdict.
+
+    study       runs at three scales, for each reading of a paper's open questions
+    claim       a claim, and the evidence its statistic is computed from
+    measure     what a statistic returns: numbers with intervals
+    rule        from an interval to holds, fails or inconclusive
+    conditions  the conditions of a theorem as numbers
+    verdict     the verdict on a claim; verdict_text writes it
+    replays     runs of the evidence, trained again; identity makes small runs without evidence
+    locate, constant, falsify    tools for a lemma of your own (`benign.locate_boundary`, ...)
+
+It imports stats, sweep and everything above them, never a paper. The names below are public; papers also use
+`conditions`, `replays` and `identity`.
+"""
 
 from benign.claims.claim import Claim, Claims, Evidence
 from benign.claims.measure import (

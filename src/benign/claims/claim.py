@@ -1,4 +1,4 @@
-"""A claim: what a paper says in our words, the runs it needs, the statistic and the rule that judge it."""
+"""A claim: a statement of a paper, the runs it needs, and the statistic and rule that judge it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from benign.claims.conditions import Conditions
 from benign.claims.measure import Measured, Undecided
 from benign.claims.replays import Replays, by_cell, by_unit
 from benign.claims.rule import Rule
-from benign.claims.study import Question, Reading, Study, at
+from benign.claims.study import Reading, Study, at
 from benign.experiment import Experiment
 from benign.training.setup import Setup
 
@@ -20,56 +20,56 @@ Statistic = Callable[["Evidence"], Measured | Mapping[str, Measured]]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a statistic sees: the results of the studies a claim needs, in their order, and the scale."""
+    """What a statistic is computed from: the results of the claim's studies, in their order, and the scale."""
 
     scale: str = "quick"
     """smoke, quick or paper"""
     reading: Reading = field(default_factory=dict)
-    """the answers the runs were made with"""
+    """the answers to open questions with which the runs were made"""
     results: tuple[xr.Dataset, ...] = ()
-    """of each study"""
+    """one for each study"""
     experiments: tuple[Experiment, ...] = ()
-    """of each study"""
+    """one for each study"""
     changes: tuple[str, ...] = ()
-    """how the runs differ from those of the scale, where they were made otherwise"""
+    """changes that a user made to the experiments of the scale, one line each"""
 
     @property
     def result(self) -> xr.Dataset:
-        """Of the only study."""
+        """The result of the only study."""
         (only,) = self.results
         return only
 
     @property
     def experiment(self) -> Experiment:
-        """Of the only study."""
+        """The experiment of the only study."""
         (only,) = self.experiments
         return only
 
     def replays(self, study: int = 0) -> tuple[Replays, ...]:
-        """The runs of a study, to be trained again in the units of its experiment.
+        """Return the runs of a study, to be trained again in the units of its experiment.
 
-        Without those that are missing, failed or diverged; undecided where these are more than a fifth.
+        Missing, failed and diverged runs are left out. Raise Undecided if they are more than a fifth.
         """
         return by_unit(self.experiments[study], self.results[study])
 
     def replays_by_cell(self, study: int = 0) -> tuple[Replays, ...]:
-        """The same, the runs of each cell together, in the order of the grid."""
+        """Return the same runs, grouped by cell, in the order of the grid."""
         return by_cell(self.experiments[study], self.results[study])
 
     def replay(self, study: int = 0, **where: Any) -> Replays:
-        """The same for the one cell at these coordinates."""
-        found = by_cell(self.experiments[study], self.results[study], where)
-        if len(found) != 1:
-            raise Undecided(f"the result has {len(found)} cells where one is asked for")
-        return found[0]
+        """Return the runs of the one cell at these coordinates."""
+        cells = by_cell(self.experiments[study], self.results[study], where)
+        if len(cells) != 1:
+            raise Undecided(f"{len(cells)} cells of the result have these coordinates, not one")
+        return cells[0]
 
     def size(self, smoke: Any, quick: Any, paper: Any) -> Any:
-        """The number that belongs to the scale."""
+        """Return the value for the scale."""
         return at(self.scale, smoke, quick, paper)
 
     @staticmethod
     def generator(number: int = 0) -> torch.Generator:
-        """Draws of a statistic's own, the same at every call."""
+        """Return a generator for the draws of a statistic; the same at every call."""
         return torch.Generator().manual_seed(number)
 
 
@@ -80,33 +80,26 @@ class Claim:
     id: str
     """`paper/statement.aspect`"""
     statement: str
-    """in our own words"""
+    """in our words"""
     source: str
-    """where the paper says it; `derived` where it is ours"""
+    """where the paper states it; contains `derived` if we derived it"""
     statistic: Statistic
-    """a number with its interval, or several by name; raises `Undecided` where runs say nothing"""
+    """gives a number with its interval, or several by name; raises `Undecided` if the runs cannot decide"""
     rule: Rule | Mapping[str, Rule]
-    """for every number of the statistic, or by its name"""
+    """one for all numbers of the statistic, or one for each by name"""
     studies: tuple[Study | str, ...] = ()
-    """studies, or recipes by name; none where the statistic computes what it needs itself"""
+    """studies, or names of recipes; empty if the statistic needs no runs"""
     conditions: Callable[[Setup], Conditions | None] | None = None
-    """of the theorem, at one cell; None at cells it says nothing about. None: the claim is unconditional"""
+    """the theorem's conditions at a cell; the function returns None for a cell that the theorem does not cover.
+    None if the claim is unconditional"""
     informational: tuple[str, ...] = ()
-    """numbers that are judged and told, but do not decide about the claim"""
+    """names of numbers that are judged and shown but do not decide"""
     robust: bool = False
-    """whether it rests on attacks, so that doubts about them are doubts about it"""
-
-    @property
-    def questions(self) -> tuple[Question, ...]:
-        """What its studies leave open."""
-        found = {
-            q.name: q for need in self.studies if isinstance(need, Study) for q in need.questions
-        }
-        return tuple(found.values())
+    """whether it rests on attacks: a doubt about the attacks is then a doubt about the claim"""
 
     @property
     def of_a_figure(self) -> bool:
-        """Whether it is about what a figure or a table shows, which has a size of its own."""
+        """Whether it is about a figure or a table, whose runs have a size given in the paper."""
         return any(word in self.source for word in ("Figure", "figure", "Table"))
 
     def rule_for(self, part: str) -> Rule:
@@ -114,7 +107,7 @@ class Claim:
 
 
 class Claims:
-    """The claims of one paper, or of one chapter of it; a function added to them is a statistic.
+    """The claims of a paper, or of one chapter of it. Each is a function, added with a decorator.
 
     >>> from benign.claims import Claims, at_most, exact
     >>> CLAIMS = Claims("me")
@@ -141,9 +134,12 @@ class Claims:
         *studies: Study | str,
         **more: Any,
     ) -> Callable[[Statistic], Statistic]:
-        """Make a function the statistic of a claim; its docstring is the statement, `more` are fields of `Claim`."""
+        """Return a decorator that makes a function the statistic of a claim.
 
-        def added(statistic: Statistic) -> Statistic:
+        The docstring of the function is the statement; `more` are further fields of `Claim`.
+        """
+
+        def add_claim(statistic: Statistic) -> Statistic:
             statement = " ".join((statistic.__doc__ or "").split())
             if not statement:
                 raise ValueError(f"{self.paper}/{name} needs a docstring: it is the statement")
@@ -160,4 +156,4 @@ class Claims:
             )
             return statistic
 
-        return added
+        return add_claim

@@ -1,17 +1,21 @@
-"""The constant that an O, Omega or Theta hides, measured over a sweep, and whether it stays bounded along its axes."""
+"""The constant hidden in an O, Omega or Theta: its size over a sweep, and whether it stays bounded along each axis.
+
+The predicted size is a formula of the user, such as `1 / (rate * stop_loss * signal**2)`.
+"""
 
 from __future__ import annotations
 
+import ast
 import json
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from benign.claims.expression import evaluate, names_in
 from benign.experiment import Experiment
 from benign.spec.axes import walk
 from benign.stats.intervals import Estimate, check_confidence, interval_text, mean_interval, number
@@ -19,22 +23,22 @@ from benign.training.descent import Status
 
 KINDS = ("O", "Omega", "Theta")
 TOLERANCE = 0.05
-"""a slope this close to 0 is no growth: a factor log d over two decades of d has more"""
+"""largest slope that does not count as growth; a factor log d over two decades of d has a larger one"""
 
 
 @dataclass(frozen=True)
 class AxisRatio:
-    """The ratio of measured to predicted along one axis."""
+    """How the ratio of measured to predicted changes along one axis."""
 
     axis: str
     values: tuple[float, ...]
     lows: tuple[float, ...]
     highs: tuple[float, ...]
-    """smallest and largest seed mean of a cell at each value"""
+    """`lows` and `highs`: the smallest and the largest cell mean (over seeds) at each value of the axis"""
     slope: Estimate
-    """of log ratio on log axis, other axes held; the mean over seeds of each seed's own"""
+    """slope of log ratio on log axis at fixed other axes: the mean over seeds of the slope of each seed"""
     bounded: bool | None
-    """whether the statement holds along the axis; None where seeds do not decide"""
+    """whether the statement holds along the axis; None if the seeds do not decide"""
 
     def __str__(self) -> str:
         growth = f"{self.axis}^{number(self.slope.value)} {interval_text((self.slope.low, self.slope.high))}"
@@ -52,20 +56,20 @@ class Constant:
     formula: str
     kind: str
     low: Estimate
-    """the smallest ratio of a cell, the constant of Omega, with its interval by seeds"""
+    """the smallest cell mean of the ratio, the constant of Omega, with its interval over seeds"""
     high: Estimate
-    """the largest, the constant of O"""
+    """the largest cell mean of the ratio, the constant of O"""
     along: dict[str, AxisRatio]
     left_out: int
-    """runs without a positive number"""
+    """number of runs without a positive ratio"""
     capped: int
-    """runs that ended at the step cap: their `steps` are a lower bound"""
+    """number of runs that ended at the step cap; their `steps` are a lower bound"""
 
     @property
     def bounded(self) -> bool | None:
-        """Whether the statement holds along every axis; None where it is undecided along one and fails along none."""
-        told = [each.bounded for each in self.along.values()]
-        return False if False in told else (None if None in told else True)
+        """Whether the statement holds along every axis; None if it fails along no axis and some axis is undecided."""
+        verdicts = [ratio.bounded for ratio in self.along.values()]
+        return False if False in verdicts else (None if None in verdicts else True)
 
     def __str__(self) -> str:
         sides = {"O": f"C = {self.high}", "Omega": f"c = {self.low}"}
@@ -90,12 +94,13 @@ def constant(
     confidence: float = 0.95,
     tolerance: float = TOLERANCE,
 ) -> Constant:
-    """Compare a variable with a formula over a sweep: the ratio's range, and whether it grows along an axis.
+    """Compare a variable with a formula over a sweep: the range of their ratio, and whether it grows along an axis.
 
-    The formula has names of axes and of numbers of the experiment, + - * / ** and log, sqrt, exp, min, max. An O
-    statement fails along an axis if the ratio grows, Omega if it falls, Theta if it does either: if the whole interval
-    of the slope of log ratio on log axis is beyond `tolerance`. It holds if the whole interval is not; else seeds do
-    not decide. `axes` are all numeric ones unless named.
+    formula: names of axes and of numbers of the experiment, + - * / **, and log, sqrt, exp, min, max.
+    kind: an O statement fails along an axis if the ratio grows, Omega if it falls, Theta if it does either. The slope
+        of log ratio on log axis decides: the statement fails if the whole interval of the slope lies beyond
+        `tolerance`, holds if the whole interval lies within it, and is undecided otherwise.
+    axes: the axes to examine; all numeric ones if not given.
 
     >>> import tempfile
     >>> import benign as bo
@@ -128,16 +133,17 @@ def constant(
     if not ratio.notnull().any():
         raise ValueError(f"{variable} / ({formula}) is positive in no run")
     cells = ratio.mean("seed")
-    told = {}
-    for axis in axes if axes is not None else _axes(measured):
-        told[axis] = _along(axis, ratio, cells, kind, confidence, tolerance)
+    along = {
+        axis: _along(axis, ratio, cells, kind, confidence, tolerance)
+        for axis in (axes if axes is not None else _axes(measured))
+    }
     return Constant(
         variable=variable,
         formula=formula,
         kind=kind,
         low=_cell(ratio, cells.argmin(...), confidence),
         high=_cell(ratio, cells.argmax(...), confidence),
-        along=told,
+        along=along,
         left_out=int(ratio.isnull().sum()),
         capped=int((result["status"] == Status.STEP_CAP).sum()),
     )
@@ -148,25 +154,27 @@ def _predicted(result: xr.Dataset, formula: str) -> Any:
     known |= {str(n): c for n, c in result.coords.items() if n not in ("seed", "step")}
     for name in names_in(formula):
         if isinstance(known.get(name), list):
-            raise ValueError(f"`{name}` is several numbers, {known[name]}: write the one you mean")
+            raise ValueError(
+                f"`{name}` stands for several numbers, {known[name]}: write the one you mean"
+            )
     return evaluate(formula, known)
 
 
 def _numbers(experiment: str) -> dict[str, Any]:
-    """Every number of an experiment by the name of its field, a list where there are several.
+    """Return every number of an experiment by the name of its field, as a list if there are several.
 
-    Fields that may be axes come first: `samples` are those of the data, not of the evaluation.
+    Fields that may be axes come first: `samples` is the number of training samples, not of test samples.
     """
-    found: dict[tuple[str, bool], list[float]] = {}
+    numbers: dict[tuple[str, bool], list[float]] = {}
     for path, role, value in walk(Experiment.from_dict(json.loads(experiment))):
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            found.setdefault((path[-1], role is not None), []).append(float(value))
-    numbers = {name: values for (name, _), values in sorted(found.items())}
-    return {name: v if len(set(v)) > 1 else v[0] for name, v in numbers.items()}
+            numbers.setdefault((path[-1], role is not None), []).append(float(value))
+    by_name = {name: values for (name, _), values in sorted(numbers.items())}
+    return {name: v if len(set(v)) > 1 else v[0] for name, v in by_name.items()}
 
 
 def _axes(measured: xr.DataArray) -> list[str]:
-    """The coordinates along which something can grow: positive numbers, at least two of them."""
+    """Return the coordinates along which a ratio can grow: those with at least two positive numbers."""
     return [
         str(name)
         for name, coord in measured.coords.items()
@@ -197,7 +205,7 @@ def _along(
 
 
 def _slopes(ratio: xr.DataArray, axis: xr.DataArray, dim: str) -> np.ndarray:
-    """Slope of log ratio on log axis, for each seed, every line of the other axes about its own mean."""
+    """Return for each seed the slope of log ratio on log axis, with an intercept for each cell of the other axes."""
     y = xr.apply_ufunc(np.log, ratio)
     x = xr.apply_ufunc(np.log, axis.astype(float)).broadcast_like(y).where(y.notnull())
     centred = x - x.mean(dim)
@@ -215,6 +223,86 @@ def _bounded(slope: Estimate, kind: str, tolerance: float) -> bool | None:
 
 
 def _cell(ratio: xr.DataArray, where: Any, confidence: float) -> Estimate:
-    """The seeds' mean of one cell."""
+    """Return the mean over seeds of one cell."""
     values = ratio.isel(where).values
     return mean_interval(values[np.isfinite(values)], confidence)
+
+
+# Formulas, computed without Python's eval.
+
+OPERATIONS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+ARGUMENTS = {"log": 1, "sqrt": 1, "exp": 1, "min": 2, "max": 2}
+
+
+def names_in(text: str) -> list[str]:
+    """Return the names in a formula, without functions, in order.
+
+    >>> names_in("samples * max(snr, 1)**2 / log(dim)")
+    ['samples', 'snr', 'dim']
+    """
+    tree = _parsed(text)
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    named = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called
+    ]
+    in_order = sorted(named, key=lambda node: (node.lineno, node.col_offset))
+    return list(dict.fromkeys(node.id for node in in_order))
+
+
+def evaluate(text: str, values: Mapping[str, Any]) -> Any:
+    """Return the value of a formula of names, numbers, + - * / ** and log, sqrt, exp, min, max.
+
+    The values of names are numbers, arrays or labelled arrays, so a formula can be computed over a grid.
+    Raise ValueError if the formula contains anything else.
+
+    >>> float(evaluate("2 * sqrt(n) - 1", {"n": 9.0}))
+    5.0
+    """
+    return _value(_parsed(text), values, text)
+
+
+def _parsed(text: str) -> ast.expr:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ValueError(f"{text!r} is not a formula: write it as in Python") from None
+
+
+def _value(node: ast.expr, values: Mapping[str, Any], text: str) -> Any:
+    match node:
+        case ast.Constant(value=bool()):
+            pass
+        case ast.Constant(value=int() | float() as number):
+            return float(number)  # of whole numbers a power could grow without end
+        case ast.Name(id=name):
+            if name in values:
+                return values[name]
+            raise ValueError(f"{text!r} names `{name}`, known are: {', '.join(sorted(values))}")
+        case ast.BinOp(left, op, right) if type(op) in OPERATIONS:
+            left, right = _value(left, values, text), _value(right, values, text)
+            return OPERATIONS[type(op)](left, right)
+        case ast.UnaryOp(op, operand) if type(op) in OPERATIONS:
+            return OPERATIONS[type(op)](_value(operand, values, text))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
+            if len(args) != ARGUMENTS[name]:
+                raise ValueError(f"{text!r}: {name} takes {ARGUMENTS[name]}, got {len(args)}")
+            return FUNCTIONS[name](*(_value(each, values, text) for each in args))
+    raise ValueError(
+        f"{text!r}: `{ast.unparse(node)}` is not allowed; a formula has names, numbers, + - * / **, "
+        f"{', '.join(FUNCTIONS)}"
+    )

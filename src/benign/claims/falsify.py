@@ -1,4 +1,4 @@
-"""The search for a small counterexample: cells of a space at random, inside a theorem's conditions, then shrunk."""
+"""The search for a small counterexample: random cells inside a theorem's conditions; the first that fails is shrunk."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ Inside = Callable[[Experiment], Conditions | bool]
 Space = Mapping[str, Sequence[Any]]
 
 BATCH = 16
-"""cells of a round, run as one experiment"""
+"""cells in a round, run as one experiment"""
 DRAWS = 200
-"""draws for each cell of a round before the space is taken to hold no more inside the conditions"""
+"""draws for each cell of a round after which the space counts as exhausted"""
 FILE = "counterexample.yaml"
 
 
 @dataclass(frozen=True)
 class Counterexample:
-    """A cell at which the predicate fails, as an experiment of its own."""
+    """A cell at which the predicate fails, as an experiment without axes."""
 
     experiment: Experiment
     where: dict[str, Any]
     failing: tuple[int, ...]
-    """seeds of the runs at which it fails"""
+    """seeds with which the predicate fails"""
     file: File
 
     def __str__(self) -> str:
-        at = ", ".join(f"{name} = {_told(value)}" for name, value in self.where.items())
+        at = ", ".join(f"{name} = {_value_text(value)}" for name, value in self.where.items())
         seeds = f"{len(self.failing)} of {self.experiment.seeds} seeds"
         replay = f'bo.Experiment.from_yaml("{self.file}").replay(seed={self.failing[0]})'
         return f"{at}: fails with {seeds}\n  replay: {replay}"
@@ -47,27 +47,27 @@ class Counterexample:
 
 @dataclass(frozen=True)
 class Search:
-    """What a search for a counterexample found, and how much it looked at."""
+    """The result of a search for a counterexample, and its cost."""
 
     counterexample: Counterexample | None
     runs: int
     cells: int
     points: int
-    """of the space that were looked at; those outside the conditions, or no experiment at all, were not run"""
+    """drawn points of the space; those outside the conditions, or not valid as an experiment, were not run"""
     exhausted: bool
-    """whether the search ended since no further cell inside the conditions was found, with budget left"""
+    """whether the search ended with budget left, as no further cell inside the conditions was found"""
     left_out: int = 0
-    """runs that failed to run, which say nothing"""
+    """number of runs that failed; they are not counted as counterexamples"""
 
     def __str__(self) -> str:
-        looked = f"{self.runs} runs ({self.cells} cells inside, of {self.points} points looked at)"
+        cost = f"{self.runs} runs ({self.cells} cells inside, of {self.points} points drawn)"
         if self.cells == 0:
             return f"nothing was tried: no cell inside the conditions among {self.points} points"  # fmt: skip
         if self.counterexample is not None:
-            return f"counterexample after {looked}\n  {self.counterexample}"
-        ended_early = "; the space holds no more cells inside" if self.exhausted else ""
-        lost = f"; {self.left_out} runs failed and say nothing" if self.left_out else ""
-        return f"no counterexample in {looked}{ended_early}{lost}"
+            return f"counterexample after {cost}\n  {self.counterexample}"
+        exhausted = "; the space holds no more cells inside" if self.exhausted else ""
+        failed = f"; {self.left_out} runs failed and do not count" if self.left_out else ""
+        return f"no counterexample in {cost}{exhausted}{failed}"
 
 
 def falsify(
@@ -82,14 +82,19 @@ def falsify(
     device: str = "cpu",
     workers: int = 1,
 ) -> Search:
-    """Search the space for a cell at which the predicate fails, and shrink it.
+    """Search a space for a cell at which the predicate fails, and shrink it.
 
-    `space` gives fields of the experiment (`samples`, or `data.samples`) a list of values or a pair (low, high), drawn
-    evenly in the logarithm; whole numbers stay whole. Only cells at which `inside(cell).hold` are run. The predicate
-    sees one run, `lambda run: run.test_accuracy > 0.9`; a cell is a counterexample if it fails with more than the share
-    `allowed` of the seeds (the delta of "with probability 1 - delta"). Whole numbers of a counterexample are then made
-    smaller as long as it stays one. All is deterministic, so the same call in the same folder returns at once, and one
-    with a larger `budget` (of runs) goes on; what is in the folder is used. It gets `counterexample.yaml`.
+    predicate: a function of one run, such as `lambda run: run.test_accuracy > 0.9`.
+    space: for each searched field of the experiment (`samples`, or `data.samples`) a list of values, or a pair
+        (low, high), drawn uniformly in the logarithm; whole numbers stay whole.
+    folder: where the runs go. Runs that it holds are used, and a counterexample is written to `counterexample.yaml`.
+    inside: a function of a cell; only cells at which it returns True (or conditions that hold) are run.
+    budget: the largest number of runs. Everything is deterministic: the same call in the same folder returns at once,
+        and a call with a larger budget continues.
+    allowed: the delta of "with probability 1 - delta": a cell is a counterexample if the predicate fails with more than
+        this share of the seeds.
+
+    The whole numbers of a counterexample are made smaller as long as it stays a counterexample.
 
     >>> import tempfile
     >>> import benign as bo
@@ -113,18 +118,18 @@ def falsify(
     2
     """
     if dimensions(experiment):
-        raise ValueError("the experiment must have no axes: what is searched is given by `space`")
+        raise ValueError("the experiment must have no axes: `space` gives the fields to search")
     search = _Search(experiment, predicate, _Space.of(experiment, space), inside, budget, allowed)
     how = {"device": device, "workers": workers}
-    found = search.at_random(folder, how)
-    if found is not None:
-        found = search.shrunk(found, folder, how)
-    return search.told(found, File(folder))
+    point = search.at_random(folder, how)
+    if point is not None:
+        point = search.shrunk(point, folder, how)
+    return search.result(point, File(folder))
 
 
 @dataclass(frozen=True)
 class _Space:
-    """The fields that are searched, by name, and the values of each."""
+    """The searched fields, by name, and the values of each."""
 
     names: tuple[str, ...]
     paths: tuple[Path, ...]
@@ -135,23 +140,23 @@ class _Space:
         known = [path for path, role, _ in walk(experiment) if role]
         paths = []
         for name, values in space.items():
-            found = [path for path in known if name in (path[-1], ".".join(path))]
-            if len(found) != 1:
+            matches = [path for path in known if name in (path[-1], ".".join(path))]
+            if len(matches) != 1:
                 can = ", ".join(map(".".join, known))
                 raise ValueError(f"`space` must name fields that may be axes ({can}), got {name!r}")
             if len(values) == 0 or (_is_range(values) and not 0 < values[0] <= values[1]):
                 raise ValueError(
                     f"`space` of {name} must be a list or a pair 0 < low <= high, got {values}"
                 )
-            paths += found
+            paths += matches
         return cls(tuple(space), tuple(paths), tuple(space.values()))
 
     def draw(self, rng: np.random.Generator) -> Point:
         return tuple(_draw(values, rng) for values in self.values)
 
     def smaller(self, point: Point) -> Iterator[Point]:
-        """The point with one of its whole numbers made smaller: the smallest there is, halfway there, one step."""
-        for place, (value, values) in enumerate(zip(point, self.values, strict=True)):
+        """Yield the point with one whole number made smaller: the smallest value, halfway to it, one step."""
+        for index, (value, values) in enumerate(zip(point, self.values, strict=True)):
             if type(value) is not int:
                 continue
             low = min(values)
@@ -159,10 +164,10 @@ class _Space:
             if not _is_range(values):
                 steps = {each for each in values if each < value}
             for step in sorted(each for each in steps if low <= each < value):
-                yield (*point[:place], step, *point[place + 1 :])
+                yield (*point[:index], step, *point[index + 1 :])
 
     def size(self, point: Point) -> float:
-        """How large a cell is: the product of its whole numbers, in the logarithm."""
+        """Return the size of a cell: the logarithm of the product of its whole numbers."""
         return sum(math.log(max(value, 1)) for value in point if type(value) is int)
 
 
@@ -182,7 +187,7 @@ def _draw(values: Sequence[Any], rng: np.random.Generator) -> Any:
 
 @dataclass
 class _Search:
-    """One search: what was tried so far grows with every round, and so does the experiment in the folder."""
+    """One search. `tried` grows with every round, and so does the experiment in the folder."""
 
     experiment: Experiment
     predicate: Predicate
@@ -191,18 +196,18 @@ class _Search:
     budget: int
     allowed: float
     tried: dict[Point, tuple[int, ...]] = field(default_factory=dict)
-    """seeds with which each cell fails"""
+    """for each cell that was run, the seeds with which the predicate fails"""
     points: int = 0
     left_out: int = 0
     exhausted: bool = False
 
     @property
     def affordable(self) -> int:
-        """Cells for which there is budget."""
+        """The number of cells that the rest of the budget allows."""
         return self.budget // self.experiment.seeds - len(self.tried)
 
     def at_random(self, folder: Folder, how: Mapping[str, Any]) -> Point | None:
-        """Round after round of random cells; the smallest counterexample of the first round that has one."""
+        """Run rounds of random cells. Return the smallest counterexample of the first round that has one, or None."""
         rng = np.random.default_rng(0)
         while self.affordable > 0:
             batch = self._draw(min(BATCH, self.affordable), rng)
@@ -214,7 +219,7 @@ class _Search:
         return None
 
     def shrunk(self, point: Point, folder: Folder, how: Mapping[str, Any]) -> Point:
-        """Go to the smallest of the smaller cells that fails, until none does or the budget ends."""
+        """Return a smaller counterexample: move to the smallest smaller cell that fails, as long as there is one."""
         while self.affordable > 0:
             smaller = list(self.space.smaller(point))
             failing = [each for each in smaller if self._fails(self.tried.get(each, ()))]
@@ -226,19 +231,20 @@ class _Search:
             point = min(failing, key=self.space.size)
         return point
 
-    def told(self, found: Point | None, folder: File) -> Search:
+    def result(self, point: Point | None, folder: File) -> Search:
+        """Return the result of the search; write the counterexample, if there is one, into the folder."""
         counterexample = None
-        if found is not None:
-            cell, file = self._cell(found), folder / FILE
-            where = dict(zip(self.space.names, found, strict=True))
-            counterexample = Counterexample(cell, where, self.tried[found], file)
+        if point is not None:
+            cell, file = self._cell(point), folder / FILE
+            where = dict(zip(self.space.names, point, strict=True))
+            counterexample = Counterexample(cell, where, self.tried[point], file)
             comment = "\n".join(f"# {line}" for line in str(counterexample).splitlines())
             file.write_text(f"{comment}\n{cell.to_yaml()}", encoding="utf-8")
         runs = len(self.tried) * self.experiment.seeds
         return Search(counterexample, runs, len(self.tried), self.points, self.exhausted, self.left_out)  # fmt: skip
 
     def _draw(self, count: int, rng: np.random.Generator) -> list[Point]:
-        """New cells inside the conditions, fewer where there seem to be no more."""
+        """Return new cells inside the conditions; fewer than `count` if the space seems exhausted."""
         batch: list[Point] = []
         for _ in range(DRAWS * count):
             point = self.space.draw(rng)
@@ -249,7 +255,7 @@ class _Search:
         return batch
 
     def _cell(self, point: Point) -> Experiment:
-        """One cell; ValueError where it is no experiment."""
+        """Return the experiment of one cell. Raise ValueError if it is not valid."""
         changes = dict(zip(self.space.paths, point, strict=True))
         return Experiment.from_dict(replace(self.experiment, changes).as_dict())
 
@@ -259,27 +265,27 @@ class _Search:
             cell = self._cell(point)
         except ValueError:
             return False
-        asked = True if self.inside is None else self.inside(cell)
-        return asked.hold if isinstance(asked, Conditions) else bool(asked)
+        answer = True if self.inside is None else self.inside(cell)
+        return answer.hold if isinstance(answer, Conditions) else bool(answer)
 
     def _try(self, batch: list[Point], folder: Folder, how: Mapping[str, Any]) -> list[Point]:
-        """Run some cells beside those there are; the ones that are counterexamples."""
+        """Run some cells in addition to those of the folder, and return the counterexamples among them."""
         paths = self.space.paths
         points = list(dict.fromkeys([*points_in(folder, paths), *self.tried, *batch]))
         result = run_points(self.experiment, paths, points, folder, **how)
         usable = ended(result).values
         for point in batch:
-            number = points.index(point)
-            runs = [result.isel({GROUP: number, "seed": seed}) for seed in result["seed"].values]
+            index = points.index(point)
+            runs = [result.isel({GROUP: index, "seed": seed}) for seed in result["seed"].values]
             self.tried[point] = tuple(
-                seed for seed, run in enumerate(runs) if usable[number, seed] and not bool(self.predicate(run))
+                seed for seed, run in enumerate(runs) if usable[index, seed] and not bool(self.predicate(run))
             )  # fmt: skip
-            self.left_out += int((~usable[number]).sum())
+            self.left_out += int((~usable[index]).sum())
         return [point for point in batch if self._fails(self.tried[point])]
 
     def _fails(self, seeds: tuple[int, ...]) -> bool:
         return len(seeds) > self.allowed * self.experiment.seeds
 
 
-def _told(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)

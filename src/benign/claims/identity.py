@@ -1,6 +1,6 @@
-"""Small runs of a claim's own, for identities: what must hold for any points and weights needs no evidence.
+"""Small runs for identities, which hold for any points and weights and so need no evidence.
 
-This is the one place where a claim may train what no study holds.
+A module of its own because tests/layout.py lets claims train and draw only through it and `replays`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,19 +12,19 @@ from benign.training.setup import Setup, stack
 
 
 def own_streams(name: str, runs: int = 1) -> Streams:
-    """Draws of a claim's own, by a name that no study has."""
+    """Return random streams for a claim, by a name that no study uses."""
     return Streams(_ids(name, runs), "cpu")
 
 
 def identity_batch(cells: Sequence[Setup], name: str | None = None) -> Batch:
-    """A run of each cell as it starts, number i with seed i; draws by a name, or those of the cells."""
+    """Return the start of one run for each cell, run i with seed i. Its draws go by `name`, or by the cells."""
     runs = [Run(cell, seed, {}).id for seed, cell in enumerate(cells)]
     ids = runs if name is None else _ids(name, len(cells))
     return Batch.start(stack(list(cells), "cpu"), Streams(ids, "cpu"))
 
 
 def identity_steps(batch: Batch) -> Iterator[Step]:
-    """Every step of such runs before its update; weights change in place."""
+    """Yield every step of these runs before its update; weights change in place."""
     for step, _ in descend(batch):
         yield step
 

@@ -18,35 +18,32 @@ from benign.stats.law import Law
 
 @dataclass(frozen=True, eq=False)
 class Located(Boundary):
-    """A boundary of the cells that bisection ran, with what they cost."""
+    """A boundary found by bisection, with its cost."""
 
     brackets: xr.DataArray
-    """over (row, end): the neighbouring columns that were run between which the level is crossed; NaN where none are"""
+    """over (row, end): the neighbouring computed columns between which the row crosses the level; NaN if it does not"""
     runs: int
-    """in the folder"""
+    """number of runs in the folder"""
     grid_runs: int
-    """of the whole grid"""
+    """number of runs of the whole grid"""
     finished: bool
-    """whether every bracket is as narrow as the grid; False where the budget ended before"""
+    """whether every bracket is as narrow as the grid; False if the budget ended before"""
 
     @property
     def saved(self) -> float:
-        """Share of the grid's runs that were not needed."""
+        """The share of the grid's runs that were not needed."""
         return 1 - self.runs / self.grid_runs
 
     def __str__(self) -> str:
-        cost = f"{self.runs} runs in place of {self.grid_runs} ({100 * self.saved:.0f} % saved)"
-        told = (
-            ""
-            if self.finished
-            else "; the budget ended before every bracket was as narrow as the grid"
-        )
-        return f"{super().__str__()}\n  {cost}{told}"  # fmt: skip
+        cost = f"{self.runs} runs instead of {self.grid_runs} ({100 * self.saved:.0f} % saved)"
+        if not self.finished:
+            cost += "; the budget ended before every bracket was as narrow as the grid"
+        return f"{super().__str__()}\n  {cost}"
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """The experiment whose columns are the resolution, and where its rows and columns stand in it."""
+    """The experiment whose columns are the resolution, with its rows and columns and the fields that hold them."""
 
     experiment: Experiment
     names: tuple[str, str]
@@ -70,20 +67,20 @@ class _Grid:
         return cls(experiment, (law.row, law.column), (row, column), rows, columns)
 
     def ends(self) -> list[Point]:
-        """The lowest and the highest column of every row."""
+        """Return the lowest and the highest column of every row."""
         return [(row, column) for row in self.rows for column in (self.columns[0], self.columns[-1])]  # fmt: skip
 
     def run(self, done: list[Point], variable: str, folder: Folder, **how: Any) -> xr.DataArray:
-        """Run some cells; the variable over (row, column, seed), NaN where no cell was run."""
-        found = run_points(self.experiment, self.paths, done, folder, **how)[variable]
-        if found.dims != (GROUP, "seed"):
-            raise ValueError(f"`variable` must be one number a run, {variable} has {found.dims}")
+        """Run some cells, and return the variable over (row, column, seed), NaN at cells that were not run."""
+        measured = run_points(self.experiment, self.paths, done, folder, **how)[variable]
+        if measured.dims != (GROUP, "seed"):
+            raise ValueError(f"`variable` must be one number a run, {variable} has {measured.dims}")
         rows, columns = zip(*done, strict=True)
-        rows_there, columns_there = sorted({*self.rows, *rows}), sorted({*self.columns, *columns})
-        values = np.full((len(rows_there), len(columns_there), found.sizes["seed"]), math.nan)
-        for (row, column), runs in zip(done, found.values, strict=True):
-            values[rows_there.index(row), columns_there.index(column)] = runs
-        coords = [rows_there, columns_there, found["seed"].values]
+        all_rows, all_columns = sorted({*self.rows, *rows}), sorted({*self.columns, *columns})
+        values = np.full((len(all_rows), len(all_columns), measured.sizes["seed"]), math.nan)
+        for (row, column), runs in zip(done, measured.values, strict=True):
+            values[all_rows.index(row), all_columns.index(column)] = runs
+        coords = [all_rows, all_columns, measured["seed"].values]
         return xr.DataArray(values, coords, (*self.names, "seed"), variable)
 
 
@@ -99,13 +96,14 @@ def locate_boundary(
     device: str = "cpu",
     workers: int = 1,
 ) -> Located:
-    """Find where a variable crosses `level` in each row, running only the cells that bisection asks for.
+    """Find where a variable crosses `level` in each row, running only the cells that bisection needs.
 
-    The experiment's columns are the resolution: a row of 33 takes 7 cells. Each round runs one more cell of every row,
-    halfway in log(column) between those that bracket the first crossing, as one experiment (so runs are batched). What
-    is in the folder is used, so the same call resumes, and another level takes up the cells of the first. `budget` is
-    the largest number of runs in the folder. A row is taken to cross once: bisection finds one crossing, the whole grid
-    would count them.
+    The columns of the experiment are the resolution: a row of 33 columns needs 7 cells. Each round runs one more cell
+    of every row, halfway in log(column) between the cells that bracket the first crossing; the cells of a round are
+    one batch. Bisection finds one crossing of a row; only the whole grid would show several.
+
+    folder: where the runs go. Runs that it holds are used: the same call resumes, and another level reuses them.
+    budget: the largest number of runs in the folder.
 
     >>> import tempfile
     >>> import benign as bo
@@ -135,13 +133,13 @@ def locate_boundary(
         wanted = _halfway(values, level, set(done))
         if not wanted or (budget and (len(done) + len(wanted)) * experiment.seeds > budget):
             break
-    found = boundary(values, level, law, confidence=confidence)
+    located = boundary(values, level, law, confidence=confidence)
     ends_of = {"end": ["low", "high"]}
     return Located(
-        **{field.name: getattr(found, field.name) for field in fields(found)},
+        **{field.name: getattr(located, field.name) for field in fields(located)},
         brackets=xr.DataArray(
             [bracket or (math.nan, math.nan) for bracket in _brackets(values, level)],
-            {grid.names[0]: found.critical[grid.names[0]], **ends_of},
+            {grid.names[0]: located.critical[grid.names[0]], **ends_of},
             (grid.names[0], "end"),
         ),
         runs=len(done) * experiment.seeds,
@@ -151,7 +149,7 @@ def locate_boundary(
 
 
 def _brackets(values: xr.DataArray, level: float) -> list[tuple[float, float] | None]:
-    """Of each row the neighbouring columns with values between which its mean first crosses the level."""
+    """Return for each row the neighbouring computed columns between which its mean first crosses the level, or None."""
     curves, columns = values.mean("seed").values, values[values.dims[1]].values
     sign = 1 if rises(curves) else -1
     return [_bracket(columns, sign * curve, sign * level) for curve in curves]
@@ -168,7 +166,7 @@ def _bracket(columns: np.ndarray, curve: np.ndarray, level: float) -> tuple[floa
 
 
 def _halfway(values: xr.DataArray, level: float, done: set[Point]) -> list[Point]:
-    """Of each row the column next to the middle of its bracket, in the logarithm, that was not run."""
+    """Return for each row the cell nearest to the middle of its bracket, in the logarithm, that was not run."""
     rows, columns = (values[name].values for name in values.dims[:2])
     wanted = []
     for row, bracket in zip(rows, _brackets(values, level), strict=True):

@@ -1,6 +1,6 @@
-"""The runs of a result, trained again: for what a claim asks of weights and steps that no variable of the result holds.
+"""Replays: the runs of a result, trained again for a claim that needs their weights or single steps.
 
-A replay is compared with the record of the result at the end of every run. So a claim cannot judge runs that are not in
+At the end of every run the replay is compared with the record in the result. So a claim cannot judge runs that are not
 its evidence.
 """
 
@@ -26,16 +26,16 @@ from benign.training.engine import batch_size
 from benign.training.setup import Setup, stack
 
 JUDGED = (Status.CONVERGED, Status.STEP_CAP)
-"""statuses of runs whose weights mean something"""
+"""statuses of runs whose final weights are judged"""
 # One last digit of every initial weight, as another device or number of threads may round it, moved final losses of
 # replayed studies by up to 2e-15 in float64, in float32 by 2e-5, or 9e-3 where one-step attacks of a large rate make
 # training chaotic (li/attack_rates). Another seed moved them by 3e-7 or more in float64.
 CLOSE = {"float64": 1e-8, "float32": 2e-2, "tf32": 2e-2, "mixed": 2e-2}
-"""relative difference of final losses up to which a replay is the run of the record, by precision"""
+"""largest relative difference of final losses between a replay and its record, by precision"""
 
 
 class Recorded(NamedTuple):
-    """A run, and how the result says that it ended."""
+    """A run, and how it ended according to the result."""
 
     run: Run
     status: int
@@ -45,13 +45,13 @@ class Recorded(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Replays:
-    """Runs of one shape, trained again together. Equal where runs and records are equal, so that it can be a key."""
+    """Runs of one shape, trained again as one batch. Equal if runs and records are equal, so it can be a key."""
 
     records: tuple[Recorded, ...]
 
     @cached_property
     def key(self) -> str:
-        """Identifies the runs and how they ended."""
+        """A digest of the runs and how they ended."""
         return digest([[r.run.key, r.status, r.steps, r.loss] for r in self.records])
 
     def __hash__(self) -> int:
@@ -73,23 +73,23 @@ class Replays:
 
     @property
     def cell(self) -> Setup:
-        """Of the first run; of all where they are the runs of one cell."""
+        """The cell of the first run, or of all runs if they share one."""
         return self.records[0].run.cell
 
     def of_seeds(self, seeds: Collection[int]) -> "Replays":
-        """Those of some seeds."""
+        """Return the runs of some seeds."""
         return Replays(tuple(each for each in self.records if each.run.seed in seeds))
 
     def start(self) -> Batch:
-        """The runs before training: their points and initial weights."""
+        """Return the runs before training, with their points and initial weights."""
         setup = stack([run.cell for run in self.runs], "cpu")
         return Batch.start(setup, Streams([run.id for run in self.runs], "cpu"))
 
     def steps(self) -> Iterator[tuple[Step, Int[Tensor, " runs"]]]:
-        """Every step before its update, with the status of its runs; `index` of the batch is the place in `records`.
+        """Yield every step before its update, with the status of its runs. `batch.index` gives positions in `records`.
 
-        Weights change in place: copy what you keep. Undecided where a run ends otherwise than the result says; go on to
-        the end, or this is not noticed.
+        Weights change in place: copy what you keep. Raise Undecided if a run ends otherwise than in the result; this is
+        noticed only at the end of the run.
         """
         due = torch.tensor([record.steps for record in self.records])
         for step, status in descend(self.start()):
@@ -100,20 +100,23 @@ class Replays:
             yield step, status
 
     def first_step(self) -> Step:
-        """The first step, of runs that go no further: its weights stay."""
+        """Return the first step alone; its weights are not updated."""
         return next(self.steps())[0]
 
     def ended(self, *statuses: Status) -> Iterator[tuple[list[Run], Batch]]:
-        """The runs with their final weights, those together that end at the same step; of all statuses, or of some."""
+        """Yield the runs with their final weights, grouped by the step at which they end. `statuses`: only these."""
         for step, status in self.steps():
-            over = torch.isin(status, torch.tensor(statuses or JUDGED, dtype=status.dtype))
-            if over.any():
-                batch = step.batch.select(over)
-                yield [self.runs[place] for place in batch.index.tolist()], batch
+            ending = torch.isin(status, torch.tensor(statuses or JUDGED, dtype=status.dtype))
+            if ending.any():
+                batch = step.batch.select(ending)
+                yield [self.runs[index] for index in batch.index.tolist()], batch
 
     @torch.no_grad()
     def steps_after(self, points: Tensor) -> Iterator[Step]:
-        """What training would be if its first step were taken on these points: to the step cap, without a record."""
+        """Yield the steps of training with `points` as the points of the first step, up to the step cap.
+
+        No record is compared: the result has no such run.
+        """
         batch = self.start()
         step = Step(0, batch, points, batch.setup.network.run(batch.params, points))
         while True:
@@ -124,21 +127,21 @@ class Replays:
             step = attacked_step(batch, step.number + 1)
 
     def _compare(self, step: Step, status: Tensor, which: Tensor) -> None:
-        """Undecided where a run that ends here, or should, is not as recorded."""
+        """Raise Undecided if a run that ends here, or should, differs from its record."""
         at_end = subset_step(step)
         close = CLOSE[self.cell.precision]
-        for place, now, loss in zip(
+        for index, now, loss in zip(
             step.batch.index[which].tolist(),
             status[which].tolist(),
             at_end.loss[which].tolist(),
             strict=True,
         ):
-            record = self.records[place]
+            record = self.records[index]
             same = record.status == now and record.steps == step.number
             if not (same and math.isclose(record.loss, loss, rel_tol=close)):
                 raise Undecided(
                     f"the run at {_place(record.run.where)} ends otherwise when it is trained again: "
-                    f"{_end(now, step.number, loss)}, in the result {_end(*record[1:])}"
+                    f"{_end(now, step.number, loss)}; in the result {_end(*record[1:])}"
                 )
 
 
@@ -152,34 +155,36 @@ def _place(where: Mapping[str, Any]) -> str:
 
 
 def by_unit(experiment: Experiment, result: xr.Dataset) -> tuple[Replays, ...]:
-    """The runs of a result, in the units of its experiment, or the batches that a CPU makes of large ones."""
+    """Return the runs of a result by the units of its experiment; units too large for a CPU are split."""
     records = {each.run.key: each for each in _judged(_recorded(experiment, result))}
-    found = []
+    replays = []
     for unit in experiment.units():
-        kept = [records[run.key] for run in unit.runs if run.key in records]
+        usable = [records[run.key] for run in unit.runs if run.key in records]
         size = batch_size(unit.runs[0].cell, "cpu")
-        found += [Replays(tuple(kept[at : at + size])) for at in range(0, len(kept), size)]
-    return tuple(found)
+        replays += [
+            Replays(tuple(usable[first : first + size])) for first in range(0, len(usable), size)
+        ]
+    return tuple(replays)
 
 
 def by_cell(
     experiment: Experiment, result: xr.Dataset, where: Mapping[str, Any] | None = None
 ) -> tuple[Replays, ...]:
-    """The runs of every cell of a result, or of those at some coordinates, in the order of the grid."""
-    asked = (where or {}).items()
-    found: dict[tuple[Any, ...], list[Recorded]] = {}
+    """Return the runs of a result by cell, in the order of the grid; of all cells, or of those at some coordinates."""
+    wanted = (where or {}).items()
+    records: dict[tuple[Any, ...], list[Recorded]] = {}
     for each in _recorded(experiment, result):
-        at = each.run.where
-        if all(name in at and at[name] == value for name, value in asked):
-            cell = tuple(value for name, value in at.items() if name != "seed")
-            found.setdefault(cell, []).append(each)
-    if not found:
+        place = each.run.where
+        if all(name in place and place[name] == value for name, value in wanted):
+            cell = tuple(value for name, value in place.items() if name != "seed")
+            records.setdefault(cell, []).append(each)
+    if not records:
         raise Undecided(f"the result has no runs at {_place(where or {})}")
-    return tuple(Replays(tuple(_judged(cell))) for cell in found.values())
+    return tuple(Replays(tuple(_judged(cell))) for cell in records.values())
 
 
 def _recorded(experiment: Experiment, result: xr.Dataset) -> list[Recorded]:
-    """Every run of the grid, and how the result says that it ended."""
+    """Return every run of the grid with its record in the result."""
     dims = [*(dim.name for dim in dimensions(experiment)), "seed"]
     status, steps, loss = (
         result[name].transpose(*dims).values.ravel().tolist()
@@ -189,8 +194,8 @@ def _recorded(experiment: Experiment, result: xr.Dataset) -> list[Recorded]:
 
 
 def _judged(records: list[Recorded]) -> list[Recorded]:
-    """Those that can be judged; undecided where too many cannot, as for numbers of seeds."""
-    kept = [each for each in records if each.status in JUDGED]
-    if not kept or len(kept) < (1 - MOST_MISSING) * len(records):
-        raise Undecided(f"only {len(kept)} of {len(records)} runs have final weights to judge")
-    return kept
+    """Return the records that can be judged. Raise Undecided if too many cannot."""
+    usable = [each for each in records if each.status in JUDGED]
+    if not usable or len(usable) < (1 - MOST_MISSING) * len(records):
+        raise Undecided(f"only {len(usable)} of {len(records)} runs have final weights to judge")
+    return usable

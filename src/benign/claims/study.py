@@ -1,4 +1,4 @@
-"""Studies: an experiment at three scales, for each reading of what a paper leaves open."""
+"""Studies: an experiment at three scales, for each reading of a paper's open questions."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -11,24 +11,24 @@ SCALES = ("smoke", "quick", "paper")
 """seconds; about a minute on two cores; the size of the paper"""
 
 Reading = dict[str, str]
-"""an answer for every question of a study"""
+"""an answer to each question of a study"""
 
 
 def at(scale: str, smoke: Any, quick: Any, paper: Any) -> Any:
-    """The one that belongs to the scale."""
+    """Return the value for the scale."""
     return {"smoke": smoke, "quick": quick, "paper": paper}[scale]
 
 
 class StudyError(ValueError):
-    """A study, scale or reading that is not there; the message lists what is."""
+    """An unknown study, scale or reading; the message lists the known ones."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """Something a paper leaves open, with its possible answers."""
+    """A question that a paper leaves open, with the possible answers."""
 
     name: str
-    """as in `--reading name=answer` and in `reading["name"]`"""
+    """used in `--reading name=answer` and `reading["name"]`"""
     asks: str
     """the question in words"""
     answers: dict[str, str]
@@ -43,23 +43,24 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Runs that claims are judged on: how to build their experiment."""
+    """The runs on which claims are judged: how to build their experiment."""
 
     name: str
-    """`paper/name`, which is also where results go: runs/paper/name/scale/reading"""
+    """`paper/name`; results go to the folder runs/paper/name/scale/reading"""
     build: Callable[[str, Reading], Experiment]
-    """makes the experiment of a scale and a reading: `build("quick", {"w_O": "divided"})`"""
+    """returns the experiment of a scale and a reading: `build("quick", {"w_O": "divided"})`"""
     questions: tuple[Question, ...] = ()
-    """what the paper leaves open; `build` gets an answer to each"""
+    """open questions of the paper; `build` gets an answer to each"""
 
     def reading(self, answers: Mapping[str, str] | None = None) -> Reading:
-        """The default reading with some answers replaced."""
-        chosen = {question.name: question.default for question in self.questions}
+        """Return the default reading with some answers replaced."""
+        questions = {question.name: question for question in self.questions}
+        chosen = {name: question.default for name, question in questions.items()}
         for name, answer in (answers or {}).items():
-            question = next((each for each in self.questions if each.name == name), None)
+            question = questions.get(name)
             if question is None:
-                asked = ", ".join(chosen) or "nothing"
-                raise StudyError(f"reading `{name}`: {self.name} asks {asked}")
+                known = ", ".join(questions) or "no question"
+                raise StudyError(f"reading `{name}`: {self.name} has {known}")
             if answer not in question.answers:
                 known = ", ".join(question.answers)
                 raise StudyError(f"reading `{name}` must be one of {known}, got {answer!r}")
@@ -67,28 +68,31 @@ class Study:
         return chosen
 
     def readings(self, which: str) -> list[Reading]:
-        """`default`, `all` (the default, then each other answer alone) or `product` (every combination)."""
-        alone = [
+        """Return several readings.
+
+        which: `default`; `all`, the default and then each other answer alone; or `product`, every combination.
+        """
+        single_changes = [
             {q.name: answer} for q in self.questions for answer in q.answers if answer != q.default
         ]
         if which == "default":
             return [self.reading()]
         if which == "all":
-            return [self.reading(answers) for answers in [{}, *alone]]
+            return [self.reading(answers) for answers in [{}, *single_changes]]
         if which == "product":
             names = [q.name for q in self.questions]
             return [
-                dict(zip(names, mix, strict=True))
-                for mix in itertools.product(*(q.answers for q in self.questions))
+                dict(zip(names, answers, strict=True))
+                for answers in itertools.product(*(q.answers for q in self.questions))
             ]
         raise StudyError(f"`readings` must be one of default, all, product, got {which!r}")
 
     def label(self, reading: Reading) -> str:
-        """The answers that differ from the default, as a folder name: `default`, `w_O=divided`, ..."""
-        told = [
+        """Return the answers that differ from the default, as the name of a folder: `default`, `w_O=divided`, ..."""
+        changed = [
             f"{q.name}={reading[q.name]}" for q in self.questions if reading[q.name] != q.default
         ]
-        return ",".join(told) or "default"
+        return ",".join(changed) or "default"
 
     def experiment(self, scale: str, reading: Reading | None = None) -> Experiment:
         if scale not in SCALES:

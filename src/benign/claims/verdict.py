@@ -1,4 +1,4 @@
-"""The verdict on a claim: holds or fails on these runs, and inside or outside the theorem's conditions."""
+"""The verdict on a claim: whether it holds on these runs, and whether the runs meet the theorem's conditions."""
 
 import math
 import time
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benign.claims.claim import Claim, Evidence
-from benign.claims.conditions import SLACK, Conditions
+from benign.claims.conditions import ROUNDING, Conditions
 from benign.claims.measure import Measured, Undecided
 from benign.claims.rule import Outcome
 from benign.experiment import Experiment
@@ -23,17 +23,17 @@ MASKED = (
     "masked_on_training_points",
     "evaluation_attack_weaker_than_training_attack",
 )
-"""flags of the audit that make robust numbers doubtful"""
+"""flags of the audit that cast doubt on robust numbers"""
 MOST_MASKED = 0.05
-"""share of runs with such a flag above which a robust claim is not decided"""
+"""largest share of runs with such a flag at which a robust claim is decided"""
 
 
 @dataclass(frozen=True)
 class PartVerdict:
-    """One number of a claim, judged."""
+    """The verdict on one number of a claim."""
 
     name: str
-    """empty where the claim has one number"""
+    """empty if the claim has one number"""
     measured: Measured | None
     rule: str
     outcome: Outcome
@@ -41,7 +41,7 @@ class PartVerdict:
     """why it is inconclusive"""
 
     def statistic(self) -> str:
-        """The number with its interval, in words."""
+        """Return the number with its interval, as text."""
         if self.measured is None:
             return ""
         value, low, high = self.measured.estimate
@@ -50,14 +50,14 @@ class PartVerdict:
 
 @dataclass(frozen=True)
 class ConditionSummary:
-    """Where the runs are beside the conditions of the theorem."""
+    """Whether the runs meet the conditions of the theorem."""
 
     cells: int = 0
-    """cells of the grid that the theorem speaks about; 0 for a claim without conditions"""
+    """number of cells that the theorem covers; 0 for a claim without conditions"""
     inside: int = 0
-    """those in which every condition holds"""
+    """number of cells in which every condition holds"""
     ratios: Mapping[str, float] | None = None
-    """the smallest room of every condition over the cells: at least 1 holds"""
+    """for each condition, the smallest slack over the cells: the condition holds from 1 on"""
 
     @property
     def label(self) -> str:
@@ -72,32 +72,32 @@ class ConditionSummary:
         return self.inside < self.cells
 
     def misses(self) -> list[str]:
-        """The conditions that some cell misses, the largest miss first, each with its factor."""
-        failing = sorted((r, name) for name, r in (self.ratios or {}).items() if r < 1 - SLACK)
+        """Return the conditions that some cell misses, each with its factor, the largest miss first."""
+        failing = sorted((r, name) for name, r in (self.ratios or {}).items() if r < 1 - ROUNDING)
         return [f"{name} by {number(1 / r)}" if r > 0 else name for r, name in failing]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What runs say about a claim."""
+    """The verdict on a claim, with the evidence for it."""
 
     claim: Claim
     evidence: Evidence
     parts: tuple[PartVerdict, ...]
     conditions: ConditionSummary
     seconds: float
-    """that the judging took; runs not counted"""
+    """time that judging took, without the runs"""
     error: str = ""
-    """a fault of ours, not of the paper: the statistic could not be computed"""
+    """why the statistic could not be computed: an error of the program, not of the paper"""
 
     @property
     def deciding(self) -> tuple[PartVerdict, ...]:
-        """The parts that decide about the claim: all but its informational ones."""
+        """The parts that decide about the claim: all but the informational ones."""
         return tuple(part for part in self.parts if part.name not in self.claim.informational)
 
     @property
     def outcome(self) -> Outcome:
-        """All deciding parts hold, or one fails; without a deciding part nothing is decided."""
+        """FAILS if a deciding part fails, HOLDS if all hold, else INCONCLUSIVE; also if no part decides."""
         outcomes = [part.outcome for part in self.deciding]
         if Outcome.FAILS in outcomes:
             return Outcome.FAILS
@@ -106,30 +106,32 @@ class Verdict:
 
     @property
     def label(self) -> str:
-        """Both parts of the verdict in one: a theorem is refuted only by runs inside its conditions, what a figure
-        shows only by runs of its size."""
+        """The outcome and the conditions in one phrase.
+
+        Only runs inside its conditions refute a theorem; only runs of its size refute a figure.
+        """
         if self.error:
             return "error"
-        where = " outside its conditions" if self.conditions.outside else ""
+        limits = " outside its conditions" if self.conditions.outside else ""
         if self.claim.of_a_figure and (self.evidence.scale != "paper" or self.evidence.changes):
-            where = " at a smaller size"
+            limits = " at a smaller size"
         if self.outcome is Outcome.HOLDS:
-            return f"holds{where}" if where else "confirmed"
+            return f"holds{limits}" if limits else "confirmed"
         if self.outcome is Outcome.FAILS:
-            return f"fails{where}" if where else "refuted"
+            return f"fails{limits}" if limits else "refuted"
         return "inconclusive"
 
     @property
     def reason(self) -> str:
-        """Why it is inconclusive."""
+        """Why the verdict is inconclusive; empty if it is not."""
         if not (self.error or self.deciding):
-            return "the statistic gave no number that decides about the claim"
+            return "the statistic returned no number that decides about the claim"
         return self.error or "; ".join(
             dict.fromkeys(part.reason for part in self.deciding if part.reason)
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
+        """Return the verdict as a dictionary for JSON."""
         return {
             "id": self.claim.id,
             "statement": self.claim.statement,
@@ -150,15 +152,15 @@ class Verdict:
 
 
 def judge(claim: Claim, evidence: Evidence) -> Verdict:
-    """Compute the statistic of a claim, compare it with the rule, and see where the runs are."""
-    began = time.perf_counter()
+    """Return the verdict on a claim: compute its statistic, apply its rule, check its conditions."""
+    start = time.perf_counter()
     error, parts = "", ()
     conditions = ConditionSummary()
     try:
         conditions = summarise_conditions(claim.conditions, evidence.experiments)
-        found = claim.statistic(evidence)
-        named = found if isinstance(found, Mapping) else {"": found}
-        parts = tuple(_judged(claim, name, each) for name, each in named.items())
+        measured = claim.statistic(evidence)
+        numbers = measured if isinstance(measured, Mapping) else {"": measured}
+        parts = tuple(_judged(claim, name, each) for name, each in numbers.items())
         if claim.robust and (doubt := _masked(evidence)):
             parts = tuple(_doubted(part, doubt) for part in parts)
     except Undecided as reason:
@@ -166,11 +168,11 @@ def judge(claim: Claim, evidence: Evidence) -> Verdict:
     except Exception as problem:
         error = f"{type(problem).__name__}: {problem}"
         parts = (PartVerdict("", None, _rules(claim), Outcome.INCONCLUSIVE, error),)
-    return Verdict(claim, evidence, parts, conditions, time.perf_counter() - began, error)
+    return Verdict(claim, evidence, parts, conditions, time.perf_counter() - start, error)
 
 
 def cannot_run(claim: Claim, scale: str, reason: str) -> Verdict:
-    """The verdict on a claim whose runs cannot be had here."""
+    """Return the verdict on a claim whose runs cannot be made here."""
     part = PartVerdict("", None, _rules(claim), Outcome.INCONCLUSIVE, reason)
     return Verdict(claim, Evidence(scale), (part,), ConditionSummary(), 0.0)
 
@@ -187,34 +189,34 @@ def _doubted(part: PartVerdict, doubt: str) -> PartVerdict:
 
 
 def _masked(evidence: Evidence) -> str:
-    """Why robust numbers of these runs cannot be trusted; empty where they can.
+    """Return why robust numbers of these runs cannot be trusted, or an empty text if they can.
 
-    Shares are of the audited runs: one that is missing or diverged has no audit (NaN) and vouches for nothing.
+    Shares are shares of audited runs: a missing or diverged run has no audit (NaN) and is not counted.
     """
     for result in evidence.results:
         if "audit" not in result:
             continue
-        found = result["audit"].values
-        codes = found[np.isfinite(found)].astype(int)
+        audit = result["audit"].values
+        codes = audit[np.isfinite(audit)].astype(int)
         for code, name in FLAGS.items():
             hits = int(((codes & code) > 0).sum())
             if name in MASKED and hits > MOST_MASKED * codes.size:
                 share = f"{100 * hits / codes.size:.0f} % of the {codes.size} audited runs"
-                return f"the audit flags {share}: {name.replace('_', ' ')}"
+                return f"the audit flags {share} ({name.replace('_', ' ')})"
     return ""
 
 
 def summarise_conditions(
-    asked: Callable[[Setup], Conditions | None] | None, experiments: Iterable[Experiment]
+    conditions_at: Callable[[Setup], Conditions | None] | None, experiments: Iterable[Experiment]
 ) -> ConditionSummary:
-    """The conditions of a theorem at all cells of experiments."""
-    if asked is None:
+    """Return the conditions of a theorem, summarised over all cells of some experiments."""
+    if conditions_at is None:
         return ConditionSummary()
     ratios: dict[str, float] = {}
     count = inside = 0
     for experiment in experiments:
         for _, cell in cells(experiment):
-            conditions = asked(cell)
+            conditions = conditions_at(cell)
             if conditions is None:
                 continue
             count += 1
@@ -232,14 +234,14 @@ def _rules(claim: Claim) -> str:
 
 
 def _part(part: PartVerdict) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": part.name, "rule": part.rule, "outcome": part.outcome.value}
+    fields: dict[str, Any] = {"name": part.name, "rule": part.rule, "outcome": part.outcome.value}
     if part.measured is not None:
         value, low, high = part.measured.estimate
-        told |= _finite({"value": value, "low": low, "high": high})
-        told |= {"of": part.measured.of, "basis": part.measured.basis, "note": part.measured.note}
-    return told | ({"reason": part.reason} if part.reason else {})
+        fields |= _finite({"value": value, "low": low, "high": high})
+        fields |= {"of": part.measured.of, "basis": part.measured.basis, "note": part.measured.note}
+    return fields | ({"reason": part.reason} if part.reason else {})
 
 
 def _finite(numbers: Mapping[str, float]) -> dict[str, float | str]:
-    """JSON has no infinity: it is written as a word."""
+    """Return the numbers with infinities and NaN as text, which JSON cannot write as numbers."""
     return {name: n if math.isfinite(n) else str(n) for name, n in numbers.items()}

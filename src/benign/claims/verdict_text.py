@@ -1,8 +1,9 @@
-"""Verdicts as people read them: rows of a table, a page in Markdown, a file in JSON."""
+"""Verdicts as text: a few lines in a terminal, a page of Markdown, a file of JSON."""
 
 import json
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from benign import __version__
 from benign.claims.claim import Claim
+from benign.claims.conditions import ROUNDING
 from benign.claims.study import Study
 from benign.claims.verdict import Verdict
 from benign.sweep.records import replacing
@@ -19,7 +21,7 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class TimedVerdict:
-    """A verdict, and the seconds that the runs of its studies took in this call; shared runs count for each."""
+    """A verdict, and the seconds that the runs of its studies took; runs that claims share count for each."""
 
     verdict: Verdict
     runs_seconds: float
@@ -28,8 +30,8 @@ class TimedVerdict:
         return verdict_text(self)
 
 
-def report(judged: Sequence[TimedVerdict], scale: str) -> dict[str, Any]:
-    """All verdicts, ready for JSON."""
+def as_json(judged: Sequence[TimedVerdict], scale: str) -> dict[str, Any]:
+    """Return all verdicts as a dictionary for JSON."""
     return {
         "benign": __version__,
         "scale": scale,
@@ -42,10 +44,10 @@ def report(judged: Sequence[TimedVerdict], scale: str) -> dict[str, Any]:
 
 
 def write(judged: Sequence[TimedVerdict], scale: str, folder: Path) -> list[Path]:
-    """The verdicts as JSON and as a table in Markdown."""
+    """Write verdicts.json and verdicts.md into a folder, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
-        "verdicts.json": json.dumps(report(judged, scale), indent=1, ensure_ascii=False),
+        "verdicts.json": json.dumps(as_json(judged, scale), indent=1, ensure_ascii=False),
         "verdicts.md": markdown(judged, scale),
     }
     for name, text in texts.items():
@@ -58,44 +60,40 @@ HEAD = ("claim", "verdict", "statistic", "rule", "conditions", "time")
 
 
 def rows(each: TimedVerdict) -> list[tuple[str, ...]]:
-    """A claim in a table: one row for each of its numbers."""
+    """Return the rows of a claim in a table: one for the claim, and one for each number if there are several."""
     verdict = each.verdict
-    spent = f"{each.runs_seconds + verdict.seconds:.1f} s"
-    found = []
-    for place, part in enumerate(verdict.parts):
-        name = verdict.claim.id + (f".{part.name}" if part.name else "")
-        several = len(verdict.parts) > 1
-        word = part.outcome.value if several else verdict.label
-        conditions = conditions_text(verdict) if not place else ""
-        found.append((name, word, part.statistic(), part.rule, conditions, "" if place else spent))
-    if len(found) > 1:
-        whole = (verdict.claim.id, verdict.label, "", "", found[0][4], spent)
-        found = [whole, *((*row[:4], "", "") for row in found)]
-    return found
+    claim, conditions = verdict.claim, conditions_text(verdict)
+    seconds = f"{each.runs_seconds + verdict.seconds:.1f} s"
+    names = [claim.id + (f".{part.name}" if part.name else "") for part in verdict.parts]
+    if len(verdict.parts) == 1:
+        [part] = verdict.parts
+        return [(names[0], verdict.label, part.statistic(), part.rule, conditions, seconds)]
+    numbers = [
+        (name, part.outcome.value, part.statistic(), part.rule, "", "")
+        for name, part in zip(names, verdict.parts, strict=True)
+    ]
+    return [(claim.id, verdict.label, "", "", conditions, seconds), *numbers] if numbers else []
 
 
 def conditions_text(verdict: Verdict) -> str:
-    """Where the runs are, and the condition that is missed by most."""
-    setting = verdict.conditions
-    missed: Mapping[str, float] = {n: r for n, r in (setting.ratios or {}).items() if r < 1 - 1e-9}
+    """Return whether the runs meet the conditions, and the condition with the largest miss."""
+    conditions = verdict.conditions
+    missed = {n: r for n, r in (conditions.ratios or {}).items() if r < 1 - ROUNDING}
     if not missed:
-        return setting.label
+        return conditions.label
     name = min(missed, key=lambda each: missed[each])
-    return f"{setting.label}: {name} at {missed[name]:.2g}"
+    return f"{conditions.label}: {name} at {missed[name]:.2g}"
 
 
 def counts(judged: Iterable[TimedVerdict]) -> dict[str, int]:
-    """How many verdicts of each word."""
-    found: dict[str, int] = {}
-    for each in judged:
-        found[each.verdict.label] = found.get(each.verdict.label, 0) + 1
-    return found
+    """Return the number of verdicts with each label."""
+    return dict(Counter(each.verdict.label for each in judged))
 
 
 def markdown(judged: Sequence[TimedVerdict], scale: str) -> str:
-    """Verdicts as a page: the counts, a table, then every claim with its statement and reasons."""
-    told = ", ".join(f"{number} {word}" for word, number in counts(judged).items())
-    lines = [f"# Verdicts at {scale} scale", "", f"benign {__version__}: {told}.", ""]
+    """Return a page of verdicts: their counts, a table, then each claim with its statement and reasons."""
+    totals = ", ".join(f"{number} {label}" for label, number in counts(judged).items())
+    lines = [f"# Verdicts at {scale} scale", "", f"benign {__version__}: {totals}.", ""]
     lines += [_line(HEAD), _line(["---"] * len(HEAD))]
     lines += [_line(row) for each in judged for row in rows(each)]
     for each in judged:
@@ -105,26 +103,26 @@ def markdown(judged: Sequence[TimedVerdict], scale: str) -> str:
 
 def _details(verdict: Verdict) -> list[str]:
     claim, reading = verdict.claim, verdict.evidence.reading
-    told = [f"{claim.statement} ({claim.source})", "", f"**{verdict.label}**"]
+    lines = [f"{claim.statement} ({claim.source})", "", f"**{verdict.label}**"]
     if verdict.reason:
-        told[-1] += f": {verdict.reason}"
+        lines[-1] += f": {verdict.reason}"
     for part in verdict.parts:
         if part.measured is not None:
-            note_of = ", told beside" if part.name in claim.informational else ""
+            informational = ", for information" if part.name in claim.informational else ""
             note = f" ({part.measured.note})" if part.measured.note else ""
-            told += [
+            lines += [
                 "",
                 f"- {part.name + ': ' if part.name else ''}{part.measured.of} = {part.statistic()}, "
-                f"{part.measured.basis}{note}; rule {part.rule}: {part.outcome.value}{note_of}",
+                f"{part.measured.basis}{note}; rule {part.rule}: {part.outcome.value}{informational}",
             ]
     if reading:
-        told += ["", "Reading: " + ", ".join(f"{q}={a}" for q, a in reading.items())]
+        lines += ["", "Reading: " + ", ".join(f"{q}={a}" for q, a in reading.items())]
     if verdict.conditions.ratios:
         ratios = ", ".join(
             f"{name} {ratio:.3g}" for name, ratio in verdict.conditions.ratios.items()
         )
-        told += ["", f"Conditions ({verdict.conditions.label}), smallest room: {ratios}"]
-    return told
+        lines += ["", f"Conditions ({verdict.conditions.label}), smallest slack: {ratios}"]
+    return lines
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -132,25 +130,24 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def claim_text(claim: Claim, cannot: str = "") -> str:
-    """What a claim says and how it is judged, without judging it; `cannot` is why it cannot be."""
+    """Return the statement, source and studies of a claim; `cannot` is why it cannot be judged here."""
     studies = ", ".join(need.name if isinstance(need, Study) else need for need in claim.studies)
-    told = f"{claim.statement} ({claim.source}; on {studies or 'draws of its own'})" + (
-        f"; {cannot}" if cannot else ""
-    )
-    return f"{claim.id}\n{textwrap.fill(told, WIDTH, initial_indent='  ', subsequent_indent='  ')}"
+    text = f"{claim.statement} ({claim.source}; judged on {studies or 'its own draws'})"
+    text += f"; {cannot}" if cannot else ""
+    return f"{claim.id}\n{textwrap.fill(text, WIDTH, initial_indent='  ', subsequent_indent='  ')}"
 
 
 def verdict_text(each: TimedVerdict) -> str:
-    """A verdict as a few lines of a terminal."""
+    """Return a verdict as a few lines for a terminal."""
     verdict = each.verdict
     seconds = each.runs_seconds + verdict.seconds
     lines = [f"{verdict.label:12}  {verdict.claim.id}  ({seconds:.1f} s)"]
     for part in verdict.parts:
         if part.measured is not None:
             name = f"{part.name}: " if part.name else ""
-            word = f", {part.outcome.value}" if len(verdict.parts) > 1 else ""
-            found = f"{name}{part.measured.of} = {part.statistic()} ({part.measured.basis}), asked: {part.rule}{word}"
-            lines.append(found)
+            outcome = f": {part.outcome.value}" if len(verdict.parts) > 1 else ""
+            number = f"{part.measured.of} = {part.statistic()} ({part.measured.basis})"
+            lines.append(f"{name}{number}; rule {part.rule}{outcome}")
     if verdict.conditions.cells:
         lines.append(f"conditions: {conditions_text(verdict)}")
     if verdict.reason:

@@ -81,7 +81,7 @@ def verify(
     Runs that are missing are computed first. A verdict has two parts: whether the statement holds on these runs, and
     whether these runs satisfy the conditions of the theorem. Exit code 1: an error prevented a verdict.
     """
-    from benign.papers.claims import matching
+    from benign.papers.registry import matching
     from benign.papers.requests import parsed_answers
     from benign.papers.verify import claims_text
     from benign.papers.verify import verify as judged

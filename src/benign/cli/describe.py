@@ -9,7 +9,8 @@ import numpy as np
 
 from benign.claims.study import SCALES
 from benign.experiment import Experiment
-from benign.papers.recipes import Recipe, papers, recipes
+from benign.papers.recipes import Recipe
+from benign.papers.registry import papers, recipes
 from benign.reduction.modes import Approximate
 from benign.spec.axes import dimensions
 from benign.sweep.estimate import Estimate, estimate
@@ -28,15 +29,14 @@ def papers_text(name: str | None = None) -> str:
     known = recipes()
     if name in known:
         return recipe_text(known[name])
-    modules = papers()
-    if name is not None and name not in modules:
-        choices = ", ".join([*sorted(modules), *sorted(known)])
+    registered = papers()
+    if name is not None and name not in registered:
+        choices = ", ".join([*sorted(registered), *sorted(known)])
         raise ValueError(f"no paper or recipe {name!r}: choose one of {choices}")
     blocks = []
-    for room in [name] if name else sorted(modules):
-        paper = modules[room].__doc__ or room
-        blocks.append(wrapped(paper.splitlines()[0]))
-        for recipe in (known[each] for each in sorted(known) if each.startswith(f"{room}/")):
+    for paper in [name] if name else sorted(registered):
+        blocks.append(wrapped(registered[paper].title))
+        for recipe in (known[each] for each in sorted(known) if each.startswith(f"{paper}/")):
             told = [recipe.title, f"shows {recipe.shows}"]
             told += [f"reading {q.name}: {', '.join(_answers(q))}" for q in recipe.questions]
             blocks.append(labelled([(f"  {recipe.name}", told)]))

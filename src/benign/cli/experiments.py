@@ -85,7 +85,7 @@ def show(
     verbose: Verbose = False,
 ) -> None:
     """Show what a run would do, or what a folder of results holds."""
-    from benign.papers.recipes import recipes
+    from benign.papers.registry import recipes
     from benign.sweep.status_text import folder_text
 
     is_folder = os.path.isdir(target) and target not in recipes()
@@ -214,7 +214,7 @@ def audit(
     equal rate x steps.
     """
     from benign.cli.run import processes
-    from benign.papers.recipes import recipes
+    from benign.papers.registry import recipes
     from benign.sweep.audits import AUDIT, attack_audit, rate_audit
     from benign.sweep.folders import open_result
     from benign.sweep.terminal import watching

@@ -2,8 +2,8 @@
 
     model      DataModel, Sample: the interface of every data model
     signal_noise, noisy_copies, mixture, feature_patches    the papers' data models
-    images, constructions    pictures as tokens, and what is made of them
-    sources, folder, npz, formats    where image sets are found and how they are read
+    images, constructions    pictures as tokens, scaled and covered with noise
+    sources, folder, npz, formats    where image sets are and how they are read
 
 Imports spec, streams, losses. Public: `bo.SignalNoise`, `bo.Mixture`, `bo.FeaturePatches`, `bo.Images` and others.
 """

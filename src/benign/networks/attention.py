@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from jaxtyping import Float, Float64
@@ -16,37 +16,37 @@ from benign.networks.initial import GaussianInit, Init
 from benign.networks.network import Cost, Network, Params, Pass
 from benign.spec.axes import PerRun, Shape, default, replace
 from benign.spec.base import Count, Positive
+from benign.spec.registry import guarantees
 from benign.streams import Streams
 
 Part: TypeAlias = Literal["all", "values", "scores"]
-"""the whole network; u = W_V w_O, by which tokens are valued; W_Q and W_K, by which they are attended to"""
+"""the whole network; its values, u = W_V w_O; its attention scores, W_Q and W_K"""
 
 ALIGNMENT = 16
-"""columns of the weights come in multiples of this: 1040 are multiplied 1.4 times as fast as 1025"""
+"""the number of columns of the weights is a multiple of this: 1040 are multiplied 1.4 times as fast as 1025"""
 
 
+@guarantees("recordable", "token_products", "carried_products")
 class Attention(Network):
     """f(X) = (1/M) sum_l softmax(x_l^T W_Q W_K^T X^T) X W_V w_O, summed over heads; w_O is fixed
     and shared.
 
-    No bias, no 1/sqrt(hidden), no positions, no residual. Only u = W_V w_O of W_V is ever seen,
-    and it moves by |w_O|^2 times its gradient (papers/zhang.md S2), so u is the parameter;
-    `value_matrix` gives W_V back exactly.
+    No bias, no 1/sqrt(hidden), no positions, no residual. f depends on W_V only through u = W_V w_O,
+    which moves by |w_O|^2 times its gradient (papers/zhang.md S2), so u is the parameter;
+    `value_matrix` returns W_V exactly.
 
     Parameters: `weights` [runs, dim, columns], whose columns are W_Q of every head, W_K of every
     head, the u of every head, then zeros: one matrix product computes all queries, keys and values.
     `output` [runs, value_dim] is w_O, frozen.
 
-    Three interventions take the network apart: `attend` sets the attention, `train` freezes a part,
-    and `exposed` lets only one of the two paths see an attack, in training and at the test.
+    Three interventions isolate parts of the network: `attend` sets the attention, `train` freezes a part,
+    and `exposed` exposes only one of the two paths to the attack, in training and at the test.
 
     >>> import benign as bo
     >>> init = bo.TorchDefault(divide_by=16)  # as in the papers' experiments
     >>> bo.Attention(hidden=32, init=init, attend="uniform").train
     'all'
     """
-
-    recordable: ClassVar[bool] = True
 
     hidden: Shape[Count]
     """width d_h of queries and keys"""
@@ -57,13 +57,13 @@ class Attention(Network):
     init: Init
     """law of the initial weights"""
     output_norm: PerRun[Positive | None] = default(None)
-    """rescale w_O to this norm (the theorems say |w_O| of order 1); None leaves it as drawn"""
+    """norm to which w_O is rescaled (of order 1 in the theorems); None leaves it as drawn"""
     attend: Shape[Literal["learned", "uniform", "signal"]] = default("learned")
-    """where tokens look: by their scores, at all tokens evenly, or at token 1 (the oracle)"""
+    """attention of a token: softmax of its scores, uniform, or only on token 1 (the oracle)"""
     train: Shape[Part] = default("all")
     """the part that gradient descent moves"""
     exposed: Shape[Part] = default("all")
-    """the part that sees attacked tokens; the other part sees the clean ones"""
+    """the part that gets attacked tokens; the other part gets the clean ones"""
 
     def check(self) -> None:
         if self.train == "scores" and self.attend != "learned":
@@ -84,7 +84,7 @@ class Attention(Network):
     def initial_value_matrix(
         self, data: DataModel, streams: Streams, dtype: torch.dtype, head: int = 0
     ) -> Float[Tensor, "runs dim value_dim"]:
-        """W_V of a head before training, drawn again from its stream."""
+        """Return W_V of a head before training, drawn again from its stream."""
         width = self.value_dim or self.hidden
         return self.init.value_weights(streams(f"init/value/{head}"), data.dim, width, dtype)
 
@@ -106,7 +106,7 @@ class Attention(Network):
     def value_matrix(
         self, params: Params, data: DataModel, streams: Streams, head: int = 0
     ) -> Float[Tensor, "runs dim value_dim"]:
-        """W_V of a head now: W_V(0) + (u - u(0)) w_O^T / |w_O|^2 (papers/zhang.md S2)."""
+        """Return W_V of a head now: W_V(0) + (u - u(0)) w_O^T / |w_O|^2 (papers/zhang.md S2)."""
         output = params["output"]
         start = self.initial_value_matrix(data, streams, output.dtype, head)
         moved = self.values(params)[:, :, head] - (start @ output[:, :, None])[:, :, 0]
@@ -115,16 +115,16 @@ class Attention(Network):
         )
 
     def queries(self, params: Params) -> Float[Tensor, "runs dim heads_hidden"]:
-        """W_Q of all heads side by side (a view)."""
+        """Return W_Q of all heads, concatenated (a view)."""
         return params["weights"][:, :, : self.heads * self.hidden]
 
     def keys(self, params: Params) -> Float[Tensor, "runs dim heads_hidden"]:
-        """W_K of all heads side by side (a view)."""
+        """Return W_K of all heads, concatenated (a view)."""
         width = self.heads * self.hidden
         return params["weights"][:, :, width : 2 * width]
 
     def values(self, params: Params) -> Float[Tensor, "runs dim heads"]:
-        """u = W_V w_O of every head (a view)."""
+        """Return u = W_V w_O of every head (a view)."""
         width = 2 * self.heads * self.hidden
         return params["weights"][:, :, width : width + self.heads]
 
@@ -138,7 +138,7 @@ class Attention(Network):
         return AttentionPass(self, params, x)
 
     def represent(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples heads_dim"]:
-        """The tokens averaged by attention, over all rows, for every head."""
+        """Return the tokens averaged by attention, over all rows, for every head."""
         return (self.run(params, x).attention.mean(3) @ x).flatten(2)
 
     def attacked_pass(self, params: Params, x: Tensor, clean: Tensor) -> "AttentionPass":
@@ -147,7 +147,7 @@ class Attention(Network):
         return SplitPass(self, params, x, clean)
 
     def weight_columns(self, params: Params) -> Float[Tensor, "runs dim columns"] | None:
-        """For climbs on products (benign.networks.products); None where one path sees the clean tokens."""
+        """Return the matrix for benign.networks.products, or None if one path gets the clean tokens."""
         return params["weights"] if self.exposed == "all" else None
 
     def products_pass(
@@ -170,18 +170,18 @@ class Attention(Network):
         return CarriedPass(self, params, products, x, flush)
 
     def score_columns(self, columns: Tensor) -> Float[Tensor, "runs rows score_columns"]:
-        """The columns of W_Q and W_K (a view)."""
+        """Return the columns of W_Q and W_K (a view)."""
         return columns[..., : 2 * self.heads * self.hidden]
 
     def value_columns(self, columns: Tensor) -> Float[Tensor, "runs rows value_columns"]:
-        """The columns of u, and the spare ones (a view)."""
+        """Return the columns of u and the spare ones (a view)."""
         return columns[..., 2 * self.heads * self.hidden :]
 
     def trained(self, params: Params) -> tuple[str, ...]:
         return ("weights",)
 
     def gradient_scale(self, params: Params) -> Params:
-        """|w_O|^2 for u (papers/zhang.md S2), 1 for W_Q and W_K; 0 for the part that is not trained."""
+        """Return |w_O|^2 for u (papers/zhang.md S2), 1 for W_Q and W_K, and 0 for the part that is not trained."""
         scale = torch.ones_like(params["weights"][:, :1])
         self.value_columns(scale).mul_(params["output"].square().sum(1)[:, None, None])
         if self.train == "values":
@@ -191,14 +191,14 @@ class Attention(Network):
         return {"weights": scale}
 
     def row_count(self, data: DataModel) -> int:
-        """For small coordinates (benign.reduction.protocols): the rows are the columns of W_Q and W_K, and u."""
+        """Return the number of rows for benign.reduction.protocols: the columns of W_Q and W_K, and u."""
         return self.heads * (2 * self.hidden + 1)
 
     def initial_rows(self, params: Params, data: DataModel) -> Float[Tensor, "runs rows dim"]:
         return params["weights"][:, :, : self.row_count(data)].transpose(1, 2)
 
     def with_rows(self, params: Params, rows: Float[Tensor, "runs rows dim"]) -> Params:
-        """u(0) is kept, as `initial_values`: it cannot be drawn again."""
+        """Return weights with these rows, and u(0) as `initial_values`, because it cannot be drawn again."""
         columns = pad(rows.transpose(1, 2), (0, self.spare_columns()))
         values = rows[:, -self.heads :].transpose(1, 2).clone()
         return {**params, "weights": columns.contiguous(), "initial_values": values}
@@ -212,7 +212,7 @@ class Attention(Network):
         return f"`network.init` is {self.init.kind}, whose weights are no Gaussian vectors: use `gaussian_init`"
 
     def row_std(self, params: Params, data: DataModel) -> Float64[Tensor, "runs rows"]:
-        """sigma_h for W_Q and W_K, sigma_V |w_O| for u."""
+        """Return sigma_h for W_Q and W_K, sigma_V |w_O| for u."""
         assert isinstance(self.init, GaussianInit)
         norm = torch.linalg.vector_norm(params["output"].double(), dim=1, keepdim=True)
         scores, values = (
@@ -224,7 +224,7 @@ class Attention(Network):
         return torch.cat(parts, dim=1)
 
     def width_reduction(self) -> "AttentionWidth":
-        """For small coordinates without d_h (benign.reduction.protocols)."""
+        """Return how the network is reduced to coordinates without d_h (benign.reduction.protocols)."""
         return AttentionWidth(self)
 
     def cost(self, data: DataModel) -> Cost:
@@ -252,7 +252,10 @@ class AttentionPass(Pass):
         x: Float[Tensor, "runs samples tokens dim"],
         products: Float[Tensor, "runs samples tokens columns"] | None = None,
     ):
-        """`products` are those of the tokens with the weights, where they are known."""
+        """Run the pass.
+
+        products: the products of the tokens with the weights, if they are known.
+        """
         self._network, self._params, self._x = network, params, x
         runs, samples, tokens, _ = x.shape
         self._shape = (runs, samples, tokens, network.heads)
@@ -285,11 +288,11 @@ class AttentionPass(Pass):
         return on_signal
 
     def _by_head(self, columns: Tensor, width: int) -> Tensor:
-        """[runs, samples * tokens, heads * width] as [runs, samples, heads, tokens, width]."""
+        """Return [runs, samples * tokens, heads * width] as [runs, samples, heads, tokens, width]."""
         return columns.reshape(*self._shape, width).transpose(2, 3)
 
     def _by_column(self, parts: Tensor) -> Tensor:
-        """The inverse of `_by_head`."""
+        """Return the inverse of `_by_head`."""
         runs, samples, tokens, _ = self._shape
         return parts.transpose(2, 3).reshape(runs, samples * tokens, -1)
 
@@ -308,7 +311,7 @@ class AttentionPass(Pass):
         return torch.cat([*columns, spare], dim=-1, out=out)
 
     def moves(self, c: Float[Tensor, "runs samples"]) -> Float[Tensor, "runs points columns"]:
-        """The coefficients in a step of the weights: that of u is |w_O|^2 times its gradient, as if W_V had moved."""
+        """Return the coefficients of a step of the weights; u moves by |w_O|^2 times its gradient, as if W_V moved."""
         network, coefficients = self._network, self._coefficients(c)
         values = network.value_columns(coefficients)
         values.mul_(self._params["output"].square().sum(1)[:, None, None])
@@ -332,7 +335,7 @@ class AttentionPass(Pass):
 
 
 class ProductsPass(AttentionPass):
-    """A pass on tokens that are known only by their products with the weights' columns; these are the inputs."""
+    """A pass on tokens given only by their products with the columns of the weights; these products are its inputs."""
 
     def __init__(self, network: Attention, params: Params, products: Tensor):
         super().__init__(network, params, products, products)
@@ -345,7 +348,7 @@ class ProductsPass(AttentionPass):
 
 
 class CarriedPass(AttentionPass):
-    """A pass on points whose products with the weights' columns are known; `flush` brings the weights up to date."""
+    """A pass on points whose products with the columns of the weights are known; `flush` updates the weights."""
 
     def __init__(
         self,
@@ -355,18 +358,18 @@ class CarriedPass(AttentionPass):
         x: Float[Tensor, "runs samples tokens dim"],
         flush: Callable[[], None],
     ):
-        self._settle = flush
+        self._flush = flush
         super().__init__(network, params, x, products)
 
     def inputs_gradient(
         self, c: Float[Tensor, "runs samples"]
     ) -> Float[Tensor, "runs samples tokens dim"]:
-        self._settle()
+        self._flush()
         return super().inputs_gradient(c)
 
 
 class SplitPass(AttentionPass):
-    """A pass in which one path sees attacked tokens and the other the clean ones; inputs are the attacked."""
+    """A pass in which one path gets attacked tokens, which are its inputs, and the other the clean tokens."""
 
     def __init__(self, network: Attention, params: Params, x: Tensor, clean: Tensor):
         self._scored, self._valued = (x, clean) if network.exposed == "scores" else (clean, x)
@@ -396,13 +399,13 @@ class SplitPass(AttentionPass):
 class AttentionWidth:
     """An attention network of any width in the coordinates of its tokens alone.
 
-    Gradient descent moves W_Q, W_K and u by combinations of the tokens it sees, so only what they are on the span of
-    P tokens moves, and only the at most 2 P directions of R^d_h that its queries and keys have there are ever met
+    Gradient descent moves W_Q, W_K and u by combinations of the training tokens, so only their restrictions to the
+    span of P tokens move, and only the at most 2 P directions of R^d_h matter that queries and keys have there
     (papers/jiang.md 7.1). For Gaussian weights the initial queries and keys of an orthonormal basis of the span are
-    2 P Gaussian vectors of R^d_h: a Bartlett factor with d_h degrees of freedom, so that no tensor knows d or d_h.
+    2 P Gaussian vectors of R^d_h: a Bartlett factor with d_h degrees of freedom, so that no tensor has size d or d_h.
 
     Clean training is exact in these coordinates. An attack moves tokens along the weights themselves:
-    `closed_params` adds the weights, seen in those 2 P directions, to the span and leaves out what they would reach
+    `closed_params` adds the weights, restricted to those 2 P directions, to the span and ignores their components
     beyond it (papers/jiang.md 7.3), which is an approximation.
     """
 
@@ -414,22 +417,22 @@ class AttentionWidth:
         return self.network.hidden
 
     def width_met(self, tokens: int) -> int:
-        """The number of directions of R^d_h that queries and keys of this many tokens have."""
+        """Return the number of directions of R^d_h that queries and keys of this many tokens have."""
         return min(self.network.hidden, 2 * tokens)
 
     def reduced(self, width: int) -> Attention:
-        """The network with this many columns. It sees w_O only through its norm."""
+        """Return the network with this many columns, which depends on w_O only through its norm."""
         return replace(self.network, {("hidden",): width, ("value_dim",): 1})
 
     def initial_params(
         self, tokens: int, data: DataModel, streams: Streams, dtype: torch.dtype
     ) -> Params:
-        """Initial weights of the reduced network on an orthonormal basis of the span of `tokens` tokens.
+        """Draw the initial weights of the reduced network on an orthonormal basis of the span of `tokens` tokens.
 
         `unseen` are the squared norms of W_Q, W_K, u, and u summed over heads beyond that span, which never move.
         """
         network = self.network
-        # Where the norm of w_O is given, one number does.
+        # If the norm of w_O is given, one number represents it.
         short = network if network.output_norm is None else self.reduced(1)
         output = short.initial_output(streams, torch.float64)
         params = {"output": torch.linalg.vector_norm(output, dim=1, keepdim=True).to(dtype)}
@@ -448,9 +451,9 @@ class AttentionWidth:
         return narrow.with_rows(params, rows.to(dtype)) | {"unseen": unseen}
 
     def closed_params(self, params: Params, data: DataModel, streams: Streams) -> Params:
-        """The weights with those beyond the span of the tokens (papers/jiang.md 7.3).
+        """Return the weights with those beyond the span of the tokens (papers/jiang.md 7.3).
 
-        Left out are the directions of R^d_h that the queries and keys of the tokens do not have.
+        Without the directions of R^d_h that the queries and keys of the tokens do not have.
         """
         narrow = self._narrow(params["weights"].shape[1])
         rows, own = narrow.initial_rows(params, data), streams.within("coordinates")
@@ -465,9 +468,9 @@ class AttentionWidth:
     def restricted(
         self, whole: Params, basis: Float[Tensor, "runs dim tokens"]
     ) -> tuple[Attention, Params, Params]:
-        """The reduced network, its weights, and its frame.
+        """Return the reduced network, its weights, and its frame.
 
-        The frame has `start`, the weights at the start, and if columns are left out `directions`
+        The frame has `start`, the weights at the start, and if there are fewer columns `directions`
         [runs, heads, hidden, width], the directions of R^d_h of every head that are trained.
         """
         network = self.network
@@ -489,7 +492,7 @@ class AttentionWidth:
     def lifted(
         self, params: Params, whole: Params, frame: Params, basis: Float[Tensor, "runs dim tokens"]
     ) -> Params:
-        """W(0) + E (V(t) - V(0)) O^T, with E the basis, O the directions and V the reduced weights."""
+        """Return W(0) + E (V(t) - V(0)) O^T, with E the basis, O the directions and V the reduced weights."""
         start, directions = frame["start"], frame.get("directions")
         back = None if directions is None else directions.transpose(2, 3)
         moved = _in_directions(self._narrow(start.shape[1]), params["weights"] - start, back)
@@ -499,9 +502,9 @@ class AttentionWidth:
     def point_weights(
         self, params: Params, data: DataModel, streams: Streams, count: int, directions: int
     ) -> Float64[Tensor, "runs samples directions columns"]:
-        """W_Q, W_K and u along the directions of each point.
+        """Draw W_Q, W_K and u along the directions of each point.
 
-        Queries and keys are first in the known directions of R^d_h, then in directions of each point's own.
+        Queries and keys have components first in the known directions of R^d_h, then in new directions of each point.
         """
         narrow, rows = self._narrow(params["weights"].shape[1]), 2 * directions
         score, value = (std[..., None] for std in _stds(narrow, params, data))
@@ -522,7 +525,7 @@ class AttentionWidth:
         x: Float[Tensor, "runs samples tokens small"],
         weights: Float[Tensor, "runs samples directions columns"],
     ) -> ProductsPass:
-        """`weights` have more columns a head than the reduced network, which is zero in the further ones."""
+        """Run the reduced network with further columns of each head, which are zero but along the new directions."""
         narrow = self._narrow(params["weights"].shape[1])
         inside, own = x.split([params["weights"].shape[1], weights.shape[2]], dim=3)
         wider = (weights.shape[3] // narrow.heads - 1) // 2
@@ -534,7 +537,7 @@ class AttentionWidth:
         return ProductsPass(wide, params, pad(products, (0, wide.spare_columns())))
 
     def score_spread(self, dim: int) -> Tensor:
-        """sigma_h^2 sqrt(d d_h) (papers/jiang.md 7.3)."""
+        """Return sigma_h^2 sqrt(d d_h) (papers/jiang.md 7.3)."""
         assert isinstance(self.network.init, GaussianInit)
         return torch.as_tensor(self.network.init.score_std) ** 2 * math.sqrt(
             dim * self.network.hidden
@@ -547,7 +550,7 @@ class AttentionWidth:
 def _stds(
     narrow: Attention, params: Params, data: DataModel
 ) -> tuple[Float64[Tensor, "runs 1 1"], Float64[Tensor, "runs 1 1"]]:
-    """sigma_h and sigma_V |w_O|."""
+    """Return sigma_h and sigma_V |w_O|."""
     stds = narrow.row_std(params, data)
     return stds[:, :1, None], stds[:, -1:, None]
 
@@ -555,7 +558,7 @@ def _stds(
 def _unseen(
     narrow: Attention, params: Params, data: DataModel, own: Streams, scores: int, values: int
 ) -> Float[Tensor, "runs 4"]:
-    """Squared norms of this many entries of each head's W_Q and W_K, of u, and of u summed over heads."""
+    """Draw the squared norms of this many entries of each head's W_Q and W_K, of u, and of u summed over heads."""
     heads = narrow.heads
     entries = [heads * scores, heads * scores, heads * values, values]
     score, value = _stds(narrow, params, data)
@@ -565,12 +568,12 @@ def _unseen(
 
 
 def _by_head(network: Attention, columns: Tensor) -> Float[Tensor, "runs rows 2 heads hidden"]:
-    """The columns of W_Q and of W_K."""
+    """Return the columns of W_Q and of W_K."""
     return network.score_columns(columns).unflatten(2, (2, network.heads, network.hidden))
 
 
 def _directions(network: Attention, inside: Tensor) -> Float[Tensor, "runs heads hidden width"]:
-    """For every head an orthonormal basis of the span of its queries and keys of all tokens of the span."""
+    """Return, for every head, an orthonormal basis of the span of the queries and keys of all tokens."""
     vectors = _by_head(network, inside).permute(0, 3, 4, 1, 2).flatten(3)
     return torch.linalg.qr(vectors.double()).Q.to(inside.dtype)
 
@@ -578,7 +581,7 @@ def _directions(network: Attention, inside: Tensor) -> Float[Tensor, "runs heads
 def _in_directions(
     network: Attention, columns: Tensor, directions: Tensor | None
 ) -> Float[Tensor, "runs rows other_columns"]:
-    """W_Q, W_K and u with queries and keys along the directions; without spare columns."""
+    """Return W_Q, W_K and u with queries and keys along the directions, without spare columns."""
     scores = _by_head(network, columns)
     if directions is not None:
         scores = torch.einsum("rtphk,rhkw->rtphw", scores, directions)

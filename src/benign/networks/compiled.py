@@ -1,4 +1,4 @@
-"""Compiled code: which functions may be compiled, and the switch. Who computes a unit decides and records it."""
+"""Compilation by torch: decorators of functions that may be compiled, and the switch, which sweep/ sets and records."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 @contextmanager
 def compiling(on: bool) -> Iterator[Callable[[], bool]]:
-    """Switch compilation on or off for a block; it yields a function that says whether compiled code has run in it.
+    """Switch compilation on or off for a block; yield a function that returns whether compiled code has run in it.
 
     Off by default: every process compiles for 20 to 70 s first, and rounding differs.
     """
@@ -30,12 +30,12 @@ def compiling(on: bool) -> Iterator[Callable[[], bool]]:
 
 
 def is_on() -> bool:
-    """Whether what may be compiled is compiled."""
+    """Return whether compilation is on."""
     return _on
 
 
 def compiled(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """A decorator: the function, compiled where the switch is on; as it is where this machine cannot compile it."""
+    """Decorate a function that is compiled if the switch is on and this machine can compile it."""
 
     @wraps(function)
     def chosen(*given: Given.args, **named: Given.kwargs) -> Result:
@@ -45,13 +45,13 @@ def compiled(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 def compiled_on_gpu(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """The same for what gains nothing on a CPU: compiled where it is given tensors on a GPU."""
-    elsewhere = compiled(function)
+    """Decorate a function that is no faster compiled on a CPU: it is compiled only for tensors on a GPU."""
+    maybe_compiled = compiled(function)
 
     @wraps(function)
     def chosen(*given: Given.args, **named: Given.kwargs) -> Result:
         on_gpu = any(isinstance(part, torch.Tensor) and part.is_cuda for part in given)
-        return (elsewhere if on_gpu else function)(*given, **named)
+        return (maybe_compiled if on_gpu else function)(*given, **named)
 
     return chosen
 
@@ -75,7 +75,7 @@ def _compiled(function: Callable[Given, Result]) -> Callable[Given, Result]:
                 works = False
                 reason = str(error).strip().splitlines()[0]
                 warnings.warn(
-                    f"`{function.__name__}` runs as it is: it could not be compiled ({reason})",
+                    f"`{function.__name__}` runs uncompiled: it could not be compiled ({reason})",
                     stacklevel=2,
                 )
         return function(*given, **named)

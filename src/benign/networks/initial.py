@@ -18,14 +18,14 @@ class Init(Component):
 
     @abstractmethod
     def score_weights(self, stream: Stream, dim: int, hidden: int, dtype: torch.dtype) -> Tensor:
-        """W_Q or W_K, [runs, dim, hidden]."""
+        """Draw W_Q or W_K, [runs, dim, hidden]."""
 
     @abstractmethod
     def value_weights(self, stream: Stream, dim: int, value_dim: int, dtype: torch.dtype) -> Tensor:
-        """W_V, [runs, dim, value_dim]."""
+        """Draw W_V, [runs, dim, value_dim]."""
 
     def output_weights(self, streams: Streams, value_dim: int, dtype: torch.dtype) -> Tensor:
-        """w_O, [runs, value_dim]: entries of `nn.Linear(value_dim, 1)`, whose squared norm is about 1/3."""
+        """Draw w_O, [runs, value_dim]: entries of `nn.Linear(value_dim, 1)`, whose squared norm is about 1/3."""
         return linear_default(streams("init/output"), value_dim, value_dim, dtype=dtype)
 
 
@@ -74,7 +74,7 @@ class TorchDefault(Init):
 
 
 def linear_default(stream: Stream, fan_in: int, *shape: int, dtype: torch.dtype) -> Tensor:
-    """The default of `nn.Linear` for weights and biases: uniform on +-1/sqrt(fan_in)."""
+    """Draw weights or biases by the default of `nn.Linear`: uniform on +-1/sqrt(fan_in)."""
     return stream.uniform(*shape, dtype=dtype).mul_(2).sub_(1).div_(math.sqrt(fan_in))
 
 

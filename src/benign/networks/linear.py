@@ -1,7 +1,5 @@
 """The attention network with W_Q = W_K = 0, which gradient descent never leaves: linear in the mean token."""
 
-from typing import ClassVar
-
 import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
@@ -11,15 +9,17 @@ from benign.data.model import DataModel
 from benign.networks.network import Cost, Network, Params, Pass
 from benign.spec.axes import PerRun, default
 from benign.spec.base import NonNegative, Positive
+from benign.spec.registry import guarantees
 from benign.streams import Streams
 
 
+@guarantees("recordable")
 class Linear(Network):
-    """f(X) = <x_bar, u> with x_bar the mean of the tokens (papers/zhang.md S5): attention is uniform for ever.
+    """f(X) = <x_bar, u> with x_bar the mean of the tokens (papers/zhang.md S5): attention stays uniform.
 
     As in `Attention`, u = W_V w_O moves by |w_O|^2 times its gradient. With one token attention is 1
-    and this is the whole network. `papers/zhang/linear_mode.py` tells in closed form what attacks,
-    training and fresh points do to it.
+    and this is the whole network. `papers/zhang/linear_mode.py` has closed forms for attacks, training
+    and the error on test points.
 
     Parameters: `u` [runs, dim]; `output_norm` [runs] is |w_O|, frozen.
 
@@ -27,8 +27,6 @@ class Linear(Network):
     >>> bo.Linear(init_std=0.01).label()
     'linear(init_std=0.01)'
     """
-
-    recordable: ClassVar[bool] = True
 
     init_std: PerRun[NonNegative] = default(0.0)
     """standard deviation of an initial entry of u, sigma_V |w_O|"""
@@ -45,7 +43,7 @@ class Linear(Network):
         return ("u",)
 
     def gradient_scale(self, params: Params) -> Params:
-        """|w_O|^2 for u (papers/zhang.md S2)."""
+        """Return |w_O|^2 for u (papers/zhang.md S2)."""
         return {"u": params["output_norm"].square()[:, None]}
 
     def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples"]:
@@ -55,11 +53,11 @@ class Linear(Network):
         return LinearPass(params, x)
 
     def represent(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples dim"]:
-        """The mean token."""
+        """Return the mean token."""
         return x.mean(2)
 
     def row_count(self, data: DataModel) -> int:
-        """For small coordinates (benign.reduction.protocols): u is the one row."""
+        """Return the number of rows for benign.reduction.protocols: u is the only row."""
         return 1
 
     def initial_rows(self, params: Params, data: DataModel) -> Float[Tensor, "runs 1 dim"]:
@@ -93,12 +91,12 @@ class LinearPass(Pass):
         self.outputs = torch.bmm(self._means, params["u"][:, :, None])[:, :, 0]
 
     def params_gradient(self, c: Float[Tensor, "runs samples"]) -> Params:
-        """The step of u is |w_O|^2 times its gradient, as if W_V itself had moved."""
+        """Return |w_O|^2 times the gradient of u, its step if W_V moves along its own gradient."""
         gradient = torch.bmm(c[:, None, :], self._means)[:, 0]
         return {"u": gradient * self._params["output_norm"].square()[:, None]}
 
     def inputs_gradient(
         self, c: Float[Tensor, "runs samples"]
     ) -> Float[Tensor, "runs samples tokens dim"]:
-        each = c[:, :, None, None] * self._params["u"][:, None, None] / self._x.shape[2]
-        return each.expand(self._x.shape)
+        gradient = c[:, :, None, None] * self._params["u"][:, None, None] / self._x.shape[2]
+        return gradient.expand(self._x.shape)

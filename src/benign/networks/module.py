@@ -1,4 +1,4 @@
-"""Any `nn.Module` as a network: a class of the user's builds it, and all runs of a batch go through it together."""
+"""Any `nn.Module` as a network: a user's class builds it, and all runs of a batch are computed together by vmap."""
 
 import warnings
 from abc import abstractmethod
@@ -15,21 +15,21 @@ from torch.func import functional_call, vmap
 
 from benign.data.model import DataModel
 from benign.networks.module_checks import (
+    ModuleReport,
     PointSize,
-    Tryout,
+    check_module,
     differentiable,
     drawn,
     first_line,
     probe,
     tensors,
-    try_out,
 )
 from benign.networks.network import Cost, Network, Params, Pass
 from benign.spec.axes import replace, walk
 from benign.streams import Streams
 
 FROZEN = "frozen/"
-"""begins the names of what gradient descent leaves alone: buffers, and parameters without `requires_grad`"""
+"""prefix of the names of frozen tensors: buffers, and parameters without `requires_grad`"""
 
 
 class SlowModule(UserWarning):
@@ -37,15 +37,15 @@ class SlowModule(UserWarning):
 
 
 class ModuleNetwork(Network):
-    """A network whose pass is that of an `nn.Module`: a subclass has fields and says how the module is built.
+    """A network computed by an `nn.Module`, which the method `build` of a subclass makes from its fields.
 
-    The module takes points [samples, tokens, dim] and gives [samples] or [samples, 1]; or [samples, k]
-    where the subclass overrides `output_count`. Runs may differ in its parameters and buffers only.
+    The module takes points [samples, tokens, dim] and returns [samples] or [samples, 1]; or [samples, k]
+    if the subclass overrides `output_count`. Runs may differ only in its parameters and buffers.
 
     Parameters: those of the module, by its own names. Buffers and parameters without `requires_grad`
     are frozen, and their names begin with `frozen/`.
 
-    A module with a method `represent` from points to features [samples, features] has them seen.
+    If the module has a method `represent` from points to features [samples, features], features are measured too.
 
     >>> import benign as bo
     >>> class Affine(bo.ModuleNetwork):
@@ -57,14 +57,14 @@ class ModuleNetwork(Network):
     """
 
     one_by_one: ClassVar[bool] = False
-    """whether runs are computed one after another, as is known: modules are not tried together, nor compared, and
-    share no weights among their layers"""
+    """whether runs are always computed one after another. vmap is then not tried, the modules of runs are not compared,
+    and their layers must share no weights"""
 
     mixed: ClassVar[bool] = True
 
     @abstractmethod
     def build(self, data: PointSize) -> nn.Module:
-        """The module of one run, freshly drawn from torch's generator; `PerRun` fields are that run's numbers."""
+        """Return the module of one run, with weights from torch's generator; `PerRun` fields are the run's numbers."""
 
     def initial_params(self, data: DataModel, streams: Streams, dtype: torch.dtype) -> Params:
         size = PointSize(data.tokens, data.dim)
@@ -95,23 +95,25 @@ class ModuleNetwork(Network):
         return template.features(params, x) if template.represents else super().represent(params, x)
 
     def training_pass(self, params: Params, x: Tensor, clean: Tensor) -> "ModulePass":
-        """In training mode where that makes a difference: batch statistics are those of the points, and the
-        running ones move, in `params`. Attacks and tests are in eval mode."""
+        """Run the pass in training mode if that differs from eval mode, in which attacks and tests are.
+
+        Batch statistics are then those of the points, and the running statistics in `params` are updated.
+        """
         template = self._template(x)
-        return ModulePass(template, params, x, training=template.acts_apart)
+        return ModulePass(template, params, x, training=template.modes_differ)
 
     def check_against(self, data: DataModel) -> None:
-        _tryout(_case(self, PointSize(data.tokens, data.dim)))
+        _report(_case(self, PointSize(data.tokens, data.dim)))
 
     def cost(self, data: DataModel) -> Cost:
-        return _tryout(_case(self, PointSize(data.tokens, data.dim))).cost
+        return _report(_case(self, PointSize(data.tokens, data.dim))).cost
 
     def _template(self, x: Float[Tensor, "runs samples tokens dim"]) -> "_Template":
         return _template(_case(self, PointSize(*x.shape[2:])))
 
 
 class ModulePass(Pass):
-    """A pass of every run's module, differentiated by autograd; a parameter that has no part in it has gradient 0."""
+    """A pass of every run's module, differentiated by autograd; an unused parameter has gradient 0."""
 
     def __init__(self, template: "_Template", params: Params, x: Tensor, training: bool = False):
         self._params = {
@@ -122,7 +124,7 @@ class ModulePass(Pass):
         self._x = x.detach().requires_grad_()
         with torch.enable_grad():
             traced = template.outputs({**params, **self._params}, self._x, training)
-            self._traced = traced.to(x.dtype)  # mixed precision gives less
+            self._traced = traced.to(x.dtype)  # outputs in mixed precision have a shorter dtype
         self.outputs = self._traced.detach()
 
     def params_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Params:
@@ -139,34 +141,35 @@ class ModulePass(Pass):
 
 
 class _Template:
-    """One module that lends its code to every run's parameters and buffers."""
+    """One module whose code is run with every run's parameters and buffers."""
 
     def __init__(self, case: "_Case"):
         network = _of_run(case.network, 0)
-        self.acts_apart = _tryout(case).acts_apart
+        self.modes_differ = _report(case).modes_differ
         self._kind, self._signed = network.kind, network.output_count() is None
-        self._known, self._probe = network.one_by_one, probe(case.size)
-        # Of what is known only the code is needed: on the meta device it has no numbers.
-        self._module = drawn(network.build, case.size, device="meta" if self._known else "cpu")
+        self._one_by_one, self._probe = network.one_by_one, probe(case.size)
+        # One by one, only the code of the module is used: on the meta device it needs no memory.
+        device = "meta" if self._one_by_one else "cpu"
+        self._module = drawn(network.build, case.size, device=device)
         self.represents = hasattr(self._module, "represent")
         self._represent = _Represent(self._module)
-        self._together = not self._known and self._can_together()
+        self._batched = not self._one_by_one and self._can_batch()
 
-    def _can_together(self) -> bool:
-        trouble = self._trouble_together()
-        if trouble:
-            self._warn(f"its runs are computed one by one, since vmap cannot: {trouble}")
-        if self.acts_apart:
+    def _can_batch(self) -> bool:
+        reason = self._why_not_batched()
+        if reason:
+            self._warn(f"its runs are computed one by one, because vmap failed: {reason}")
+        if self.modes_differ:
             self._warn(
-                "its runs are trained one by one, since training mode is not eval mode (batch statistics)"
+                "its runs are trained one by one, because training mode differs from eval mode (batch statistics)"
             )
-        return trouble is None
+        return reason is None
 
     def _warn(self, text: str) -> None:
         warnings.warn(f"`network` ({self._kind}): {text}", SlowModule, stacklevel=2)
 
-    def _trouble_together(self) -> str | None:
-        """What stands against computing two runs at a time; None where nothing does."""
+    def _why_not_batched(self) -> str | None:
+        """Return why vmap cannot compute two runs at a time, or None if it can."""
         twice = {name: torch.stack([part, part]) for name, part in tensors(self._module)}
         leaves = [part for part in twice.values() if part.requires_grad]
         try:
@@ -178,46 +181,46 @@ class _Template:
             return first_line(error)
 
     def _one(self, state: Params, x: Float[Tensor, "samples tokens dim"]) -> Tensor:
-        """The outputs of one run."""
+        """Return the outputs of one run."""
         outputs = self._called(self._module, state, x)
         return outputs.reshape(len(x)) if self._signed else outputs
 
     def _features(self, state: Params, x: Float[Tensor, "samples tokens dim"]) -> Tensor:
-        """The features of one run."""
+        """Return the features of one run."""
         inside = {f"module.{name}": part for name, part in state.items()}
         return self._called(self._represent, inside, x)
 
     def _called(self, module: nn.Module, state: Params, x: Tensor) -> Tensor:
-        # What is known shares no weights; looking for them took as long as all else outside of the module.
-        return functional_call(module, state, (x,), tie_weights=not self._known)
+        # With `one_by_one` no weights are shared; the search for shared ones took as long as all else in this call.
+        return functional_call(module, state, (x,), tie_weights=not self._one_by_one)
 
     def outputs(self, params: Params, x: Tensor, training: bool = False) -> Tensor:
-        """The outputs of every run. What the module changes in training mode changes in `params`."""
-        return self._every(self._one, params, x, training)
+        """Return the outputs of every run. In training mode the module may change tensors of `params`."""
+        return self._all_runs(self._one, params, x, training)
 
     def features(self, params: Params, x: Tensor) -> Tensor:
-        """What `represent` of the module gives, for every run."""
-        return self._every(self._features, params, x, False)
+        """Return the features of the module's `represent`, for every run."""
+        return self._all_runs(self._features, params, x, False)
 
-    def _every(self, one: Callable, params: Params, x: Tensor, training: bool) -> Tensor:
+    def _all_runs(self, one: Callable, params: Params, x: Tensor, training: bool) -> Tensor:
         if self._module.training != training:
             self._module.train(training)
         state = {name.removeprefix(FROZEN): part for name, part in params.items()}
-        with nullcontext() if self._known else differentiable():
-            if self._together and not training:
+        with nullcontext() if self._one_by_one else differentiable():
+            if self._batched and not training:
                 return vmap(one)(state, x)
-            runs = zip(_apart(state, len(x)), x, strict=True)
-            return torch.stack([_alone(one, own, points) for own, points in runs])
+            runs = zip(_split_runs(state, len(x)), x, strict=True)
+            return torch.stack([_one_run(one, own, points) for own, points in runs])
 
     def state_of(self, module: nn.Module) -> Params:
-        """Parameters and buffers of a run's module, which must differ from the template in nothing else."""
+        """Return parameters and buffers of a run's module. Raise ValueError if it differs in anything else."""
         ours, theirs = _state(self._module), _state(module)
         if _shapes(ours) != _shapes(theirs):
             raise ValueError(
                 f"`network` ({self._kind}): runs of one batch have modules of different shapes, {_shapes(ours)} and "
                 f"{_shapes(theirs)}: mark a field that decides shapes `Shape`, not `PerRun`"
             )
-        if not self._known and not _alike(
+        if not self._one_by_one and not _equal(
             *(_response(code, theirs, self._probe) for code in (self._module, module))
         ):
             raise ValueError(
@@ -228,7 +231,7 @@ class _Template:
 
 
 class _Represent(nn.Module):
-    """A module whose pass is another's `represent`: `functional_call` knows `forward` only."""
+    """A module whose pass is `represent` of another: `functional_call` only calls `forward`."""
 
     def __init__(self, module: nn.Module):
         super().__init__()
@@ -238,25 +241,25 @@ class _Represent(nn.Module):
         return self.module.represent(x)
 
 
-def _apart(state: Params, runs: int) -> list[Params]:
-    """The state of every run, not copied. The gradient of one run alone is not copied either, those of several once:
-    an index for each would write all of them for each."""
+def _split_runs(state: Params, runs: int) -> list[Params]:
+    """Return the state of every run, as views.
+
+    Gradients of several runs are copied once (`unbind`): an index for each run would write all of them for each run.
+    """
     if runs == 1:
         return [{name: part.squeeze(0) for name, part in state.items()}]
-    each = {
+    by_name = {
         name: part.unbind(0) if part.requires_grad else [part[run] for run in range(runs)]
         for name, part in state.items()
     }
-    return [{name: parts[run] for name, parts in each.items()} for run in range(runs)]
+    return [{name: parts[run] for name, parts in by_name.items()} for run in range(runs)]
 
 
-def _alone(one: Callable, before: Params, x: Tensor) -> Tensor:
+def _one_run(one: Callable, before: Params, x: Tensor) -> Tensor:
+    """Return the outputs of one run, and copy tensors that its module replaced into the state of the batch."""
     after = dict(before)
     outputs = one(after, x)
-    for (
-        name,
-        part,
-    ) in after.items():  # what was changed in place is changed in the batch's state already
+    for name, part in after.items():
         if part is not before[name]:
             before[name].copy_(part.detach())
     return outputs
@@ -264,7 +267,7 @@ def _alone(one: Callable, before: Params, x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Case:
-    """What decides the code of a module: the same for networks that differ in the numbers of runs alone."""
+    """The key of a module's code: equal for networks that differ only in numbers of their runs."""
 
     key: tuple[type, str, PointSize]
     network: ModuleNetwork = field(compare=False)
@@ -287,16 +290,16 @@ def _template(case: _Case) -> _Template:
 
 
 @lru_cache(maxsize=1024)
-def _tryout(case: _Case) -> Tryout:
+def _report(case: _Case) -> ModuleReport:
     network = _of_run(case.network, 0)
     try:
-        return try_out(network.build, case.size, network.output_count())
+        return check_module(network.build, case.size, network.output_count())
     except ValueError as error:
         raise ValueError(f"`network` ({network.kind}): {error}") from error
 
 
 def _of_run(network: ModuleNetwork, run: int) -> ModuleNetwork:
-    """The network of one run of a batch: plain numbers, validated again, since whole ones were stacked as floats."""
+    """Return the network of one run of a batch: validated again, because whole numbers were stacked as floats."""
     numbers = {
         path: value[run].item() for path, _, value in walk(network) if isinstance(value, Tensor)
     }
@@ -315,15 +318,15 @@ def _shapes(state: Params) -> dict[str, list[int]]:
 
 
 def _response(code: nn.Module, state: Params, x: Tensor) -> list[Tensor]:
-    """What a module makes of a state in both modes, changed buffers included."""
-    seen: list[Tensor] = []
+    """Return the outputs of a module with this state, and its buffers afterwards, in both modes."""
+    response: list[Tensor] = []
     for training in (False, True):
         copy = {name.removeprefix(FROZEN): part.clone() for name, part in state.items()}
-        seen += [functional_call(code.train(training), copy, (x,)), *copy.values()]
-    return seen
+        response += [functional_call(code.train(training), copy, (x,)), *copy.values()]
+    return response
 
 
-def _alike(left: list[Tensor], right: list[Tensor]) -> bool:
+def _equal(left: list[Tensor], right: list[Tensor]) -> bool:
     return all(
         torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
         for a, b in zip(left, right, strict=True)

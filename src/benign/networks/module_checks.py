@@ -1,4 +1,4 @@
-"""Builds an `nn.Module` from a seed of its own, and tries it out on a few points before any work starts."""
+"""Building an `nn.Module` from its own seed, and checking it on a few points before any work starts."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,19 +16,19 @@ from torch.utils.flop_counter import FlopCounterMode
 from benign.networks.network import Cost
 
 PROBED = 3
-"""points of the pass that tries a module out"""
+"""number of points of the check"""
 
 
 @dataclass(frozen=True)
 class PointSize:
-    """What a module may know of the data it is built for."""
+    """The sizes of the data that a module may depend on."""
 
     tokens: int
     dim: int
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
-            f"`build` knows `tokens` and `dim` of the data only, not `{name}`: "
+            f"`build` gets only `tokens` and `dim` of the data, not `{name}`: "
             "make it a field of the network"
         )
 
@@ -37,7 +37,7 @@ Build: TypeAlias = Callable[[PointSize], nn.Module]
 
 
 def drawn(build: Build, size: PointSize, seed: int = 0, device: str = "cpu") -> nn.Module:
-    """A module that depends on the seed, not on the session's generator, default dtype or default device."""
+    """Return a module that depends on the seed, not on the session's generator, default dtype or default device."""
     dtype = torch.get_default_dtype()
     with torch.random.fork_rng(devices=[]), torch.device(device):
         torch.default_generator.manual_seed(seed)
@@ -49,17 +49,19 @@ def drawn(build: Build, size: PointSize, seed: int = 0, device: str = "cpu") -> 
     if not isinstance(module, nn.Module):
         raise TypeError(f"`build` must give an nn.Module, got {type(module).__name__}")
     if lazy := [name for name, part in tensors(module) if is_lazy(part)]:
-        raise TypeError(f"`build` left the sizes of {', '.join(lazy)} open: use no lazy modules")
+        raise TypeError(
+            f"`build` left the sizes of {', '.join(lazy)} open: do not use lazy modules"
+        )
     return module.eval()
 
 
 def tensors(module: nn.Module) -> list[tuple[str, Tensor]]:
-    """Parameters and buffers by name, a shared one once: `functional_call` gives it to all who share it."""
+    """Return parameters and buffers by name, a shared one once: `functional_call` sets it wherever it is shared."""
     return [*module.named_parameters(), *module.named_buffers()]
 
 
 def probe(size: PointSize, device: str = "cpu") -> Float[Tensor, "samples tokens dim"]:
-    """A few points, without draws."""
+    """Return a few points that are not random."""
     shape = (PROBED, size.tokens, size.dim)
     count = PROBED * size.tokens * size.dim
     return torch.linspace(-1, 1, count, dtype=torch.float32, device=device).reshape(shape)
@@ -67,8 +69,10 @@ def probe(size: PointSize, device: str = "cpu") -> Float[Tensor, "samples tokens
 
 @contextmanager
 def differentiable() -> Iterator[None]:
-    """Attention as plain operations. Under vmap torch cannot see that a gradient is wanted and takes fused kernels
-    that have none, or no batching rule."""
+    """Compute attention by plain operations in a block.
+
+    Under vmap torch does not notice that a gradient is needed and uses fused kernels without gradient or batching rule.
+    """
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -79,30 +83,30 @@ def differentiable() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Tryout:
-    """What a pass on a few points told of a module."""
+class ModuleReport:
+    """Properties of a module, from a pass on a few points."""
 
     cost: Cost
-    acts_apart: bool
-    """training mode does something else than eval mode (batch statistics)"""
+    modes_differ: bool
+    """whether training mode computes something else than eval mode (batch statistics)"""
 
 
-def try_out(build: Build, size: PointSize, output_count: int | None) -> Tryout:
-    """Build a module and run it in both modes; ValueError says what is wrong with it."""
+def check_module(build: Build, size: PointSize, output_count: int | None) -> ModuleReport:
+    """Build a module and run it in both modes. Raise ValueError if it cannot be used, with the reason."""
     try:
-        module, calm, training = _traced(build, size)
+        module, evaluation, training = _traced(build, size)
     except Exception as error:
         raise ValueError(
             f"`build` and a pass on {PROBED} points of {size.tokens} tokens in {size.dim} dimensions "
             f"failed: {type(error).__name__}: {first_line(error)}"
         ) from error
-    _check_outputs(calm.outputs, output_count)
-    _check_draws(calm.draws | training.draws)
+    _check_outputs(evaluation.outputs, output_count)
+    _check_draws(evaluation.draws | training.draws)
     if not any(part.requires_grad for _, part in tensors(module)):
         raise ValueError("the module has no parameter with `requires_grad`: nothing can be trained")
     weights = sum(part.numel() for _, part in tensors(module))
-    cost = Cost(3 * weights, calm.numbers // PROBED, calm.multiplies // PROBED)
-    return Tryout(cost, calm.calls != training.calls)
+    cost = Cost(3 * weights, evaluation.numbers // PROBED, evaluation.multiplies // PROBED)
+    return ModuleReport(cost, evaluation.calls != training.calls)
 
 
 def first_line(error: Exception) -> str:
@@ -112,7 +116,7 @@ def first_line(error: Exception) -> str:
 def _traced(build: Build, size: PointSize) -> tuple[nn.Module, "_Trace", "_Trace"]:
     with suppress(Exception):  # on the meta device a module of any size is free
         return _traced_on("meta", build, size)
-    return _traced_on("cpu", build, size)  # for what looks at its numbers, as `if x.sum() > 0` does
+    return _traced_on("cpu", build, size)  # for modules that depend on values, as `if x.sum() > 0`
 
 
 def _traced_on(device: str, build: Build, size: PointSize) -> tuple[nn.Module, "_Trace", "_Trace"]:
@@ -139,12 +143,12 @@ def _check_draws(draws: set[str]) -> None:
     if draws:
         raise ValueError(
             f"the pass draws random numbers ({', '.join(sorted(draws))}), which no run could repeat: "
-            "leave out dropout (p=0) and noise"
+            "remove dropout (p=0) and noise"
         )
 
 
 class _Trace(TorchDispatchMode):
-    """What torch is asked to do in one pass of a module."""
+    """The operations of one pass of a module."""
 
     def __init__(self, module: nn.Module, x: Tensor):
         super().__init__()
@@ -156,11 +160,11 @@ class _Trace(TorchDispatchMode):
         self.multiplies = count.get_total_flops() // 2
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = op(*args, **(kwargs or {}))
-        self.calls.append((op, [each for each in args if isinstance(each, (int, float, str))]))
+        result = op(*args, **(kwargs or {}))
+        self.calls.append((op, [value for value in args if isinstance(value, (int, float, str))]))
         if torch.Tag.nondeterministic_seeded in op.tags:
             self.draws.add(op.name().removeprefix("aten::"))
         if not op.is_view:
-            parts = made if isinstance(made, (tuple, list)) else [made]
+            parts = result if isinstance(result, (tuple, list)) else [result]
             self.numbers += sum(part.numel() for part in parts if isinstance(part, Tensor))
-        return made
+        return result

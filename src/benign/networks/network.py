@@ -1,6 +1,6 @@
-"""What every network offers: initial parameters and a forward pass over a batch of runs.
+"""The interface of every network: initial parameters, and a forward pass over a batch of runs.
 
-A network needs `initial_params` and `forward` only; `run` then differentiates by autograd. A
+A network needs only `initial_params` and `forward`; `run` then differentiates by autograd. A
 network with closed-form gradients overrides `run`.
 """
 
@@ -22,9 +22,9 @@ Params: TypeAlias = dict[str, Tensor]
 
 
 class Pass:
-    """One forward pass that can be pulled back: gradients of sum(c * outputs) for any weights c.
+    """A forward pass, with the gradients of sum(c * outputs) for any weights c.
 
-    This base differentiates by autograd; it is the reference for every closed form.
+    This base class differentiates by autograd; it is the reference for every closed form.
     """
 
     outputs: Float[Tensor, "runs samples *classes"]
@@ -36,13 +36,13 @@ class Pass:
         self._x = x.detach().requires_grad_()
         with torch.enable_grad():
             traced = network.forward({**params, **self._params}, self._x)
-            self._traced = traced.to(x.dtype)  # mixed precision gives less
+            self._traced = traced.to(x.dtype)  # outputs in mixed precision have a shorter dtype
         self.outputs = self._traced.detach()
 
     def params_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Params:
         leaves = list(self._params.values())
         grads = torch.autograd.grad(self._traced, leaves, c, retain_graph=True)
-        # contiguous: the gradient of a sum is one number seen many times, and steps are in place
+        # contiguous: the gradient of a sum is an expanded number, and steps are in place
         return {name: part.contiguous() for name, part in zip(self._params, grads, strict=True)}
 
     def inputs_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Tensor:
@@ -52,71 +52,71 @@ class Pass:
 class Network(Component):
     """A family of functions f(params, x): one output a point (its sign predicts), or one a class."""
 
-    recordable: ClassVar[bool] = False
-    """whether no value decides what its passes compute, so that a GPU can record them; not inherited"""
     mixed: ClassVar[bool] = False
     """whether its passes may be computed in lower precision (`precision: mixed`)"""
 
     @abstractmethod
     def initial_params(self, data: DataModel, streams: Streams, dtype: torch.dtype) -> Params:
-        """Initial parameters of every run."""
+        """Draw the initial parameters of every run."""
 
     @abstractmethod
     def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples *classes"]:
-        """The outputs f(x)."""
+        """Return the outputs f(x)."""
 
     def run(self, params: Params, x: Tensor) -> Pass:
-        """A forward pass that can be pulled back to parameters and inputs."""
+        """Run a forward pass with gradients in parameters and inputs."""
         return Pass(self, params, x)
 
     def attacked_pass(self, params: Params, x: Tensor, clean: Tensor) -> Pass:
-        """The pass on attacked points. Like `run`, unless a part of the network sees the clean ones."""
+        """Run a pass on attacked points. The same as `run`, unless a part of the network gets the clean points."""
         return self.run(params, x)
 
     def training_pass(self, params: Params, x: Tensor, clean: Tensor) -> Pass:
-        """The pass whose loss is descended. Like `attacked_pass`, unless training changes the network
-        (batch statistics)."""
+        """Run the pass whose loss training descends.
+
+        The same as `attacked_pass`, unless training changes the network (batch statistics).
+        """
         return self.attacked_pass(params, x, clean)
 
     def own_gradient(
         self, params: Params, x: Tensor, clean: Tensor, y: Float[Tensor, "runs samples"]
     ) -> Tensor:
-        """Gradient of every attacked point's own output, y f or F_y, in the point."""
+        """Return the gradient of every attacked point's own output, y f or F_y, in the point."""
         here = self.attacked_pass(params, x, clean)
         return here.inputs_gradient(own_slope(here.outputs, y))
 
     def represent(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples features"]:
-        """The layer before the last, as G of Li appendix A; autograd can follow it back to x."""
+        """Return the layer before the last, G of Li appendix A, differentiable in x by autograd."""
         raise ValueError(
-            f"`network` ({self.kind}) has no representation layer that is known here: "
+            f"`network` ({self.kind}) declares no representation layer: "
             "give it a method `represent` from points to features"
         )
 
     def output_count(self) -> int | None:
-        """k where the network gives one output a class; None where it gives one a point."""
+        """Return k if the network has one output for each of k classes, or None if it has a single output."""
         return None
 
     def trained(self, params: Params) -> tuple[str, ...]:
-        """Names of the parameters that gradient descent moves; the others are frozen."""
+        """Return the names of the parameters that gradient descent moves; the others are frozen."""
         return tuple(params)
 
     def check_against(self, data: DataModel) -> None:
-        """Raise ValueError where the network cannot take this data."""
+        """Raise ValueError if the network does not fit this data."""
 
     def require(self) -> None:
-        """Raise ValueError where a file that the network needs is not there or not right; asked before work."""
+        """Raise ValueError if a file that the network needs is missing or damaged. Called before any work."""
 
     def check_first_attack(self, step: int) -> None:
-        """Raise ValueError where training points cannot be attacked from this step on."""
+        """Raise ValueError if training points cannot be attacked from this step on."""
 
     def cost(self, data: DataModel) -> "Cost":
-        """What a run needs; an estimate, for batch sizes and for `benign show`."""
+        """Return an estimate of the sizes of a run, for batch sizes and for `benign show`."""
         return Cost(weights=0, point=data.tokens * data.dim, multiplies=data.tokens * data.dim)
 
 
 @runtime_checkable
 class ScaledGradients(Protocol):
-    """A network whose `params_gradient` is a multiple of the gradient: a parameter stands for others that really move.
+    """A network whose `params_gradient` is a multiple of the gradient, because a parameter is a function of others.
 
     The check of components (`benign.testing`) multiplies the gradients of autograd by these factors.
     """
@@ -124,14 +124,6 @@ class ScaledGradients(Protocol):
     def gradient_scale(self, params: Params) -> Params:
         """Return the factor of each trained parameter; it broadcasts against the parameter."""
         ...
-
-
-def declares(network: Network, name: str) -> bool:
-    """Return whether the network's own class defines a shortcut.
-
-    An inherited shortcut does not count, because it would ignore what the subclass changes in `forward`.
-    """
-    return name in vars(type(network))
 
 
 @dataclass(frozen=True)
@@ -145,4 +137,4 @@ class Cost:
     multiplies: int
     """multiplications of one point in one pass, forward or backward"""
     columns: int = 0
-    """of the weights, where attacks may climb in their coordinates (benign.attacks.gram)"""
+    """columns of the weights if attacks may ascend in their coordinates (benign.attacks.gram), else 0"""

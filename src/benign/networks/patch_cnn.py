@@ -1,25 +1,25 @@
 """The two-layer convolutional network of Li & Li section 2, with closed-form gradients."""
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Float, Float64, Int
 from torch import Tensor
 from torch.nn.functional import pad, relu
 
 from benign.data.model import DataModel, column
 from benign.networks.compiled import compiled_on_gpu
 from benign.networks.network import Cost, Network, Params, Pass
-from benign.networks.own_class import grouped, taken
 from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, Positive
+from benign.spec.registry import guarantees, has_guarantee
 from benign.streams import Streams
 
 LARGEST_Q = 100
-"""beyond it the activation is all but the ReLU of z - rho"""
+"""for a larger q the activation is nearly the ReLU of z - rho"""
 PIECE = 2**18
-"""numbers <w_jr, x_p> that a CPU works on at a time: what is done to them in a row then finds them in its cache"""
+"""numbers <w_jr, x_p> that a CPU works on at a time, so that consecutive operations find them in its cache"""
 
 Points = Float[Tensor, "runs samples tokens dim"]
 Weights = Float[Tensor, "runs classes width dim"]
@@ -28,34 +28,34 @@ ByFilter = Float[Tensor, "runs samples tokens classes width"]
 
 
 def smoothed_relu(z: Tensor, q: int, threshold: float | Tensor) -> Tensor:
-    """Li's smoothed ReLU: 0 below 0, z^q / (q rho^(q-1)) up to rho, then z - (1 - 1/q) rho."""
+    """Return Li's smoothed ReLU: 0 below 0, z^q / (q rho^(q-1)) up to rho, then z - (1 - 1/q) rho."""
     inside = (z / threshold).clamp(0, 1)
     return threshold / q * inside**q + relu(z - threshold)  # clamp has slope 1 at its bound
 
 
 def smoothed_relu_derivative(z: Tensor, q: int, threshold: float | Tensor) -> Tensor:
-    """(z / rho)^(q-1) between 0 and rho, 0 below and 1 above: continuous, and rising."""
+    """Return (z / rho)^(q-1) between 0 and rho, 0 below and 1 above: continuous and increasing."""
     return (z / threshold).clamp(0, 1) ** (q - 1)
 
 
 @compiled_on_gpu
 def slopes(scaled: Tensor, q: int) -> Tensor:
-    """psi'(z), given z / rho."""
+    """Return psi'(z), given z / rho."""
     return scaled.clamp(0, 1).pow_(q - 1)
 
 
 @compiled_on_gpu
 def weighted_slopes(scaled: ByFilter, c: ByClass, q: int) -> ByFilter:
-    """c_j psi'(z_jrp), given z / rho."""
+    """Return c_j psi'(z_jrp), given z / rho."""
     return scaled.clamp(0, 1).pow_(q - 1).mul_(c[:, :, None, :, None])
 
 
 @compiled_on_gpu
 def class_sums(scaled: ByFilter, q: int) -> ByClass:
-    """Sums of psi(z_jrp) / rho over filters and patches, given t = z / rho.
+    """Return the sums of psi(z_jrp) / rho over filters and patches, given t = z / rho.
 
-    With i = t between 0 and 1, psi is rho i^(q-1) (t - (1 - 1/q) i) below 0, up to rho and beyond: fewer passes over
-    memory than a formula for each part.
+    With i = t clamped to [0, 1], psi is rho i^(q-1) (t - (1 - 1/q) i) for all t: fewer passes over memory than a
+    formula for each of the three parts.
     """
     inside = scaled.clamp(0, 1)
     active = torch.sub(scaled, inside, alpha=1 - 1 / q).mul_(inside.pow_(q - 1))
@@ -63,17 +63,18 @@ def class_sums(scaled: ByFilter, q: int) -> ByClass:
 
 
 def joined(parts: Sequence[Tensor]) -> Tensor:
-    """Pieces put together again; a single one is not copied."""
+    """Return the concatenated pieces; a single one is not copied."""
     return parts[0] if len(parts) == 1 else torch.cat(tuple(parts))
 
 
+@guarantees("recordable", "own_class_gradient")
 class PatchCNN(Network):
     """F_j(X) = sum_r sum_p psi(<w_jr, x_p>) for every class j (Li section 2); patches are tokens.
 
-    psi is the smoothed ReLU; there are no biases and no output weights. `outputs` says what is
-    seen of the F_j:
+    psi is the smoothed ReLU; there are no biases and no output weights. `outputs` says which functions
+    of the F_j are the outputs:
 
-    - `classes`: all of them, for labels 0, ..., classes - 1. The loss is the cross-entropy.
+    - `classes`: all F_j, for labels 0, ..., classes - 1. The loss is the cross-entropy.
     - `difference`: f = F_1 - F_0 of two classes, for labels -1 and +1 as `SignalNoise` and
       `Mixture` have them. Its logistic loss is the cross-entropy of F_0 and F_1, so this is the
       same training with class 0 called -1 and class 1 called +1.
@@ -84,8 +85,6 @@ class PatchCNN(Network):
     >>> bo.PatchCNN(width=4, classes=3, threshold=1.0, init_std=0.01).output_count()
     3
     """
-
-    recordable: ClassVar[bool] = True
 
     width: Shape[Count]
     """filters of a class, m"""
@@ -122,16 +121,16 @@ class PatchCNN(Network):
         return {"weights": normal.mul_(column(self.init_std, normal))}
 
     def activate(self, z: Float[Tensor, "runs *shape"]) -> Float[Tensor, "runs *shape"]:
-        """psi(z), element by element, with each run's own threshold."""
+        """Return psi(z), element by element, with each run's own threshold."""
         return smoothed_relu(z, self.q, column(self.threshold, z))
 
     def forward(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples *classes"]:
-        """The definition as it stands; `run` computes the same faster."""
+        """Return the outputs by their definition; `run` computes the same faster."""
         z = torch.einsum("rnpd,rjmd->rnpjm", x, params["weights"])
-        return self.shown(self.activate(z).sum((2, 4)))
+        return self.outputs_of(self.activate(z).sum((2, 4)))
 
-    def shown(self, by_class: ByClass) -> Float[Tensor, "runs samples *classes"]:
-        """The outputs, given the F_j."""
+    def outputs_of(self, by_class: ByClass) -> Float[Tensor, "runs samples *classes"]:
+        """Return the outputs, given the F_j."""
         if self.outputs == "difference":
             return by_class[..., 1] - by_class[..., 0]
         return by_class
@@ -140,16 +139,16 @@ class PatchCNN(Network):
         return PatchCNNPass(self, params, x)
 
     def represent(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples filters"]:
-        """psi(<w_jr, x_p>) summed over patches, class after class."""
+        """Return psi(<w_jr, x_p>) summed over patches, class after class."""
         return self.activate(self.run(params, x).preactivations).sum(2).flatten(2)
 
     @torch.no_grad()  # autograd could not follow pieces that are written where they belong
     def own_gradient(self, params: Params, x: Tensor, clean: Tensor, y: Tensor) -> Tensor:
-        """By the filters of the own class alone: of k classes, a k-th of the multiplications."""
-        # A subclass may see points in another way. On a GPU sorting points costs what it saves: li/fig3 takes 41
-        # us a run-step with it and 29 without at 64 runs on an H200, 19 and 23 at 512, compiled 14 either way.
-        elsewhere = self.outputs == "difference" or type(self) is not PatchCNN
-        if elsewhere or x.is_cuda:
+        """Use the filters of the own class only: of k classes, a k-th of the multiplications."""
+        # On a GPU sorting points costs what it saves: li/fig3 takes 41 us a run-step with it and 29 without at 64
+        # runs on an H200, 19 and 23 at 512, compiled 14 either way.
+        by_class = self.outputs == "classes" and has_guarantee(self, "own_class_gradient")
+        if not by_class or x.is_cuda:
             return super().own_gradient(params, x, clean, y)
         weights, gradient = params["weights"], x.new_empty(x.shape)
         scaled = weights / column(self.threshold, weights)
@@ -159,7 +158,7 @@ class PatchCNN(Network):
         return gradient
 
     def pieces(self, x: Tensor, *others: Tensor) -> list[tuple[Tensor, ...]]:
-        """Points and what else there is of each run, in pieces of a few runs; on a GPU in one."""
+        """Return points, and other tensors of the same runs, in pieces of a few runs; on a GPU in one piece."""
         runs = len(x)
         if x.device.type == "cpu":
             runs = max(1, PIECE // (x.shape[1] * x.shape[2] * self.classes * self.width))
@@ -169,7 +168,7 @@ class PatchCNN(Network):
         return self.classes if self.outputs == "classes" else None
 
     def row_count(self, data: DataModel) -> int:
-        """For small coordinates (benign.reduction.protocols): the rows are the filters."""
+        """Return the number of rows for benign.reduction.protocols: the rows are the filters."""
         return self.classes * self.width
 
     def initial_rows(self, params: Params, data: DataModel) -> Float[Tensor, "runs rows dim"]:
@@ -216,7 +215,7 @@ class PatchCNNPass(Pass):
             products = torch.bmm(points.flatten(1, 2), filters.flatten(1, 2).transpose(1, 2))
             self._scaled.append(products.view(*points.shape[:3], *weights.shape[1:3]))
             sums.append(class_sums(self._scaled[-1], network.q))
-        self.outputs = network.shown(joined(sums) * self._rho[..., 0])
+        self.outputs = network.outputs_of(joined(sums) * self._rho[..., 0])
 
     @property
     def preactivations(self) -> ByFilter:
@@ -236,7 +235,7 @@ class PatchCNNPass(Pass):
     def _coefficients(
         self, c: Float[Tensor, "runs samples *classes"]
     ) -> Iterator[Float[Tensor, "runs patches filters"]]:
-        """The k_jrp, piece by piece."""
+        """Yield the k_jrp, piece by piece."""
         if self._network.outputs == "difference":
             c = torch.stack((-c, c), dim=2)
         for scaled, part in zip(self._scaled, c.split(len(self._scaled[0])), strict=True):
@@ -251,10 +250,41 @@ def _own_gradient(
     q: int,
     out: Points,
 ) -> None:
-    """Writes sum_r psi'(<w_yr, x_p>) w_yr into `out`; `scaled` are the weights divided by rho."""
+    """Write sum_r psi'(<w_yr, x_p>) w_yr into `out`; `scaled` are the weights divided by rho.
+
+    Points are sorted by class, so that one batched product serves each class.
+    """
     classes = weights.shape[1]
     samples, places = grouped(y, classes)
-    patches = taken(x, samples).unflatten(1, (classes, -1)).flatten(2, 3).flatten(0, 1)
+    patches = select_rows(x, samples).unflatten(1, (classes, -1)).flatten(2, 3).flatten(0, 1)
     along = torch.bmm(patches, scaled.flatten(0, 1).transpose(1, 2))
     gradient = torch.bmm(slopes(along, q), weights.flatten(0, 1))
-    taken(gradient.view(len(x), -1, *x.shape[2:]), places, out=out)
+    select_rows(gradient.view(len(x), -1, *x.shape[2:]), places, out=out)
+
+
+def grouped(
+    y: Float[Tensor, "runs samples"], classes: int
+) -> tuple[Int[Tensor, "runs places"], Int[Tensor, "runs samples"]]:
+    """Return groups of one size for labels 0, ..., classes - 1: the sample at each place, the place of each sample.
+
+    Class j has the places from j times the size of the largest class on. Unused places contain sample 0.
+    """
+    own = y.long()
+    belongs = own[..., None] == torch.arange(classes, device=y.device)
+    before = belongs.cumsum(1)
+    size = int(before[:, -1].max())
+    places = own * size + before.gather(2, own[..., None])[..., 0] - 1
+    samples = torch.arange(own.shape[1], device=y.device).expand_as(own)
+    return own.new_zeros(len(own), classes * size).scatter_(1, places, samples), places
+
+
+def select_rows(
+    rows: Float[Tensor, "runs rows *shape"],
+    places: Int[Tensor, "runs places"],
+    out: Float[Tensor, "runs places *shape"] | None = None,
+) -> Float[Tensor, "runs places *shape"]:
+    """Return the rows of every run at these places."""
+    first = torch.arange(len(rows), device=rows.device)[:, None] * rows.shape[1]
+    chosen, flat_out = (places + first).flatten(), None if out is None else out.flatten(0, 1)
+    selected = torch.index_select(rows.flatten(0, 1), 0, chosen, out=flat_out)
+    return selected.unflatten(0, places.shape)

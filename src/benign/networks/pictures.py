@@ -1,4 +1,4 @@
-"""Networks that see a point as a picture: its patches put together again."""
+"""The base class of networks of pictures (resnet, pretrained), which assemble a picture from the tokens of a point."""
 
 import math
 from typing import ClassVar, Literal
@@ -13,15 +13,15 @@ from benign.spec.base import Count
 
 
 class PictureNetwork(ModuleNetwork):
-    """A network of pictures: `tokens` is 1, or a square number of patches, and `dim` is channels * side^2 of one.
+    """A network of pictures. `tokens` is 1 or a square number of patches, `dim` is channels * side^2 of a patch.
 
-    Its modules are the package's own and large, so that runs are computed one after another.
+    Its modules are large and have no shared weights, so runs are computed one after another.
     """
 
     one_by_one: ClassVar[bool] = True
 
     channels: Literal[1, 3] = 3
-    """colours of a picture: 1 for grey ones"""
+    """channels of a picture: 1 for grey, 3 for colours"""
     classes: Shape[Count | None] = default(None)
     """number of outputs; None for one, whose sign predicts labels -1 and +1"""
 
@@ -35,11 +35,11 @@ class PictureNetwork(ModuleNetwork):
         return self.classes
 
     def check_size(self, data: DataModel) -> None:
-        """Raise ValueError where points are no pictures."""
+        """Raise ValueError if points are no pictures."""
         if math.isqrt(data.tokens) ** 2 != data.tokens:
             raise ValueError(
                 f"`data.tokens` must be a square number of patches for `network` ({self.kind}), got {data.tokens}: "
-                "1 is a picture whole"
+                "1 is a whole picture"
             )
         side = math.isqrt(data.dim // self.channels)
         if self.channels * side**2 != data.dim:
@@ -56,7 +56,7 @@ class PictureNetwork(ModuleNetwork):
 def as_pictures(
     x: Float[Tensor, "samples tokens dim"], channels: int
 ) -> Float[Tensor, "samples channels height width"]:
-    """Patches, each channel after channel and row by row, side by side."""
+    """Return the pictures of these patches; a patch is given channel by channel and row by row."""
     across, side = math.isqrt(x.shape[1]), math.isqrt(x.shape[2] // channels)
     patches = x.reshape(len(x), across, across, channels, side, side)
     return patches.permute(0, 3, 1, 4, 2, 5).reshape(len(x), channels, across * side, across * side)

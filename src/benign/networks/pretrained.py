@@ -1,4 +1,4 @@
-"""A pretrained vision transformer of which only the last layer's attention is trained, and its head if asked for."""
+"""A pretrained vision transformer in which only the attention of the last layer and the head are trained."""
 
 import copy
 from contextlib import suppress
@@ -14,30 +14,31 @@ from benign.data.model import DataModel
 from benign.networks.module_checks import PointSize
 from benign.networks.network import Cost, Params
 from benign.networks.pictures import PictureNetwork, as_pictures
-from benign.networks.vit import ViT
-from benign.networks.vit_weights import load_vit, place_of
+from benign.networks.vit import ViT, find_weights, load_vit
 from benign.spec.axes import Shape, default
 from benign.spec.base import Count
+from benign.spec.registry import guarantees
 from benign.streams import Streams
 
 BASE_16 = "vit_base_patch16_224.augreg_in21k"
 """the paper's ViT-B/16 of ImageNet-21k, by its name in timm"""
 ASSUMED = Cost(weights=3 * 1_780_000, point=50_000_000, multiplies=17_600_000_000)
-"""of ViT-B/16 at 224 pixels, where the weights are not here to be looked at"""
+"""cost of ViT-B/16 at 224 pixels, assumed if the weights are not on this machine"""
 Colours = tuple[float, float, float]
 
 
+@guarantees("recordable")
 class PretrainedViT(PictureNetwork):
-    """A ViT of published weights, frozen but for W_Q, W_K and W_V of its last layer (Zhang C.4, Figure 8).
+    """A ViT with published weights, frozen except W_Q, W_K and W_V of its last layer (Zhang C.4, Figure 8).
 
-    The paper has ViT-B/16 of ImageNet-21k and does not say what its head was: a linear one on the class
-    token after the last norm, which starts as torch draws it, and is trained or stays.
+    The paper uses ViT-B/16 of ImageNet-21k and does not describe its head. Here it is linear on the class
+    token after the last norm, initialised as torch does, and trained or frozen.
 
     A picture is resized to `image_side` pixels by linear interpolation and normalised, c -> (c - mean) / std;
-    a grey one is seen in three equal channels. So attacks move the pixels of the data.
+    a grey one is repeated in three channels. Attacks move the pixels of the data.
 
     Parameters: `query`, `key` and `value` of the last layer and `head`, each with `.weight` and `.bias`.
-    The rest is held once, not by every run, and is no part of a record: `weights` says what it is.
+    All runs share the rest, which is not stored in records: the field `weights` identifies it.
 
     >>> import benign as bo
     >>> bo.PretrainedViT(classes=10, image_side=112).weights
@@ -45,7 +46,6 @@ class PretrainedViT(PictureNetwork):
     """
 
     kind: ClassVar[str] = "pretrained_vit"
-    recordable: ClassVar[bool] = True
 
     weights: Shape[str] = default(BASE_16)
     """a file (.safetensors, .pt, .pth, .bin), a folder of one with its config.json, either also in the folder of data;
@@ -53,13 +53,13 @@ class PretrainedViT(PictureNetwork):
     head: Literal["trained", "frozen"] = "trained"
     """whether the head moves"""
     heads: Shape[Count | None] = default(None)
-    """of attention, where the weights do not tell: None for one in 64 columns"""
+    """number of attention heads if the weights do not include it; None for one head in 64 columns"""
     image_side: Shape[Count] = default(224)
-    """pixels of a side that the network sees, a multiple of its patches"""
+    """pixels of a side of the resized picture, a multiple of the patches"""
     mean: Colours = (0.5, 0.5, 0.5)
-    """of the colours, which is subtracted (DINOv2: 0.485, 0.456, 0.406)"""
+    """mean of each colour, which is subtracted (DINOv2: 0.485, 0.456, 0.406)"""
     std: Colours = (0.5, 0.5, 0.5)
-    """by which the rest is divided (DINOv2: 0.229, 0.224, 0.225)"""
+    """standard deviation of each colour, by which it is divided (DINOv2: 0.229, 0.224, 0.225)"""
 
     def check(self) -> None:
         super().check()
@@ -67,7 +67,7 @@ class PretrainedViT(PictureNetwork):
             raise ValueError(f"`std` must be greater than 0 in every colour, got {[*self.std]}")
 
     def check_against(self, data: DataModel) -> None:
-        """Sizes only: an experiment may be opened where its weights are not."""
+        """Check sizes only: an experiment may be opened on a machine without its weights."""
         self.check_size(data)
 
     def require(self) -> None:
@@ -81,8 +81,8 @@ class PretrainedViT(PictureNetwork):
         return Tuned(self, _shared(self.weights, self.heads, self.image_side))
 
     def cost(self, data: DataModel) -> Cost:
-        if place_of(self.weights) is not None:
-            with suppress(ValueError):  # `require` tells of it
+        if find_weights(self.weights) is not None:
+            with suppress(ValueError):  # `require` reports it
                 return super().cost(data)
         share = (self.image_side / 224) ** 2
         point, multiplies = round(share * ASSUMED.point), round(share * ASSUMED.multiplies)
@@ -90,7 +90,7 @@ class PretrainedViT(PictureNetwork):
 
 
 class Tuned(nn.Module):
-    """What a run has of its own, before, in and after the transformer that all share."""
+    """The module of one run: its own last attention and head, around the transformer that all runs share."""
 
     def __init__(self, network: PretrainedViT, shared: "_Shared"):
         super().__init__()
@@ -102,17 +102,18 @@ class Tuned(nn.Module):
         )
         self.head = nn.Linear(shared.vit.cls.shape[-1], network.classes or 1)
         self.head.requires_grad_(network.head == "trained")
-        shared.at(self.head.weight)  # now: whoever counts what a pass makes would count the copy
+        shared.at(self.head.weight)  # copied now, so that a count of operations does not include it
 
     def _columns(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of the last layer."""
+        """Return queries, keys and values of the last layer."""
         return self.query(x), self.key(x), self.value(x)
 
     def represent(self, x: Float[Tensor, "samples tokens dim"]) -> Float[Tensor, "samples hidden"]:
-        """The class token."""
-        return self._shared.at(x)(self._seen(x), self._columns)
+        """Return the class token."""
+        return self._shared.at(x)(self._resized(x), self._columns)
 
-    def _seen(self, x: Tensor) -> Float[Tensor, "samples 3 side side"]:
+    def _resized(self, x: Tensor) -> Float[Tensor, "samples 3 side side"]:
+        """Return points as normalised pictures of `image_side` pixels."""
         side = self._network.image_side
         pictures = as_pictures(x, self._network.channels)
         if pictures.shape[-1] != side:
@@ -126,7 +127,7 @@ class Tuned(nn.Module):
 
 
 class _Shared:
-    """A frozen transformer, once on every device and in every precision that asked for it."""
+    """A frozen transformer, with one copy for every device and precision in use."""
 
     def __init__(self, vit: ViT):
         self.vit = vit
@@ -145,7 +146,7 @@ def _shared(weights: str, heads: int | None, side: int) -> _Shared:
 
 
 def _copied(layer: nn.Module) -> nn.Linear:
-    """A linear layer that starts as another and may be trained."""
+    """Return a trainable copy of a linear layer."""
     assert isinstance(layer, nn.Linear)
     own = nn.Linear(layer.in_features, layer.out_features)
     with torch.no_grad():

@@ -1,5 +1,8 @@
-"""What a network declares so that attacks can climb in the coordinates of its weights (benign.attacks.gram), and
-clean training can carry its products (benign.training.fast.carried)."""
+"""Protocols of networks that see tokens only through products with their weights.
+
+They let attacks ascend in the coordinates of the weights (benign.attacks.gram), and clean training carry its products
+(benign.training.fast.carried).
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +16,8 @@ from benign.networks.network import Params, Pass
 OfColumns = Float[Tensor, "runs samples tokens columns"]
 
 
-class Shortcut:
-    """Whether a shorter way through products is taken; tests and measurements switch it off for a block."""
+class Switch:
+    """Whether products are used; tests and measurements switch them off for a block."""
 
     def __init__(self) -> None:
         self.on = True
@@ -30,14 +33,14 @@ class Shortcut:
 
 @runtime_checkable
 class ProductsPass(Protocol):
-    """A pass on tokens that are known only by their products with the columns; these are its inputs."""
+    """A pass on tokens given only by their products with the columns; these products are its inputs."""
 
     outputs: Float[Tensor, "runs samples *classes"]
 
     def inputs_gradient(
         self, c: Float[Tensor, "runs samples *classes"], out: Tensor | None = None
     ) -> OfColumns:
-        """Gradient of sum(c * outputs): the coefficients of the columns in the gradient in a token."""
+        """Return the gradient of sum(c * outputs): the coefficients of the columns in the gradient in a token."""
         ...
 
 
@@ -49,35 +52,35 @@ class SeesProducts(Protocol):
     """
 
     def weight_columns(self, params: Params) -> Float[Tensor, "runs inputs columns"] | None:
-        """The matrix; None where some part of the network sees something else."""
+        """Return the matrix, or None if some part of the network sees a token otherwise."""
         ...
 
     def products_pass(self, params: Params, products: OfColumns) -> ProductsPass:
-        """A pass on tokens with these products."""
+        """Run a pass on tokens with these products."""
         ...
 
     def known_pass(self, params: Params, points: Tensor, products: OfColumns) -> Pass:
-        """The pass on points whose tokens have these products."""
+        """Run the ordinary pass on points whose tokens have these products."""
         ...
 
 
 @runtime_checkable
 class CarriedPass(Protocol):
-    """What a pass offers besides, on points whose products with the columns are known."""
+    """A pass that also returns the move of the columns as coefficients of the tokens."""
 
     def moves(
         self, c: Float[Tensor, "runs samples *classes"]
     ) -> Float[Tensor, "runs points columns"]:
-        """Coefficients of the tokens in what a step along sum(c * outputs) adds to the columns."""
+        """Return the coefficients of the tokens in the change of the columns by a step along sum(c * outputs)."""
         ...
 
 
 @runtime_checkable
 class CarriesProducts(Protocol):
-    """A network that moves nothing but the columns of that matrix, each by a combination of the tokens it sees."""
+    """A network whose training moves only the columns of that matrix, each by a combination of tokens."""
 
     def weight_columns(self, params: Params) -> Float[Tensor, "runs dim columns"] | None:
-        """The matrix itself, to be changed in place; None where some part of the network sees something else."""
+        """Return the matrix itself, to be changed in place, or None if some part sees a token otherwise."""
         ...
 
     def carried_pass(
@@ -87,5 +90,5 @@ class CarriesProducts(Protocol):
         x: Float[Tensor, "runs samples tokens dim"],
         flush: Callable[[], None],
     ) -> Pass:
-        """A `CarriedPass` on points with these products; `flush` is to be called before the matrix is read."""
+        """Run a `CarriedPass` on points with these products; it calls `flush` before it reads the matrix."""
         ...

@@ -1,7 +1,6 @@
 """Residual networks for small pictures: ResNet-18 with the CIFAR stem, WRN-34-10, and smaller ones of both."""
 
 from abc import abstractmethod
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -12,36 +11,36 @@ from benign.networks.module_checks import PointSize
 from benign.networks.pictures import PictureNetwork, as_pictures
 from benign.spec.axes import Shape, default
 from benign.spec.base import Count
+from benign.spec.registry import guarantees
 
 
 class Residual(PictureNetwork):
-    """A body of convolutions, averaged over places. Batch norm has statistics of its own in every run."""
+    """A body of convolutions, averaged over positions. Every run has its own statistics of batch norm."""
 
     def build(self, data: PointSize) -> nn.Module:
         return Averaged(self.channels, *self.body(), self.classes or 1)
 
     @abstractmethod
     def body(self) -> tuple[nn.Module, int]:
-        """What makes planes of pictures, and how many planes."""
+        """Return the module from pictures to planes, and the number of planes."""
 
 
+@guarantees("recordable")
 class ResNet(Residual):
-    """The residual network of He et al. as it is used for CIFAR: a 3 x 3 stem that keeps the size, basic blocks.
+    """The residual network of He et al. in its form for CIFAR: a 3 x 3 stem of stride 1, then basic blocks.
 
-    The default is ResNet-18, of 11,173,962 parameters for 10 classes: Li section 4 trains it on MNIST.
-    Planes double and sides halve with every group of blocks. Weights start as torch draws them.
+    The default is ResNet-18, with 11,173,962 parameters for 10 classes: Li section 4 trains it on MNIST.
+    With every group of blocks the number of planes doubles and their side halves. Weights start as in torch.
 
     >>> import benign as bo
     >>> bo.ResNet(channels=1, classes=10, width=16, blocks=(1, 1, 1)).output_count()
     10
     """
 
-    recordable: ClassVar[bool] = True
-
     width: Shape[Count] = default(64)
-    """planes of the first group"""
+    """number of planes in the first group"""
     blocks: tuple[Count, ...] = (2, 2, 2, 2)
-    """blocks of every group; each has two convolutions"""
+    """number of blocks in every group; a block has two convolutions"""
 
     def check(self) -> None:
         super().check()
@@ -62,10 +61,11 @@ class ResNet(Residual):
         return nn.Sequential(*layers), planes
 
 
+@guarantees("recordable")
 class WideResNet(Residual):
-    """The wide residual network of Zagoruyko and Komodakis, normalising before every convolution.
+    """The wide residual network of Zagoruyko and Komodakis, with batch norm before every convolution.
 
-    The default is WRN-34-10, of 46,160,474 parameters for 10 classes: Li section 4 trains it on CIFAR-10
+    The default is WRN-34-10, with 46,160,474 parameters for 10 classes: Li section 4 trains it on CIFAR-10
     and SVHN. Three groups of (depth - 4) / 6 blocks have 16, 32 and 64 planes, times `widen`.
     Convolutions start as N(0, 2 / (9 planes)), as in the code of TRADES.
 
@@ -74,12 +74,10 @@ class WideResNet(Residual):
     'wide_res_net(depth=16, widen=4)'
     """
 
-    recordable: ClassVar[bool] = True
-
     depth: Shape[Count] = default(34)
     """number of layers, 4 more than a multiple of 6"""
     widen: Shape[Count] = default(10)
-    """multiplies the planes"""
+    """factor of the numbers of planes"""
 
     def check(self) -> None:
         super().check()
@@ -103,16 +101,16 @@ class WideResNet(Residual):
 
 
 class Averaged(nn.Module):
-    """Points to pictures, through the body, averaged over places, to outputs."""
+    """From points to pictures, through the body, averaged over positions, to outputs."""
 
     def __init__(self, channels: int, body: nn.Module, planes: int, outputs: int):
         super().__init__()
         self.channels, self.body, self.head = channels, body, nn.Linear(planes, outputs)
 
     def represent(self, x: Float[Tensor, "samples tokens dim"]) -> Float[Tensor, "samples planes"]:
-        """The planes, averaged."""
+        """Return the averages of the planes."""
         pictures = as_pictures(x, self.channels)
-        if x.is_cuda:  # the order that its tensor cores take
+        if x.is_cuda:  # the memory order of tensor cores
             pictures = pictures.contiguous(memory_format=torch.channels_last)
         return self.body(pictures).mean((2, 3))
 
@@ -121,7 +119,7 @@ class Averaged(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """Two convolutions, each normalised, and a way around them."""
+    """Two convolutions, each followed by batch norm, and a shortcut."""
 
     def __init__(self, inputs: int, planes: int, stride: int):
         super().__init__()
@@ -139,7 +137,7 @@ class BasicBlock(nn.Module):
 
 
 class WideBlock(nn.Module):
-    """Two convolutions of what is normalised before; the way around is a third where sizes change."""
+    """Two convolutions, each after batch norm and ReLU; if sizes change, the shortcut is a third one."""
 
     def __init__(self, inputs: int, planes: int, stride: int):
         super().__init__()
@@ -148,9 +146,9 @@ class WideBlock(nn.Module):
         self.around = None if inputs == planes else _convolution(inputs, planes, stride, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        seen = relu(self.first_norm(x))
-        inside = self.second(relu(self.second_norm(self.first(seen))))
-        return inside + (x if self.around is None else self.around(seen))
+        active = relu(self.first_norm(x))
+        inside = self.second(relu(self.second_norm(self.first(active))))
+        return inside + (x if self.around is None else self.around(active))
 
 
 def _convolution(inputs: int, planes: int, stride: int = 1, side: int = 3) -> nn.Conv2d:

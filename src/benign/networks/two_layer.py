@@ -1,7 +1,7 @@
 """The two-layer network of Wang et al. section 2, with closed-form gradients."""
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Float64
@@ -13,11 +13,12 @@ from benign.networks.initial import linear_default
 from benign.networks.network import Cost, Network, Params, Pass
 from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, NonNegative, Positive
+from benign.spec.registry import guarantees
 from benign.streams import Streams
 
 
 def smoothed_leaky_relu(z: Tensor, slope: float, smoothness: float) -> Tensor:
-    """Wang's smoothed leaky ReLU(gamma, H): a parabola on |z| <= 1/H, continued by its tangents.
+    """Return Wang's smoothed leaky ReLU(gamma, H): a parabola on |z| <= 1/H, continued by its tangents.
 
     (1-gamma)/4 H z^2 + (1+gamma)/2 z inside; z - (1-gamma)/(4H) above; gamma z - (1-gamma)/(4H)
     below.
@@ -28,20 +29,21 @@ def smoothed_leaky_relu(z: Tensor, slope: float, smoothness: float) -> Tensor:
 
 
 def smoothed_leaky_relu_derivative(z: Tensor, slope: float, smoothness: float) -> Tensor:
-    """From gamma below -1/H to 1 above 1/H, linear between; its Lipschitz constant is (1-gamma)H/2."""
+    """Return gamma below -1/H, 1 above 1/H, linear between; the Lipschitz constant is (1-gamma)H/2."""
     return (1 + slope) / 2 + (1 - slope) / 2 * (smoothness * z).clamp(-1, 1)
 
 
 def leaky_relu(z: Tensor, slope: float) -> Tensor:
-    """z above 0 and `slope` z below; slope 0 is the ReLU."""
+    """Return z above 0 and `slope` z below; slope 0 is the ReLU."""
     return functional.leaky_relu(z, slope)
 
 
 def leaky_relu_derivative(z: Tensor, slope: float) -> Tensor:
-    """1 above 0, `slope` below and, as in PyTorch, at 0."""
+    """Return 1 above 0, `slope` below and, as in PyTorch, at 0."""
     return torch.where(z > 0, z.new_ones(()), slope)
 
 
+@guarantees("recordable", "token_products")
 class TwoLayer(Network):
     """f(x) = sum_s a_s phi(<w_s, x>) (Wang section 2); x is a point with its tokens end to end.
 
@@ -49,14 +51,14 @@ class TwoLayer(Network):
 
     - `theory`: a_s = +-1/sqrt(width), half of each sign, fixed; no biases. The rows w_s of the two
       halves start as the same Gaussian draw, so that f = 0 at the start.
-    - `vanishing`: `theory` in the limit of a start that vanishes, to which condition (3) of
-      Assumption 1 comes close (papers/wang.md 6.3). The start matters through the signs of the
-      <w_s, x_i> alone, for ReLU and leaky ReLU; not at all for a smoothed one, where phi' = phi'(0).
+    - `vanishing`: `theory` in the limit omega_init -> 0, which condition (3) of Assumption 1 approaches
+      (papers/wang.md 6.3). The start matters only through the signs of the <w_s, x_i>, for ReLU and
+      leaky ReLU; not at all for a smoothed one, where phi' = phi'(0).
     - `hybrid`: the same with the standard deviation of PyTorch's default, 1/sqrt(3 inputs).
     - `torch_default`: f(x) = b + sum_s a_s phi(<w_s, x> + b_s), all trained, each layer drawn as
       `nn.Linear` does.
 
-    While f = 0 its gradient in x is rounding noise, which an attack of normalised steps would make
+    While f = 0 its gradient in x is rounding noise, from which an attack with normalised steps would make
     a full-size perturbation: Wang's Algorithm 1 attacks from step 1 on
     (`training.first_attacked_step: 1`).
 
@@ -68,8 +70,6 @@ class TwoLayer(Network):
     >>> network.preset, network.activation
     ('theory', 'relu')
     """
-
-    recordable: ClassVar[bool] = True
 
     width: Shape[Count]
     """number of neurons m"""
@@ -144,8 +144,8 @@ class TwoLayer(Network):
 
     def _init_std(self, inputs: int, dtype: torch.dtype) -> Any:
         if self.preset == "vanishing":
-            # The limit itself: the first step of a neuron rounds such a start away, and a neuron that no point
-            # has moved keeps its signs. 4e-29 in float32, 2e-231 in float64: also products with tokens are no zeros.
+            # So small that the first step of a neuron rounds it away, while a neuron that no point moves keeps
+            # its signs. 4e-29 in float32, 2e-231 in float64: its products with tokens do not underflow.
             return torch.finfo(dtype).tiny ** 0.75
         return 1 / math.sqrt(3 * inputs) if self.preset == "hybrid" else self.init_std
 
@@ -161,17 +161,17 @@ class TwoLayer(Network):
         return tuple(params) if self.preset == "torch_default" else ("inner",)
 
     def inner_weights(self, params: Params) -> Float[Tensor, "runs width inputs"]:
-        """Wang's W, one row w_s a neuron (appendix B); not a copy."""
+        """Return Wang's W, one row w_s a neuron (appendix B); not a copy."""
         return params["inner"]
 
     def activate(self, z: Tensor) -> Tensor:
-        """phi(z), element by element."""
+        """Return phi(z), element by element."""
         if self.activation == "smoothed_leaky_relu":
             return smoothed_leaky_relu(z, *self._bend())
         return leaky_relu(z, self.slope or 0.0)
 
     def derivative(self, z: Tensor) -> Tensor:
-        """phi'(z), element by element."""
+        """Return phi'(z), element by element."""
         if self.activation == "smoothed_leaky_relu":
             return smoothed_leaky_relu_derivative(z, *self._bend())
         return leaky_relu_derivative(z, self.slope or 0.0)
@@ -188,14 +188,14 @@ class TwoLayer(Network):
         return TwoLayerPass(self, params, x)
 
     def represent(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples width"]:
-        """The activations of the neurons."""
+        """Return the activations of the neurons."""
         return self.activate(self.run(params, x).preactivations)
 
     def weight_columns(self, params: Params) -> Float[Tensor, "runs inputs width"]:
-        """For climbs on products (benign.networks.products): the w_s, which meet all tokens of a point end to end.
+        """Return the matrix for benign.networks.products: the w_s, multiplied with all tokens of a point end to end.
 
-        Of neurons that start in pairs, the difference of each pair and the second of it: a gradient is at first a
-        small difference of the two, of which products with the w_s themselves would lose the digits.
+        For neurons that start in pairs, the columns are the difference and the second neuron of each pair: the first
+        gradients are small differences of the two, and products with the w_s themselves would lose their digits.
         """
         rows = params["inner"]
         if self.paired:
@@ -205,7 +205,7 @@ class TwoLayer(Network):
 
     @property
     def paired(self) -> bool:
-        """Whether neurons start in pairs: number s as number s + width / 2."""
+        """Whether neurons start in pairs: neuron s equal to neuron s + width / 2."""
         return self.preset != "torch_default"
 
     def products_pass(
@@ -219,10 +219,10 @@ class TwoLayer(Network):
         return TwoLayerPass(self, params, points, products)
 
     def row_count(self, data: DataModel) -> int:
-        """For small coordinates (benign.reduction.protocols): the rows are the parts of the w_s that meet a token each.
+        """Return the number of rows for benign.reduction.protocols: the parts of the w_s multiplied with each token.
 
-        Those of the second half start as those of the first, but for `torch_default`. Vanishing ones are seen by
-        the training tokens alone.
+        Except with `torch_default` the second half of the neurons starts equal to the first. The rows of a vanishing
+        start need not be in the span: only their signs on the training tokens matter.
         """
         return 0 if self.preset == "vanishing" else self._drawn_neurons() * data.tokens
 
@@ -276,7 +276,10 @@ class TwoLayerPass(Pass):
         x: Float[Tensor, "runs samples tokens dim"],
         products: Float[Tensor, "runs samples 1 width"] | None = None,
     ):
-        """`products` are those of the points with `weight_columns`, where they are known."""
+        """Run the pass.
+
+        products: the products of the points with `weight_columns`, if they are known.
+        """
         self._network, self._params, self._x = network, params, x
         self._points = x.flatten(2)
         self.preactivations: Float[Tensor, "runs samples width"]
@@ -289,12 +292,12 @@ class TwoLayerPass(Pass):
             self.outputs = self.outputs + params["outer_bias"][:, None]
 
     def _project(self) -> Float[Tensor, "runs samples width"]:
-        """The products <w_s, x>."""
+        """Return the products <w_s, x>."""
         rows = self._network.inner_weights(self._params)
         return torch.bmm(self._points, rows.transpose(1, 2))
 
     def _from(self, products: Float[Tensor, "runs samples 1 width"]) -> Tensor:
-        """The same from the products with `weight_columns`."""
+        """Return the products <w_s, x>, from the products with `weight_columns`."""
         products = products.flatten(2)
         if not self._network.paired:
             return products
@@ -324,7 +327,7 @@ class TwoLayerPass(Pass):
 
 
 class ProductsPass(TwoLayerPass):
-    """A pass on points of one token that are known only by their products with the columns; these are the inputs."""
+    """A pass on points of one token given only by their products with the columns; these products are its inputs."""
 
     def __init__(self, network: TwoLayer, params: Params, products: Tensor):
         super().__init__(network, params, products, products)

@@ -13,6 +13,7 @@ from benign.networks.initial import linear_default
 from benign.networks.network import Cost, Network, Params
 from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, Positive
+from benign.spec.registry import guarantees
 from benign.streams import Streams
 
 POSITION_STD = 0.02
@@ -23,13 +24,14 @@ Heads = Float[Tensor, "runs samples heads tokens head_dim"]
 Maps = Float[Tensor, "runs samples heads tokens tokens"]
 
 
+@guarantees("recordable")
 class VisionTransformer(Network):
     """Two attention layers of four heads, then an MLP with ReLU, all of width 128 (Zhang section 6, Jiang 4.2).
 
     With H_0 = X E + b + P, a layer is H + Attend(Norm(H)) W_O + b_O, where Attend puts the heads'
     softmax(Q K^T / sqrt(d_h)) V side by side; the output is a (ReLU(W pool(Norm(H_L)) + b)) + b'.
-    The papers do not say more, so the rest are readings: without `residual` a layer forgets H, without
-    `layer_norm` every Norm is the identity.
+    The papers do not specify more; other readings are fields: without `residual` the sum with H is left
+    out, without `layer_norm` every Norm is the identity.
 
     Weights and biases start as those of `nn.Linear`, uniform on +-1/sqrt(inputs), divided by `divide_by`.
     Norms start with gain 1 and shift 0, positions and class token as N(0, 0.02^2), undivided.
@@ -45,11 +47,10 @@ class VisionTransformer(Network):
     'vision_transformer(classes=10, divide_by=16.0)'
     """
 
-    recordable: ClassVar[bool] = True
     mixed: ClassVar[bool] = True
 
     hidden: Shape[Count] = default(128)
-    """width of a token inside"""
+    """width of a token inside the network"""
     layers: Shape[Count] = default(2)
     """number of attention layers"""
     heads: Shape[Count] = default(4)
@@ -59,13 +60,13 @@ class VisionTransformer(Network):
     classes: Shape[Count | None] = default(None)
     """number of outputs; None for one, whose sign predicts labels -1 and +1"""
     residual: bool = True
-    """layers add to what they get"""
+    """layers add to their inputs"""
     layer_norm: bool = True
     """normalise tokens before every layer and before pooling"""
     positions: Literal["learned", "none"] = "learned"
     """learned vectors added to embedded tokens"""
     pool: Literal["mean", "cls"] = "mean"
-    """what the MLP sees: the mean token, or a class token of its own"""
+    """input of the MLP: the mean token, or a learned class token"""
     score_scale: bool = True
     """divide scores by sqrt(hidden / heads)"""
     divide_by: PerRun[Positive] = default(1.0)
@@ -103,7 +104,7 @@ class VisionTransformer(Network):
         return params
 
     def _linears(self, dim: int) -> dict[str, tuple[tuple[int, ...], int, int]]:
-        """Copies, inputs and outputs of what is drawn as `nn.Linear`."""
+        """Return copies, inputs and outputs of the layers that are drawn as `nn.Linear`."""
         width, layers = self.hidden, (self.layers,)
         return {
             "embed": ((), dim, width),
@@ -114,7 +115,7 @@ class VisionTransformer(Network):
         }
 
     def _vectors(self, tokens: int) -> dict[str, int]:
-        """Numbers of vectors added to tokens or put beside them."""
+        """Return the numbers of position vectors and class tokens, without those that are 0."""
         own = int(self.pool == "cls")
         vectors = {"positions": (tokens + own) * (self.positions == "learned"), "class_token": own}
         return {name: count for name, count in vectors.items() if count}
@@ -125,7 +126,7 @@ class VisionTransformer(Network):
         return outputs[..., 0] if self.classes is None else outputs
 
     def represent(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples mlp"]:
-        """The hidden units of the MLP, on which the outputs are linear."""
+        """Return the hidden units of the MLP, on which the outputs are linear."""
         tokens = self._normal(self._through(params, x)[0])
         pooled = tokens[:, :, 0] if self.pool == "cls" else tokens.mean(2)
         return relu(_affine(pooled, *self._after_norm(params, self.layers, "mlp")))
@@ -133,16 +134,16 @@ class VisionTransformer(Network):
     def attention_maps(
         self, params: Params, x: Tensor
     ) -> Float[Tensor, "runs samples layers heads tokens tokens"]:
-        """What every token (row) looks at, in every layer and head; a class token is the first."""
+        """Return the attention of every token (row) in every layer and head; a class token is the first."""
         return torch.stack(self._through(params, x)[1], 2)
 
     def _through(self, params: Params, x: Tensor) -> tuple[Tokens, list[Maps]]:
-        """The tokens after the last layer, and the attention in each."""
+        """Return the tokens after the last layer, and the attention of every layer."""
         tokens, maps = self._embedded(params, x), []
         for layer in range(self.layers):
             columns = _affine(self._normal(tokens), *self._score_columns(params, layer))
             queries, keys, values = self._by_head(columns)
-            # Plain products: fused attention took as long at 16 tokens, and has no maps to show.
+            # Plain products: fused attention took as long at 16 tokens, and does not return attention maps.
             maps.append((queries @ keys.transpose(3, 4)).softmax(-1))
             heads = (maps[-1] @ values).transpose(2, 3).flatten(3)
             moved = _affine(heads, params["project"][:, layer], params["project_bias"][:, layer])
@@ -157,12 +158,14 @@ class VisionTransformer(Network):
         return tokens + params["positions"][:, None] if "positions" in params else tokens
 
     def _normal(self, tokens: Tokens) -> Tokens:
-        """The norm without its gain and shift, which `_after_norm` has."""
+        """Return the norm without its gain and shift, which `_after_norm` includes."""
         return layer_norm(tokens, tokens.shape[-1:]) if self.layer_norm else tokens
 
     def _after_norm(self, params: Params, place: int, name: str) -> tuple[Tensor, Tensor]:
-        """Weights and bias of what follows norm number `place`, which do what its gain g and shift s would do first:
-        (t g + s) W + b = t (g W) + (s W + b). Weights are few, tokens are many."""
+        """Return weights and bias of the layer after norm number `place`, with the gain g and shift s of the norm.
+
+        (t g + s) W + b = t (g W) + (s W + b); weights are fewer than tokens.
+        """
         weights, bias = params[name], params[f"{name}_bias"]
         if weights.ndim == 4:  # one for every layer
             weights, bias = weights[:, place], bias[:, place]
@@ -172,7 +175,7 @@ class VisionTransformer(Network):
         return gain[:, :, None] * weights, _affine(shift[:, None], weights, bias)[:, 0]
 
     def _score_columns(self, params: Params, layer: int) -> tuple[Tensor, Tensor]:
-        """Weights and bias of Q, K and V, in which the scale of scores is Q's."""
+        """Return weights and bias of Q, K and V; the scale of the scores is included in Q."""
         weights, bias = self._after_norm(params, layer, "qkv")
         if not self.score_scale:
             return weights, bias
@@ -181,7 +184,7 @@ class VisionTransformer(Network):
         return scale * weights, scale * bias
 
     def _by_head(self, columns: Tensor) -> tuple[Heads, ...]:
-        """Q, K and V of every head, from columns side by side."""
+        """Return Q, K and V of every head, from concatenated columns."""
         split = columns.unflatten(3, (3, self.heads, -1))
         return split.permute(3, 0, 1, 4, 2, 5).contiguous().unbind(0)
 
@@ -206,6 +209,6 @@ class VisionTransformer(Network):
 
 
 def _affine(x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
-    """x W + b with the weights of every run: one product for all its points and tokens."""
+    """Return x W + b with the weights of every run: one product for all its points and tokens."""
     rows = x.flatten(1, -2)
     return torch.baddbmm(bias[:, None], rows, weights).reshape(*x.shape[:-1], weights.shape[-1])

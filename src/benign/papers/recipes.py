@@ -1,22 +1,17 @@
 """Recipes: a figure of a paper as an experiment, at three scales, for each reading of what the paper leaves open."""
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 
 import xarray as xr
 
-import benign.papers
 from benign.claims.conditions import Conditions
-from benign.claims.study import Reading, Study, StudyError
+from benign.claims.study import Reading, Study
 from benign.claims.verdict import summarise_conditions
 from benign.experiment import Experiment
 from benign.plot.caption import describe
 from benign.plot.maps import Panel
-from benign.spec import plugins as outside
 from benign.training.setup import Setup
 
 
@@ -53,43 +48,3 @@ class Recipe(Study):
         told = f"conditions, constants 1: {setting.inside} of {setting.cells} cells inside"
         missed = ", ".join(setting.misses())
         return told + (f"; largest misses over the cells: {missed}" if missed else "")
-
-
-def papers() -> dict[str, ModuleType]:
-    """Every paper's room by name: those of the package, then those loaded from outside (`benign.spec.plugins`)."""
-    own = [room.name for room in pkgutil.iter_modules(benign.papers.__path__) if room.ispkg]
-    found = {name: importlib.import_module(f"benign.papers.{name}") for name in own}
-    for name, room in outside.papers().items():
-        if name in found:
-            raise StudyError(f"{room.__file__}: rename it, there is a paper {name!r} already")
-        found[name] = room
-    return found
-
-
-def recipes() -> dict[str, Recipe]:
-    """Every recipe by name: each paper's room holds a module `figures` with a list `RECIPES`."""
-    return {each.name: each for name, room in papers().items() for each in _recipes_of(name, room)}
-
-
-def _recipes_of(name: str, room: ModuleType) -> list[Recipe]:
-    figures = outside.figures(room) or importlib.import_module(f"{room.__name__}.figures")
-    for each in figures.RECIPES:
-        if each.name.partition("/")[0] != name:
-            raise StudyError(f"recipe {each.name!r} must be called `{name}/...`, as its room is")
-    return figures.RECIPES
-
-
-def recipe(name: str) -> Recipe:
-    """A recipe by its name, such as `jiang/fig1`.
-
-    >>> import benign as bo
-    >>> chosen = bo.recipe("jiang/fig1")
-    >>> chosen.label(chosen.reading({"w_O": "divided"}))
-    'w_O=divided'
-    >>> chosen.experiment("smoke").network.hidden
-    16
-    """
-    known = recipes()
-    if name not in known:
-        raise StudyError(f"no recipe {name!r}: choose one of {', '.join(sorted(known))}")
-    return known[name]

@@ -10,7 +10,8 @@ import xarray as xr
 
 from benign.claims.study import Reading
 from benign.experiment import Experiment
-from benign.papers.recipes import Recipe, recipes
+from benign.papers.recipes import Recipe
+from benign.papers.registry import recipes
 from benign.plot.caption import endings, origin
 from benign.plot.maps import pictures
 from benign.spec.base import SpecError

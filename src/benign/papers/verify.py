@@ -16,7 +16,7 @@ from benign.claims.verdict import judge as verdict_on
 from benign.claims.verdict_text import TimedVerdict, claim_text, counts, verdict_text, write
 from benign.cli.run import processes
 from benign.experiment import Experiment, Folder
-from benign.papers.claims import matching, study_of
+from benign.papers.registry import matching, study_of
 from benign.sweep.folders import open_experiment, open_result
 from benign.sweep.results import RunsFailed
 from benign.sweep.store import Store

@@ -3,8 +3,8 @@
 Each mode is a class that says why it would not be exact (`why_not`), what a batch starts with (`start`), the data
 model and network in its coordinates (`reduced`) and the memory for getting there (`cost`). `choose` picks one.
 
-A run stays in the span of training tokens, signals and initial weights if everything in it acts alike in every
-orthonormal basis (papers/jiang.md 7.2, papers/wang.md 6.1 and 6.4).
+A run stays in the span of training tokens, signals and initial weights if data, network and attacks do not depend on
+the choice of an orthonormal basis (papers/jiang.md 7.2, papers/wang.md 6.1 and 6.4).
 """
 
 from dataclasses import dataclass
@@ -13,11 +13,8 @@ from typing import ClassVar, Literal, TypeAlias
 import torch
 from torch.nn.functional import pad
 
-from benign.attacks.apgd import APGD
 from benign.attacks.attack import Attack
 from benign.attacks.balls import Ball
-from benign.attacks.ensemble import EnsembleAttack
-from benign.attacks.pgd import PGD
 from benign.data.model import BLOCK, DataModel, Sample
 from benign.networks.network import Network, Params
 from benign.reduction.protocols import ReducibleWidth, TokenRows
@@ -29,13 +26,11 @@ from benign.reduction.test_points import (
     TestPoints,
     view_of_span,
 )
+from benign.spec.registry import has_guarantee
 from benign.streams import Streams
 
 Mode: TypeAlias = Literal["ambient", "projected", "sampled", "approximate"]
 Wanted: TypeAlias = Literal["ambient", "projected", "sampled", "approximate", "auto"]
-
-ROTATING = (PGD, APGD, EnsembleAttack)
-"""attacks that take steps along gradients and project on their ball; by class, a subclass may do something else"""
 
 
 @dataclass(frozen=True)
@@ -45,12 +40,12 @@ class Tests:
     count: int
     attack: Attack | None
     together: bool
-    """one network for all test points, exactly; if that needs their tokens in the span, they are put there"""
+    """whether all test points are tested on one network; if that needs their tokens in the span, they are added"""
 
 
 @dataclass(frozen=True)
 class Start:
-    """What a batch of runs starts with, in its coordinates."""
+    """Data, weights and test points of a batch of runs at the start, in its coordinates."""
 
     data: DataModel
     sample: Sample
@@ -64,15 +59,16 @@ class Start:
 
 @dataclass(frozen=True)
 class Space:
-    """Where a run is computed; a mode is a subclass."""
+    """The space in which a run is computed; a mode is a subclass."""
 
     mode: ClassVar[Mode]
 
     dim: int
-    """length of a token there"""
+    """dimension of a token in this space"""
     drawn_dim: int
-    """length of the vectors that tokens and weights are drawn as"""
+    """dimension of a token when it is drawn"""
     why: str
+    """reason for the choice, for `benign show`"""
 
     @staticmethod
     def why_not(
@@ -92,7 +88,7 @@ class Space:
         return data.reduced(self.dim), network
 
     def cost(self, data: DataModel, network: Network, points: int, weights: int) -> int:
-        """Return how many numbers a run holds to get to its coordinates: rows, basis, and points as drawn.
+        """Return how many numbers of a run are in memory for its coordinates: rows, basis, and points as drawn.
 
         data, network: those of R^d.
         points: points in a pass.
@@ -140,7 +136,7 @@ class Ambient(Space):
 
 
 class Projected(Space):
-    """Everything is drawn in R^d and seen in an orthonormal basis of the span: the same run."""
+    """Everything is drawn in R^d and then written in an orthonormal basis of the span: the same run."""
 
     mode: ClassVar[Mode] = "projected"
 
@@ -152,8 +148,8 @@ class Projected(Space):
             return (
                 f"`network` ({network.kind}) does not declare its weights as vectors of token space"
             )
-        trouble = _attack_trouble("attack", attack, training=True)
-        return trouble or _attack_trouble("evaluation.attack", test_attack, training=False)
+        problem = _attack_problem("attack", attack, training=True)
+        return problem or _attack_problem("evaluation.attack", test_attack, training=False)
 
     @staticmethod
     def of(
@@ -179,7 +175,7 @@ class Projected(Space):
 
 
 class Sampled(Space):
-    """The coordinates in a basis of the span are drawn, nothing of length d exists: the same law."""
+    """The coordinates in a basis of the span are drawn, without any vector of R^d: the same law."""
 
     mode: ClassVar[Mode] = "sampled"
 
@@ -187,9 +183,9 @@ class Sampled(Space):
     def why_not(
         data: DataModel, network: Network, attack: Attack | None, test_attack: Attack | None
     ) -> str | None:
-        trouble = Projected.why_not(data, network, attack, test_attack)
-        if trouble:
-            return trouble
+        problem = Projected.why_not(data, network, attack, test_attack)
+        if problem:
+            return problem
         assert isinstance(network, TokenRows)
         return data.why_not_gaussian() or network.why_not_gaussian()
 
@@ -213,7 +209,7 @@ class Sampled(Space):
     def start(
         self, data: DataModel, network: Network, streams: Streams, dtype: torch.dtype
     ) -> Start:
-        """The reduced model draws everything but the noise; the network everything but its rows."""
+        """Draw noise and rows of weights by `standard_rows`, everything else by the reduced model and the network."""
         assert isinstance(network, TokenRows)
         small, axes, tokens = data.reduced(self.dim), data.axis_count(), data.noise_count()
         rows = standard_rows(streams, self.dim - axes, axes, data.dim)
@@ -246,7 +242,7 @@ class ReducedWidth(Space):
 
 
 class ProjectedTokens(ReducedWidth):
-    """Projected on the span of the tokens, for clean runs: test points meet the whole weights in R^d."""
+    """Projected on the span of the tokens, for clean runs; test points are tested on the whole weights in R^d."""
 
     mode: ClassVar[Mode] = "projected"
     why_not = staticmethod(Projected.why_not)
@@ -265,36 +261,36 @@ class ProjectedTokens(ReducedWidth):
         sample, whole = ambient.sample, ambient.params
         view = view_of_span(data, sample, sample.x.new_zeros(len(sample.x), 0, data.dim))
         narrow, params, frame = network.width_reduction().restricted(whole, view.basis)
-        source = LiftedTestPoints(view, network, whole, frame)
-        return Start(data.reduced(self.dim), view.of_sample(sample), params, narrow, source)
+        fresh = LiftedTestPoints(view, network, whole, frame)
+        return Start(data.reduced(self.dim), view.of_sample(sample), params, narrow, fresh)
 
     def cost(self, data: DataModel, network: Network, points: int, weights: int) -> int:
-        """With the whole weights, which test points meet."""
+        """Add the whole weights, on which test points are tested."""
         return super().cost(data, network, points, weights) + network.cost(data).weights
 
 
 @dataclass(frozen=True)
 class SampledTokens(ReducedWidth):
-    """Sampled on the span of the tokens, for clean runs: no tensor knows d or the width of the network."""
+    """Sampled on the span of the tokens, for clean runs: no tensor has the size d or the width of the network."""
 
     mode: ClassVar[Mode] = "sampled"
     why_not = staticmethod(Sampled.why_not)
 
     tokens: int
-    """dimensions that the tokens span"""
-    held: int
-    """test points whose tokens are in that span; if 0, each test point brings its own part of the weights"""
+    """dimension of the span of the tokens"""
+    joint_tests: int
+    """number of test points whose tokens are in that span; if 0, each test point draws its own part of the weights"""
 
     @staticmethod
     def of_tokens(data: DataModel, network: ReducibleWidth, tests: Tests) -> Space:
-        held = tests.count if tests.together else 0
-        tokens, width = _token_span(data, held), network.width_reduction()
-        together = "together" if held else "one by one"
+        joint_tests = tests.count if tests.together else 0
+        tokens, width = _token_span(data, joint_tests), network.width_reduction()
+        together = "together" if joint_tests else "one by one"
         why = (
             f"the same law as with {data.dim:,} and {width.width:,}, by the span of tokens; "
             f"test points {together}"
         )
-        space = SampledTokens(tokens, tokens, why, width.width_met(tokens), tokens, held)
+        space = SampledTokens(tokens, tokens, why, width.width_met(tokens), tokens, joint_tests)
         return _if_smaller(space, data)
 
     def start(
@@ -310,10 +306,10 @@ class SampledTokens(ReducedWidth):
         given = GivenNormals(streams, "train/noise", train)
         sample = small.sample(given, "train", data.samples, dtype)
         params = self._params(data, network, streams, dtype)
-        if self.held:
+        if self.joint_tests:
             given = GivenNormals(streams, "test/0/noise", test)
-            held = small.sample(given, "test/0", self.held, dtype)
-            return Start(small, sample, params, narrow, JointTestPoints(held))
+            test_sample = small.sample(given, "test/0", self.joint_tests, dtype)
+            return Start(small, sample, params, narrow, JointTestPoints(test_sample))
         fresh = PerPointTestPoints(data.dim, network, params)
         return Start(small, sample, params, narrow, fresh)
 
@@ -323,14 +319,14 @@ class SampledTokens(ReducedWidth):
         return network.width_reduction().initial_params(self.tokens, data, streams, dtype)
 
     def cost(self, data: DataModel, network: Network, points: int, weights: int) -> int:
-        """With the weights of each test point's own."""
-        own = 0 if self.held else points * 4 * data.tokens * weights // self.dim
+        """Add the weights that each test point draws."""
+        own = 0 if self.joint_tests else points * 4 * data.tokens * weights // self.dim
         return super().cost(data, network, points, weights) + own
 
 
 @dataclass(frozen=True)
 class Approximate(SampledTokens):
-    """Sampled without the whole width also under attack, on request only: not exact if columns are left out."""
+    """Sampled without the whole width also under attack, only on request: not exact if columns are left out."""
 
     mode: ClassVar[Mode] = "approximate"
 
@@ -341,7 +337,7 @@ class Approximate(SampledTokens):
     def why_not(
         data: DataModel, network: Network, attack: Attack | None, test_attack: Attack | None
     ) -> str | None:
-        """Return why it is not possible, or None."""
+        """Return why the mode is not possible, or None."""
         if not isinstance(network, ReducibleWidth):
             return f"`network` is {network.kind}, which needs no approximation"
         return Sampled.why_not(data, network, attack, test_attack)
@@ -360,7 +356,7 @@ class Approximate(SampledTokens):
         elif width == whole.width:
             why = "exact, as all columns are kept"
         else:
-            why = _doubt(whole.width, data.dim, shift)
+            why = _error_text(whole.width, data.dim, shift)
         return _if_smaller(Approximate(size, size, why, width, tokens, tests.count, shift), data)
 
     def _params(
@@ -381,9 +377,9 @@ def choose(
         return Ambient.of(data, "as requested")
     parts = data, network, attack, tests.attack
     if wanted == "approximate":
-        if trouble := Approximate.why_not(*parts):
+        if problem := Approximate.why_not(*parts):
             raise ValueError(
-                f"`coordinates` is approximate, which is not possible: {trouble}; use `coordinates: auto`"
+                f"`coordinates` is approximate, which is not possible: {problem}; use `coordinates: auto`"
             )
         return Approximate.of(data, network, attack, tests)
     not_sampled, not_projected = Sampled.why_not(*parts), Projected.why_not(*parts)
@@ -393,10 +389,10 @@ def choose(
         if not not_projected:
             return Projected.of(data, network, attack, tests, f"; not sampled: {not_sampled}")
         return Ambient.of(data, not_projected)
-    if trouble := not_sampled if wanted == "sampled" else not_projected:
+    if problem := not_sampled if wanted == "sampled" else not_projected:
         exact = "ambient" if not_projected else "projected"
         raise ValueError(
-            f"`coordinates` is {wanted}, which would not be exact: {trouble}; "
+            f"`coordinates` is {wanted}, which would not be exact: {problem}; "
             f"`coordinates: {exact}` is exact"
         )
     mode = Sampled if wanted == "sampled" else Projected
@@ -407,20 +403,20 @@ _WHOLE_SPAN = "the span of training tokens, signals and initial weights"
 
 
 def _span(data: DataModel, network: Network) -> int:
-    """Dimensions of the span of training tokens, signals and initial weights."""
+    """Return the dimension of the span of training tokens, signals and initial weights."""
     assert isinstance(network, TokenRows)
     return data.axis_count() + data.noise_count() + network.row_count(data)
 
 
-def _token_span(data: DataModel, held: int) -> int:
-    """Dimensions of the span of training tokens, signals and the tokens of `held` test points."""
-    if held > BLOCK:
+def _token_span(data: DataModel, joint_tests: int) -> int:
+    """Return the dimension of the span of training tokens, signals and the tokens of `joint_tests` test points."""
+    if joint_tests > BLOCK:
         raise ValueError(
-            f"`evaluation.samples` is {held}, and all their tokens would be in the span: "
+            f"`evaluation.samples` is {joint_tests}, and all their tokens would be in the span: "
             f"use {BLOCK} or fewer, and more seeds"
         )
     by_point = data.noise_count() // data.samples
-    return data.axis_count() + data.noise_count() + held * by_point
+    return data.axis_count() + data.noise_count() + joint_tests * by_point
 
 
 def _if_smaller(space: Space, data: DataModel) -> Space:
@@ -430,8 +426,8 @@ def _if_smaller(space: Space, data: DataModel) -> Space:
     return Ambient.of(data, f"{size}, so {space.mode} coordinates would save nothing")
 
 
-def _doubt(hidden: int, dim: int, shift: float) -> str:
-    """Errors are of order d_h / d while the attack moves scores by less than about 1."""
+def _error_text(hidden: int, dim: int, shift: float) -> str:
+    """Return the order of the error: d_h / d while the attack moves scores by less than about 1, else unknown."""
     error = f"an error of order d_h / d = {hidden / dim:.1e}"
     if shift <= 1:
         return f"{error}: the attack moves scores by {shift:.2g}"
@@ -450,7 +446,7 @@ def score_shift(data: DataModel, network: ReducibleWidth, attack: Attack) -> flo
     return max((float(shift.max()) for shift in shifts), default=0.0)
 
 
-# Attacks that leave the span, or act differently in different bases.
+# Attacks that leave the span, or depend on the basis.
 
 
 def starts_at_random(attack: Attack) -> bool:
@@ -458,11 +454,14 @@ def starts_at_random(attack: Attack) -> bool:
     return getattr(attack, "start", "zero") != "zero" or getattr(attack, "restarts", 1) > 1
 
 
-def _attack_trouble(field: str, attack: Attack | None, *, training: bool) -> str | None:
+def _attack_problem(field: str, attack: Attack | None, *, training: bool) -> str | None:
     if attack is None:
         return None
-    if type(attack) not in ROTATING:
-        kinds = ", ".join(known.kind for known in ROTATING)
+    if not has_guarantee(attack, "rotation_invariant"):
+        choices = Attack.choices().items()
+        kinds = ", ".join(
+            kind for kind, known in choices if has_guarantee(known, "rotation_invariant")
+        )
         return (
             f"`{field}` is {attack.kind}, which is not known to act alike in every basis: "
             f"use one of {kinds} in an l2 ball"
@@ -473,14 +472,14 @@ def _attack_trouble(field: str, attack: Attack | None, *, training: bool) -> str
             "use `start: zero` and `restarts: 1`"
         )
     threat = attack.threat()
-    troubles = [_ball_trouble(field, ball) for ball in (threat.each() if threat else [])]
-    troubles.append(
-        _attack_trouble(f"{field}.also", getattr(attack, "also", None), training=training)
+    problems = [_ball_problem(field, ball) for ball in (threat.each() if threat else [])]
+    problems.append(
+        _attack_problem(f"{field}.also", getattr(attack, "also", None), training=training)
     )
-    return next(filter(None, troubles), None)
+    return next(filter(None, problems), None)
 
 
-def _ball_trouble(field: str, ball: Ball) -> str | None:
+def _ball_problem(field: str, ball: Ball) -> str | None:
     if ball.p != 2:
         return (
             f"`{field}.ball.p` is {ball.p}, and only l2 balls are alike in every basis: use `p: 2`"

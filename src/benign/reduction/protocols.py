@@ -1,4 +1,4 @@
-"""What a network declares so that it can be trained in small coordinates."""
+"""Protocols of networks that can be trained in small coordinates."""
 
 from typing import Protocol, runtime_checkable
 
@@ -13,7 +13,7 @@ from benign.streams import Streams
 
 @runtime_checkable
 class TokenRows(Protocol):
-    """A network that sees a token only through inner products with weight vectors, its rows.
+    """A network that depends on a token only through inner products with weight vectors, its rows.
 
     A step of gradient descent then adds combinations of tokens to the rows, and a gradient in a token is a
     combination of rows: nothing leaves the span of both (papers/jiang.md 7.2, papers/wang.md 6.1).
@@ -49,19 +49,19 @@ class TokenRows(Protocol):
 
 @runtime_checkable
 class WidthReduction(Protocol):
-    """How a network is trained without its width: P tokens meet only a few directions of its hidden space.
+    """How a network is trained without its width: for P tokens only a few directions of its hidden space matter.
 
-    Trained without an attack, only what the weights are on the span of the tokens moves (papers/jiang.md 7.1).
-    An attack moves tokens along the weights themselves: `closed_params` adds them to the span (7.3).
+    Training without an attack moves only the restriction of the weights to the span of the tokens (papers/jiang.md
+    7.1). An attack moves tokens along the weights themselves: `closed_params` adds them to the span (7.3).
     """
 
     @property
     def width(self) -> int:
-        """The width of the whole network."""
+        """Width of the whole network."""
         ...
 
     def width_met(self, tokens: int) -> int:
-        """Return the number of hidden directions that this many tokens meet."""
+        """Return the number of hidden directions that matter for this many tokens."""
         ...
 
     def reduced(self, width: int) -> Network:
@@ -75,7 +75,7 @@ class WidthReduction(Protocol):
         ...
 
     def closed_params(self, params: Params, data: DataModel, streams: Streams) -> Params:
-        """Return these weights with a basis of what they are beyond the span of the tokens."""
+        """Return these weights with a basis of their components beyond the span of the tokens."""
         ...
 
     def restricted(
@@ -106,8 +106,7 @@ class WidthReduction(Protocol):
         ...
 
     def score_spread(self, dim: int) -> Tensor:
-        """Return what an attack of radius 1 on a signal of length 1 moves a score by at the start, one value or one
-        a run."""
+        """Return how far an attack of radius 1 on a signal of length 1 moves a score at the start, also one a run."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""Gaussian points and weights in a basis of their own span, which is never written down.
+"""Gaussian points and weights in a basis of their own span, which is never computed.
 
-Signals are the first axes. All noise tokens and weight rows together are Gaussian vectors of R^d; in the basis
-that Gram and Schmidt make of them they are the rows of a Bartlett factor, and d is a number of degrees of
+Signals are the first axes. All noise tokens and weight rows together are Gaussian vectors of R^d; in their
+Gram-Schmidt basis they are the rows of a Bartlett factor, and d is a number of degrees of
 freedom (papers/jiang.md 7.2, papers/wang.md 6.2).
 """
 
@@ -18,7 +18,7 @@ from benign.streams import Stream, Streams
 def standard_rows(
     streams: Streams, rows: int, axes: int, dim: int
 ) -> Float64[Tensor, "runs rows small"]:
-    """Standard Gaussian vectors of R^dim: their components along `axes` fixed axes, then in their own basis."""
+    """Draw standard Gaussian vectors of R^dim: their components along `axes` fixed axes, then in their own basis."""
     streams = streams.within("coordinates")
     along = streams("along").normal(rows, axes)
     return torch.cat([along, bartlett(streams, rows, dim - axes)], dim=2)

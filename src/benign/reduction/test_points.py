@@ -1,4 +1,4 @@
-"""Test points in the coordinates of a run: points that it was not trained on."""
+"""Test points in the coordinates of a run."""
 
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,8 @@ from benign.streams import Streams
 class TestPoints:
     """Points drawn in the runs' own coordinates.
 
-    These are R^d, or a span that holds every weight: no weight meets a point beyond it (papers/jiang.md 7.2).
+    These are R^d, or a span that contains every weight: components of a point beyond it have no effect
+    (papers/jiang.md 7.2).
     """
 
     def model(self, data: DataModel) -> DataModel:
@@ -48,11 +49,11 @@ class JointTestPoints(TestPoints):
     def draw(
         self, model: DataModel, streams: Streams, split: str, count: int, dtype: torch.dtype
     ) -> Sample:
-        held = self.sample.y.shape[1]
-        if count > held:
+        available = self.sample.y.shape[1]
+        if count > available:
             raise ValueError(
-                f"`evaluation.samples` is {held}, and the span holds no other test points, but {count} were requested: "
-                f"request at most {held}"
+                f"`evaluation.samples` is {available}, and the span holds no other test points, but {count} were "
+                f"requested: request at most {available}"
             )
         x, y, clean = (
             part[:, :count] for part in (self.sample.x, self.sample.y, self.sample.clean_y)
@@ -109,7 +110,7 @@ def view_of_span(data: DataModel, sample: Sample, rows: Float[Tensor, "runs rows
 
 @dataclass(frozen=True)
 class LiftedTestPoints(TestPoints):
-    """Points of R^d, which meet the whole weights: the initial ones with what training moved on the span."""
+    """Points of R^d, tested on the whole weights: the initial ones with what training moved on the span."""
 
     view: View
     """the span of the training tokens"""
@@ -118,7 +119,7 @@ class LiftedTestPoints(TestPoints):
     whole: Params
     """its weights at the start"""
     frame: Params
-    """what lifts weights of the reduced network"""
+    """tensors with which weights of the reduced network are lifted"""
 
     def model(self, data: DataModel) -> DataModel:
         return self.view.data
@@ -140,10 +141,10 @@ class LiftedTestPoints(TestPoints):
 
 @dataclass(frozen=True)
 class PerPointTestPoints(TestPoints):
-    """Test points that each bring the part of the frozen weights that they alone meet.
+    """Test points that each draw the part of the frozen weights on which only they depend.
 
-    Every point has the law it has with the trained network, given the training run; over points that
-    part is drawn anew, so that a mean over them is that of all networks with this training run.
+    Given the training run, every point has the law it has with the trained network; that part is drawn anew
+    for each point, so that a mean over points is a mean over all networks with this training run.
     """
 
     dim: int

@@ -17,8 +17,8 @@ from benign.claims.study import Study
 from benign.claims.verdict import judge
 from benign.experiment import Experiment
 from benign.papers.advice import advise
-from benign.papers.claims import claims, study_of
 from benign.papers.recipes import Recipe
+from benign.papers.registry import claims, study_of
 from benign.papers.verify import answered, changes_of
 from benign.report.folder import ResultFolder
 from benign.spec.axes import cells

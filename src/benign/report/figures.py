@@ -97,18 +97,10 @@ def _bad_ends(
     rows, columns = np.nonzero(bad & np.isnan(averages.mean))
     if not rows.size:
         return []
+    marker = {"symbol": "x", "size": 9, "color": VERMILLION}
+    name = "no value: runs diverged or failed"
     x, y = axes
-    return [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "x": rounded(values[x].values[columns]),
-            "y": rounded(values[y].values[rows]),
-            "marker": {"symbol": "x", "size": 9, "color": VERMILLION},
-            "name": "no value: runs diverged or failed",
-            "hoverinfo": "skip",
-        }
-    ]
+    return [_cell_marks(values[x], values[y], rows, columns, marker, name)]
 
 
 def lines(
@@ -479,17 +471,28 @@ def _crosses(panel: Panel) -> list[PlotlyFigure]:
         return []
     tried = panel.moved.transpose(panel.y, panel.x)
     rows, columns = np.nonzero(tried.values == 1)
-    return [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "x": rounded(tried[panel.x].values[columns]),
-            "y": rounded(tried[panel.y].values[rows]),
-            "marker": {"symbol": "x-thin", "size": 7, "line": {"color": DARK_GREY, "width": 1.5}},
-            "name": moved_name(tried),
-            "hoverinfo": "skip",
-        }
-    ]
+    marker = {"symbol": "x-thin", "size": 7, "line": {"color": DARK_GREY, "width": 1.5}}
+    return [_cell_marks(tried[panel.x], tried[panel.y], rows, columns, marker, moved_name(tried))]
+
+
+def _cell_marks(
+    x: xr.DataArray,
+    y: xr.DataArray,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    marker: PlotlyFigure,
+    name: str,
+) -> PlotlyFigure:
+    """Return a mark in the middle of each cell of these rows and columns."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": rounded(x.values[columns]),
+        "y": rounded(y.values[rows]),
+        "marker": marker,
+        "name": name,
+        "hoverinfo": "skip",
+    }
 
 
 FITTED_CONSTANT = "with the paper's exponent and a constant fitted here"

@@ -14,12 +14,12 @@ import xarray as xr
 
 from benign.claims.study import Reading
 from benign.experiment import Experiment
-from benign.papers.recipes import Recipe, papers, recipes
+from benign.papers.recipes import Recipe
+from benign.papers.registry import papers, recipes
 from benign.papers.requests import RunOptions, plans
 from benign.plot.caption import describe
 from benign.report.atlas import Atlas
 from benign.report.cells import STATUS_TEXT
-from benign.spec import plugins
 from benign.sweep.audits import flagged, with_rate_audit
 from benign.sweep.dataset import counts_of
 from benign.sweep.folders import open_experiment, open_result
@@ -75,8 +75,7 @@ class ResultFolder:
         """The paper in a line."""
         if self.recipe is None:
             return ""
-        text = papers()[self.recipe.name.partition("/")[0]].__doc__ or ""
-        return text.partition("\n")[0]
+        return papers()[self.recipe.name.partition("/")[0]].title
 
     @property
     def scale(self) -> str:
@@ -201,11 +200,8 @@ class ResultFolder:
 
 def _plugin_option(recipe: Recipe) -> list[str]:
     """Return the option that loads a recipe from outside the package."""
-    paper = plugins.papers().get(recipe.name.partition("/")[0])
-    if paper is None:
-        return []
-    file = Path(str(paper.__file__))
-    return ["--plugin", shown(file.parent if file.name == "__init__.py" else file)]
+    paper = papers().get(recipe.name.partition("/")[0])
+    return ["--plugin", shown(paper.plugin)] if paper and isinstance(paper.plugin, Path) else []
 
 
 def _check(path: Path) -> None:

@@ -1,10 +1,15 @@
 """Fields that may become axes of a grid.
 
-A field declared `PerRun[...]` or `Shape[...]` takes one value or a list of values. A list is an
-axis: the grid of an experiment is the product of its axes. The two marks differ in what the
-compute core does with the values: `PerRun` values of many runs are stacked into one tensor [runs];
-a `Shape` value decides tensor sizes, so runs are grouped by it. `OneOf` marks a component, of
-which a list is an axis of labels.
+A field declared `PerRun[...]`, `Shape[...]` or `OneOf[...]` takes one value or a list of values. A
+list is an axis: the grid of an experiment is the product of its axes, and a cell of the grid is a
+specification without axes. The three marks say how the values of many runs are batched:
+
+- `PerRun`: numbers, stacked into one tensor [runs]
+- `Shape`: values that decide tensor sizes; runs are grouped by them
+- `OneOf`: components; runs are grouped by them, and the axis has labels
+
+`dimensions` and `cells` make the grid, `stack` makes one specification of many cells for the compute
+core, and `replace` changes fields by their paths.
 """
 
 import itertools
@@ -36,7 +41,7 @@ class Axis:
 
 
 def zipped(group: str, values: Sequence) -> Axis:
-    """An axis that moves together with every other axis of the same group.
+    """Return an axis that moves together with every other axis of the same group.
 
     >>> zipped("size", [2, 4])
     Axis(values=(2, 4), group='size')
@@ -45,7 +50,7 @@ def zipped(group: str, values: Sequence) -> Axis:
 
 
 def linspace(low: float, high: float, count: int) -> list[float]:
-    """Evenly spaced axis values, rounded to six digits so that every machine writes the same numbers.
+    """Return evenly spaced axis values, rounded to six digits so that every machine writes the same numbers.
 
     >>> linspace(1, 2, 4)
     [1.0, 1.33333, 1.66667, 2.0]
@@ -54,7 +59,7 @@ def linspace(low: float, high: float, count: int) -> list[float]:
 
 
 def logspace(low: float, high: float, count: int) -> list[float]:
-    """Axis values evenly spaced in the logarithm, rounded to six digits.
+    """Return axis values evenly spaced in the logarithm, rounded to six digits.
 
     >>> logspace(0.16, 16, 3)
     [0.16, 1.6, 16.0]
@@ -63,7 +68,7 @@ def logspace(low: float, high: float, count: int) -> list[float]:
 
 
 SPACED = {"linspace": linspace, "logspace": logspace}
-"""what a file may write in place of values, `{logspace: [0.1, 10, 6]}`"""
+"""forms that a file may have in place of values, `{logspace: [0.1, 10, 6]}`"""
 MOST_SPACED = 1000
 
 
@@ -85,15 +90,15 @@ class Mark:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """One value, or an axis in any of the ways that `_validate` reads: what editors complete and check."""
+        """Return the schema of one value or of an axis, in any form that `_validate` reads, for editors."""
         one = handler(schema)
         several = {"type": "array", "items": one, "minItems": 1}
         group = {"type": "string", "minLength": 1, "description": "axes of a group move together"}
         forms = [one, several, _form(zipped=group, values=several)]
         if self.role != "component":
             numbers = {"type": "array", "items": {"type": "number"}, "minItems": 3, "maxItems": 3}
-            told = {**numbers, "description": "lowest, highest, how many"}
-            forms += [_form(**{name: told}) for name in SPACED]
+            numbers["description"] = "lowest, highest, how many"
+            forms += [_form(**{name: numbers}) for name in SPACED]
         return {"anyOf": forms}
 
     def _validate(self, value: Any, one: Any) -> Any:
@@ -111,8 +116,8 @@ class Mark:
                 "axis",
                 "the axis is empty: give at least one value, or a single value without brackets",
             )
-        checked = tuple(self._element(index, each, one) for index, each in enumerate(value.values))
-        if value.group is None and len(set(map(_written, checked))) < len(checked):
+        checked = tuple(self._element(index, part, one) for index, part in enumerate(value.values))
+        if value.group is None and len(set(map(_comparable, checked))) < len(checked):
             raise PydanticCustomError("axis", "the axis repeats a value: give each value once")
         return Axis(checked, value.group)
 
@@ -121,9 +126,8 @@ class Mark:
             return one(value)
         except ValidationError:
             if self.role != "component" and isinstance(value, str) and "," in value:
-                told = {"form": f"[{value}]"}
                 raise PydanticCustomError(
-                    "axis", "several values are written {form}", told
+                    "axis", "several values are written {form}", {"form": f"[{value}]"}
                 ) from None
             raise
 
@@ -133,9 +137,10 @@ class Mark:
         try:
             checked = one(value)
         except ValidationError as error:
-            told = {"place": index + 1, "message": error.errors()[0]["msg"], "value": repr(value)}
             raise PydanticCustomError(
-                "element", "value {place} of the axis: {message}, got {value}", told
+                "element",
+                "value {place} of the axis: {message}, got {value}",
+                {"place": index + 1, "message": error.errors()[0]["msg"], "value": repr(value)},
             ) from None
         if isinstance(checked, BaseModel) and axes_of(checked):
             raise PydanticCustomError("axis", "a component inside a list cannot have axes itself")
@@ -143,7 +148,7 @@ class Mark:
 
 
 def _form(**properties: Any) -> dict[str, Any]:
-    """The schema of an object with these properties, all of them and no others."""
+    """Return the schema of an object with exactly these properties."""
     return {
         "type": "object",
         "properties": properties,
@@ -152,8 +157,8 @@ def _form(**properties: Any) -> dict[str, Any]:
     }
 
 
-def _written(value: Any) -> str:
-    """Equal for equal values of an axis; -0.0 is 0.0."""
+def _comparable(value: Any) -> str:
+    """Return a text that is equal for equal values of an axis, also for -0.0 and 0.0."""
     return repr(value + 0.0 if isinstance(value, float) else value)
 
 
@@ -166,22 +171,23 @@ def _read_zipped(group: Any, values: Any) -> Axis:
 
 
 def _read_spaced(name: str, given: Any) -> list[float]:
-    """Values from `[lowest, highest, how many]`, not too many: a file may come from a stranger."""
+    """Return the values of `[lowest, highest, how many]`, of limited number: a file may come from a stranger."""
     with suppress(TypeError, ValueError):
         low, high, count = given
-        sound = max(abs(low), abs(high)) < 1e300 and 1 < count <= MOST_SPACED
-        if sound and (name == "linspace" or min(low, high) > 0):
+        valid = max(abs(low), abs(high)) < 1e300 and 1 < count <= MOST_SPACED
+        if valid and (name == "linspace" or min(low, high) > 0):
             return SPACED[name](low, high, count)
-    told = {"form": f"{{{name}: [0.1, 10, 6]}}", "most": MOST_SPACED}
     raise PydanticCustomError(
-        "axis", "is written {form}: lowest, highest, how many (2 to {most})", told
+        "axis",
+        "is written {form}: lowest, highest, how many (2 to {most})",
+        {"form": f"{{{name}: [0.1, 10, 6]}}", "most": MOST_SPACED},
     )
 
 
 if TYPE_CHECKING:
 
     class PerRun(Generic[T]):
-        """What a type checker sees of a field that may be an axis: written as one value or several, read as one.
+        """The type, for a type checker, of a field that may be an axis: set to one value or several, read as one value.
 
         In a batch of runs a number is a tensor [runs], which has the arithmetic of a number.
         """
@@ -206,15 +212,15 @@ else:
 
 
 def default(value: Any) -> Any:
-    """The default of a field that may be an axis: `snr: PerRun[float] = default(1.0)`.
+    """Return its argument, typed as default of a field that may be an axis: `snr: PerRun[float] = default(1.0)`.
 
-    It returns its argument; a type checker would refuse the plain number.
+    A type checker would refuse the plain number.
     """
     return value
 
 
 def role_of(spec: BaseModel, name: str) -> str | None:
-    """The role of a field: "run", "shape", "component", or None for a field that cannot be an axis."""
+    """Return the role of a field, "run", "shape" or "component", or None if the field cannot be an axis."""
     for item in type(spec).model_fields[name].metadata:
         if isinstance(item, Mark):
             return item.role
@@ -222,7 +228,7 @@ def role_of(spec: BaseModel, name: str) -> str | None:
 
 
 def walk(spec: BaseModel, path: Path = ()) -> Iterator[tuple[Path, str | None, Any]]:
-    """Every leaf field of a specification, depth first, as (path, role, value)."""
+    """Yield every leaf field of a specification, depth first, as (path, role, value)."""
     for name in type(spec).model_fields:
         value = getattr(spec, name)
         if isinstance(value, BaseModel):
@@ -232,7 +238,7 @@ def walk(spec: BaseModel, path: Path = ()) -> Iterator[tuple[Path, str | None, A
 
 
 def settings(spec: BaseModel, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every value that may be an axis and is not its default, as (path, value); components whole, as plain data."""
+    """Yield every value that may be an axis and is not its default, as (path, value); a component as plain data."""
     for name, declared in type(spec).model_fields.items():
         value, role = getattr(spec, name), role_of(spec, name)
         if value == declared.default:
@@ -251,17 +257,17 @@ def axes_of(spec: BaseModel) -> dict[Path, Axis]:
 
 
 def replace(spec: BaseModel, changes: Mapping[Path, Any]) -> Any:
-    """A copy with some leaf fields replaced, without validating them again."""
-    here: dict[str, Any] = {}
-    deeper: dict[str, dict[Path, Any]] = {}
+    """Return a copy with some leaf fields replaced, without validating them again."""
+    own: dict[str, Any] = {}
+    inner: dict[str, dict[Path, Any]] = {}
     for path, value in changes.items():
         if len(path) == 1:
-            here[path[0]] = value
+            own[path[0]] = value
         else:
-            deeper.setdefault(path[0], {})[path[1:]] = value
-    for name, inner in deeper.items():
-        here[name] = replace(getattr(spec, name), inner)
-    return spec.model_copy(update=here)
+            inner.setdefault(path[0], {})[path[1:]] = value
+    for name, inner_changes in inner.items():
+        own[name] = replace(getattr(spec, name), inner_changes)
+    return spec.model_copy(update=own)
 
 
 @dataclass(frozen=True)
@@ -277,9 +283,9 @@ class Dimension:
 
 
 def dimensions(spec: BaseModel) -> list[Dimension]:
-    """The dimensions of the grid, in the order of the fields; zipped ones count 0, 1, ...
+    """Return the dimensions of the grid, in the order of the fields; the coordinates of a zipped group are 0, 1, ...
 
-    A dimension is named by its field, by the dotted path where two fields collide, or by the group
+    A dimension is named by its field, by the dotted path if two fields have that name, or by the group
     of a zipped axis.
     """
     axes = axes_of(spec)
@@ -305,12 +311,14 @@ def dimensions(spec: BaseModel) -> list[Dimension]:
 
 
 def check_rows(dims: Sequence[Dimension]) -> None:
-    """Refuse a zipped group with two rows of the same values. For a whole specification: fields of one of its parts
-    may repeat where those of another differ."""
+    """Raise ValueError if a zipped group has two rows of the same values.
+
+    Only for a whole specification: the fields of one part may repeat while those of another part differ.
+    """
     for dim in dims:
-        seen: dict[tuple[str, ...], int] = {}
+        first_rows: dict[tuple[str, ...], int] = {}
         for row in range(len(dim.values)):
-            first = seen.setdefault(tuple(map(_written, dim.at(row).values())), row)
+            first = first_rows.setdefault(tuple(map(_comparable, dim.at(row).values())), row)
             if first != row:
                 raise ValueError(
                     f"rows {first} and {row} of the zipped group `{dim.name}` are the same: give each row once"
@@ -318,7 +326,7 @@ def check_rows(dims: Sequence[Dimension]) -> None:
 
 
 def coordinates(values: tuple) -> tuple:
-    """Axis values as coordinates: numbers and words as they are, components by a label, no component as `none`."""
+    """Return axis values as coordinates: numbers and words unchanged, components by their labels, None as `none`."""
     return tuple(_label(value) for value in values)
 
 
@@ -330,7 +338,7 @@ def _label(value: Any) -> Any:
 
 
 def cells(spec: BaseModel) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Every cell of the grid as (coordinates by dimension name, specification without axes)."""
+    """Yield every cell of the grid as (coordinates by dimension name, specification without axes)."""
     dims = dimensions(spec)
     count = math.prod(len(dim.values) for dim in dims)
     if count > MAX_CELLS:
@@ -344,9 +352,9 @@ def cells(spec: BaseModel) -> Iterator[tuple[dict[str, Any], Any]]:
 
 
 def stack(cells: Sequence[Any], tensor: Any) -> Any:
-    """One specification for many runs of the same shape: `PerRun` numbers become tensors [runs].
+    """Return one specification for many runs of the same shape: `PerRun` numbers become tensors [runs].
 
-    `tensor` turns a list of numbers into a tensor, on the device where the runs are computed.
+    tensor: function from a list of numbers to a tensor, on the device where the runs are computed.
     """
     leaves = [{path: value for path, role, value in walk(cell) if role == "run"} for cell in cells]
     changes = {
@@ -358,7 +366,7 @@ def stack(cells: Sequence[Any], tensor: Any) -> Any:
 
 
 def select(stacked: Any, keep: Any) -> Any:
-    """The stacked specification of some of its runs."""
+    """Return the stacked specification of some of its runs."""
     changes = {
         path: value[keep]
         for path, role, value in walk(stacked)

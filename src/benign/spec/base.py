@@ -1,4 +1,4 @@
-"""The base of every specification: validated once, immutable, the same in Python and in YAML."""
+"""The base class of every specification: validated once, immutable, the same in Python and in YAML."""
 
 import difflib
 import hashlib
@@ -15,7 +15,7 @@ from benign.spec.axes import Axis, Mark, axes_of, cells
 
 
 class SpecError(ValueError):
-    """What is wrong with a specification: one line a problem, each naming field, value and remedy.
+    """The problems of a specification, one line each, with field, value and remedy.
 
     >>> import benign as bo
     >>> bo.GradientDescent(rate=-1, max_step=50)
@@ -50,7 +50,11 @@ FlipRate = Annotated[float, Field(ge=0, lt=0.5), BeforeValidator(_no_bool)]
 
 
 class Spec(BaseModel):
-    """A frozen, validated piece of an experiment; unknown fields are refused."""
+    """A frozen, validated part of an experiment; unknown fields are refused.
+
+    A subclass declares fields, by types of this module, `PerRun`, `Shape` or `OneOf`, and rules across fields in
+    `check`. Every problem is reported at once, as SpecError.
+    """
 
     model_config = ConfigDict(
         frozen=True,
@@ -74,14 +78,14 @@ class Spec(BaseModel):
             except ValidationError as error:
                 raise SpecError(_problems(error, type(self))) from None
             except TypeError as error:
-                if problems := _no_words(fields):
+                if problems := _bad_names(fields):
                     raise SpecError(problems) from error
                 raise
 
     @model_validator(mode="before")
     @classmethod
     def _check_lists(cls, value: Any) -> Any:
-        """Say of a list in a field that is no axis what the fields are that can be."""
+        """Raise SpecError if a field that cannot be an axis has a list; the message names the fields that can."""
         if not isinstance(value, Mapping):
             return value
         marked = [name for name, field in cls.model_fields.items() if _marked(field)]
@@ -119,33 +123,33 @@ class Spec(BaseModel):
         return self
 
     def check(self) -> None:
-        """Rules across fields; called on every cell, where each field holds one value."""
+        """Raise ValueError if fields do not fit together. Called on every cell, where each field holds one value."""
 
     def label(self) -> str:
-        """A short name, for an axis of components: the fields that differ from their defaults."""
+        """Return a short name, for an axis of components: the fields that differ from their defaults."""
         fields = type(self).model_fields
-        told = [
+        settings = [
             f"{name}={_range(getattr(self, name))}"
             for name in fields
             if getattr(self, name) != fields[name].default
         ]
         name = getattr(self, "kind", "") or snake_case(type(self).__name__)
-        return f"{name}({', '.join(told)})"
+        return f"{name}({', '.join(settings)})"
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain numbers, words, lists and dictionaries: what a YAML or JSON file holds."""
+        """Return the fields as plain numbers, words, lists and dictionaries, as in a YAML or JSON file."""
         return {name: _plain(getattr(self, name)) for name in type(self).model_fields}
 
     def identity(self) -> dict[str, Any]:
-        """The same without fields that have their default value: what tells runs apart.
+        """Return the fields that differ from their defaults, as plain data, by which runs are identified.
 
-        So a component may get a new field without disowning the runs made before.
+        A component may thus get a new field without a change of the identity of earlier runs.
         """
         fields = type(self).model_fields
-        told = {name: getattr(self, name) for name in fields}
+        values = {name: getattr(self, name) for name in fields}
         return {
             name: value.identity() if isinstance(value, Spec) else _plain(value)
-            for name, value in told.items()
+            for name, value in values.items()
             if value != fields[name].default
         }
 
@@ -156,30 +160,33 @@ class Spec(BaseModel):
         except ValidationError as error:
             raise SpecError(_problems(error, cls)) from None
         except TypeError as error:
-            if problems := _no_words(fields):
+            if problems := _bad_names(fields):
                 raise SpecError(problems) from error
             raise
 
 
-def _no_words(fields: Any, path: str = "") -> list[tuple[str, str]]:
-    """The names inside plain fields that are no words; pydantic stumbles over them."""
+def _bad_names(fields: Any, path: str = "") -> list[tuple[str, str]]:
+    """Return a problem for every name of a field that is no word; for these, pydantic raises TypeError."""
     if isinstance(fields, (list, tuple)):
-        return [problem for each in fields for problem in _no_words(each, path)]
+        return [problem for part in fields for problem in _bad_names(part, path)]
     problems = []
     for name, value in fields.items() if isinstance(fields, Mapping) else ():
         if not isinstance(name, str):
             problems.append((path, f"the name of a field must be a word, got {shortened(name)}"))
-        problems += _no_words(value, f"{path}.{name}" if path else str(name))
+        problems += _bad_names(value, f"{path}.{name}" if path else str(name))
     return problems
 
 
 def _check_plain(spec: Spec) -> None:
-    """Refuse what no file could hold. What may be an axis has a rule of its own, and is a tensor in a batch of runs."""
+    """Raise SpecError if a field has a value that no file could hold.
+
+    Fields that may be axes are checked by their types, and are tensors in a batch of runs.
+    """
     fields = [name for name, field in type(spec).model_fields.items() if not _marked(field)]
     values = {name: getattr(spec, name) for name in fields}
-    strange = [(name, value) for name, value in values.items() if not _is_plain(value)]
-    if strange:
-        raise SpecError([(name, f"{PLAIN}, got {shortened(value)}") for name, value in strange])
+    wrong = [(name, value) for name, value in values.items() if not _is_plain(value)]
+    if wrong:
+        raise SpecError([(name, f"{PLAIN}, got {shortened(value)}") for name, value in wrong])
 
 
 def _is_plain(value: Any) -> bool:
@@ -195,14 +202,14 @@ def _marked(field: FieldInfo) -> bool:
 
 
 def _holds_several(annotation: Any) -> bool:
-    """Whether a field of this type takes a list as one value."""
+    """Return whether a field of this type takes a list as one value."""
     origin = get_origin(annotation) or annotation
     several = origin is Any or (isinstance(origin, type) and issubclass(origin, (list, tuple)))
     return several or any(_holds_several(part) for part in get_args(annotation))
 
 
 def _range(value: Any) -> str:
-    """A value, or the ends of an axis."""
+    """Return a value as text, or the ends of an axis."""
     if not isinstance(value, Axis):
         return str(value)
     first, last = value.values[0], value.values[-1]
@@ -213,30 +220,30 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Spec):
         return value.as_dict()
     if isinstance(value, Axis):
-        values = [_plain(each) for each in value.values]
+        values = [_plain(part) for part in value.values]
         return {"zipped": value.group, "values": values} if value.group else values
     if isinstance(value, (tuple, list)):
-        return [_plain(each) for each in value]
+        return [_plain(part) for part in value]
     return value
 
 
 def canonical(value: Any) -> str:
-    """The one way to write plain data as JSON, for hashing and comparing."""
+    """Return plain data as JSON in a canonical form, for hashing and comparing."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def digest(value: Any) -> str:
-    """32 hex digits that identify plain data."""
+    """Return 32 hex digits that identify plain data."""
     return text_digest(canonical(value))
 
 
 def text_digest(text: str) -> str:
-    """The same of plain data that has been written."""
+    """Return the digest of plain data in canonical form."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def snake_case(name: str) -> str:
-    """`SignalNoise` -> `signal_noise`, `PatchCNN` -> `patch_cnn`, `PGD` -> `pgd`."""
+    """Return a name in snake case: `signal_noise` of `SignalNoise`, `patch_cnn` of `PatchCNN`, `pgd` of `PGD`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 

@@ -1,42 +1,55 @@
-"""Papers and components from outside the package: Python files and folders that a person names.
+"""Plugins: papers and components that are not part of this package.
 
-A folder is a room like those of `benign.papers`: its docstring names the paper, its module `figures`
-has a list `RECIPES`. A file may hold recipes, components or probes. Naming it runs it; nothing that
-is found in a folder of results is ever run.
+A user names Python files and folders (`--plugin PATH`, `BENIGN_PLUGINS`, `benign.load`), and installed packages name
+themselves by an entry point of the group `benign.papers`. A folder is a package like those of `benign.papers`: its
+docstring names the paper, its module `figures` has a list `RECIPES`. A file may hold recipes, components or metrics.
+Loading a plugin runs it; a folder of results never names one.
 """
 
+import importlib
 import importlib.util
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 VARIABLE = "BENIGN_PLUGINS"
-"""holds paths for a whole session of the command line, separated as in PATH"""
+"""an environment variable with paths for a whole session of the command line, separated as in PATH"""
+GROUP = "benign.papers"
+"""the group of entry points by which installed packages name their papers"""
 
 OPTION_HELP = (
-    "Load a Python file or folder of your own: recipes, components, probes. Repeatable, also after "
+    "Load a Python file or folder of your own: recipes, components, metrics. Repeatable, also after "
     f"the command; {VARIABLE}=PATH does it for a session."
 )
 
-_loaded: dict[Path, ModuleType] = {}
+_loaded: dict[Path | str, ModuleType] = {}
+"""plugins in the order of loading: a user's own by path, those of installed packages by the name of the module"""
+_distributions: dict[str, str] = {}
+"""name and version of the distribution of every installed plugin, by the name of its module"""
 
 
-class OutsideError(ValueError):
+class PluginError(ValueError):
     """A file or folder that cannot be loaded; the message says where and why."""
 
 
-def load(path: str | os.PathLike[str]) -> ModuleType:
-    """Import a Python file, or a folder with an `__init__.py`, under its own name; again: the same module.
+class PluginWarning(UserWarning):
+    """An installed paper that cannot be used; the message names its distribution, the reason and the remedy."""
 
-    Its recipes are then found by `recipe`, its components by files and folders that name their kind.
+
+def load(path: str | os.PathLike[str]) -> ModuleType:
+    """Import a Python file, or a folder with an `__init__.py`, and return the module; the same path, the same module.
+
+    `recipe` then finds its recipes, and files and folders may name its components by their kind.
 
     >>> import pathlib, tempfile
     >>> import benign as bo
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "my_own_room.py")
+    ...     file = pathlib.Path(folder, "my_own_paper.py")
     ...     _ = file.write_text("WORD = 'loaded'")
     ...     bo.load(file).WORD
     'loaded'
@@ -45,23 +58,73 @@ def load(path: str | os.PathLike[str]) -> ModuleType:
     if given not in _loaded:
         try:
             _loaded[given] = _imported(given)
-        except OutsideError as error:
-            raise OutsideError(f"{path}: {error}") from error.__cause__
+        except PluginError as error:
+            raise PluginError(f"{path}: {error}") from error.__cause__
     return _loaded[given]
 
 
-def load_all(paths: Iterable[str | os.PathLike[str]]) -> None:
-    for path in paths:
-        load(path)
+def load_installed() -> None:
+    """Load the papers of installed packages; warn of those that cannot be loaded.
+
+    This searches the metadata of every installed package, once a process. Only questions about papers and about
+    unknown kinds call it.
+    """
+    for module, distribution in _entry_points().items():
+        if module in _distributions:
+            continue
+        _distributions[module] = distribution
+        try:
+            _loaded[module] = _with_figures(importlib.import_module(module))
+        except Exception as error:
+            warn_of(module, error)
 
 
-def named() -> list[str]:
-    """The paths that the environment variable holds."""
-    return [path for path in os.environ.get(VARIABLE, "").split(os.pathsep) if path]
+@cache
+def _entry_points() -> dict[str, str]:
+    """Return the modules of the entry points, each with name and version of its distribution."""
+    from importlib.metadata import entry_points
+
+    return {
+        entry.module: f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown"
+        for entry in entry_points(group=GROUP)
+    }
+
+
+def warn_of(module: str, error: Exception) -> None:
+    """Forget an installed plugin that cannot be used, and say so."""
+    _loaded.pop(module, None)
+    distribution = _distributions[module]
+    name = distribution.partition(" ")[0]
+    reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+    warnings.warn(
+        f"the paper {module!r} of the installed package {distribution} is left out: {reason}; "
+        f"update the package, or remove it with `pip uninstall {name}`",
+        PluginWarning,
+        stacklevel=3,
+    )
+
+
+def loaded() -> list[Path | str]:
+    """Return all plugins in the order of loading, for other processes to load."""
+    return list(_loaded)
+
+
+def load_all(plugins: Iterable[Path | str]) -> None:
+    """Load plugins: paths, and names of modules of installed packages."""
+    for plugin in plugins:
+        if isinstance(plugin, Path):
+            load(plugin)
+        elif plugin not in _loaded:
+            _loaded[plugin] = _with_figures(importlib.import_module(plugin))
+
+
+def named() -> list[Path]:
+    """Return the paths that the environment variable holds."""
+    return [Path(path) for path in os.environ.get(VARIABLE, "").split(os.pathsep) if path]
 
 
 def in_front(arguments: list[str]) -> list[str]:
-    """A command line with every `--plugin PATH` first, where the program reads it; a person types it anywhere."""
+    """Return a command line with every `--plugin PATH` first, where the program reads it; users write it anywhere."""
     front, rest, waiting = [], [], iter(arguments)
     for word in waiting:
         if word == "--plugin":
@@ -74,44 +137,51 @@ def in_front(arguments: list[str]) -> list[str]:
     return front + rest
 
 
-def loaded() -> list[Path]:
-    """What was loaded, in its order: other processes load the same."""
-    return list(_loaded)
+def papers() -> dict[Path | str, ModuleType]:
+    """Return the plugins that hold recipes, by path or by the name of the module of an installed package."""
+    return {
+        plugin: module
+        for plugin, module in _loaded.items()
+        if hasattr(module, "RECIPES") or f"{module.__name__}.figures" in sys.modules
+    }
 
 
-def papers() -> dict[str, ModuleType]:
-    """The loaded modules that hold recipes, by name."""
-    return {module.__name__: module for module in _loaded.values() if figures(module) is not None}
-
-
-def figures(room: ModuleType) -> ModuleType | None:
-    """The module with the list `RECIPES`: a folder's `figures`, or a file itself."""
-    inner = sys.modules.get(f"{room.__name__}.figures")
-    return inner or (room if hasattr(room, "RECIPES") else None)
+def origin(plugin: Path | str) -> str:
+    """Return where a plugin comes from, for messages."""
+    if isinstance(plugin, Path):
+        return str(plugin)
+    return f"the installed package {_distributions.get(plugin, plugin)}"
 
 
 def _imported(given: Path) -> ModuleType:
     file = given / "__init__.py" if given.is_dir() else given
     if file.suffix != ".py" or not file.is_file():
-        raise OutsideError("name a Python file, or a folder with an __init__.py")
+        raise PluginError("name a Python file, or a folder with an __init__.py")
     name = given.stem
     if not name.isidentifier():
-        raise OutsideError(f"rename it, {name!r} cannot be the name of a module")
-    if taken := _taken(name, file):
-        raise OutsideError(f"rename it, there is a module {name!r} already, {taken}")
+        raise PluginError(f"rename it, {name!r} cannot be the name of a module")
+    if other := _other_origin(name, file):
+        raise PluginError(f"rename it, there is a module {name!r} already, {other}")
     try:
-        module = sys.modules.get(name) or _executed(name, file)
-        if (given / "figures.py").is_file():
-            importlib.import_module(f"{name}.figures")
+        return _with_figures(sys.modules.get(name) or _executed(name, file))
     except Exception as error:
-        for each in [each for each in sys.modules if each.partition(".")[0] == name]:
-            del sys.modules[each]  # so that a mended file is read anew
-        raise OutsideError(f"{type(error).__name__}: {error}{place(error, given)}") from error
+        for module in [module for module in sys.modules if module.partition(".")[0] == name]:
+            del sys.modules[module]  # so that a corrected file is read anew
+        raise PluginError(f"{type(error).__name__}: {error}{place(error, given)}") from error
+
+
+def _with_figures(module: ModuleType) -> ModuleType:
+    """Return the module after importing its `figures`, if it has any."""
+    if any(Path(folder, "figures.py").is_file() for folder in getattr(module, "__path__", ())):
+        importlib.import_module(f"{module.__name__}.figures")
     return module
 
 
-def _taken(name: str, file: Path) -> str | None:
-    """Where another module of that name comes from; the same file may have been imported, or be on Python's path."""
+def _other_origin(name: str, file: Path) -> str | None:
+    """Return where another module of that name comes from, or None.
+
+    The file itself may have been imported before, or be on Python's path.
+    """
     known = sys.modules.get(name)
     if known is None and name in sys.stdlib_module_names:
         return "of Python itself"
@@ -133,7 +203,7 @@ def _executed(name: str, file: Path) -> ModuleType:
 
 
 def place(error: Exception, given: Path) -> str:
-    """The last line of the person's own code before the error; a syntax error tells its place itself."""
+    """Return the last line of the user's own code before the error; a syntax error names its place itself."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(given)]
     if not own or isinstance(error, SyntaxError):

@@ -7,14 +7,33 @@ from Python code only, never from a file.
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
+from benign.spec import plugins
 from benign.spec.base import Spec, shortened, snake_case
+
+Guarantee: TypeAlias = Literal[
+    "recordable",
+    "token_products",
+    "carried_products",
+    "own_class_gradient",
+    "rotation_invariant",
+    "ball_starts",
+]
+"""What a class promises about its methods, so that an exact shortcut may be used:
+
+- `recordable`: no value decides which operations a pass of the network consists of, so that a GPU can record them
+- `token_products`: the network is a `SeesProducts` (benign.networks.products), so that attacks ascend on products
+- `carried_products`: the network is a `CarriesProducts`, so that training can carry its products
+- `own_class_gradient`: the gradient of a point's own output needs the filters of its own class only
+- `rotation_invariant`: the attack acts alike in every orthonormal basis if its ball does (benign.reduction)
+- `ball_starts`: all random starts of the attack are drawn by `Target.uniform` and must be those of R^d
+"""
 
 
 class Component(Spec):
@@ -22,10 +41,12 @@ class Component(Spec):
 
     families: ClassVar[dict[type, dict[str, type]]] = {}
     unfinished: ClassVar[dict[str, type]] = {}
-    """classes of a user's own that lack methods, by what their kind would be"""
+    """classes of a user's own that lack methods, by the kind they would have"""
     kind: ClassVar[str] = ""
     default_kind: ClassVar[str | None] = None
-    """of a family: what is meant, and not told, where a file names no kind"""
+    """of a family: the kind of a part for which a file names none"""
+    guaranteed: ClassVar[frozenset[str]] = frozenset()
+    """set by `@guarantees`"""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -33,7 +54,7 @@ class Component(Spec):
             Component.families[cls] = {}
             return
         if inspect.isabstract(cls):
-            if not cls.__module__.startswith("benign."):  # the package's are bases for others
+            if not cls.__module__.startswith("benign."):  # those of the package are base classes
                 Component.unfinished[snake_case(cls.__name__)] = cls
             return
         cls.kind = vars(cls).get("kind") or snake_case(cls.__name__)
@@ -53,14 +74,17 @@ class Component(Spec):
     @classmethod
     def _choose(cls, value: Any, build: Any) -> Any:
         if isinstance(value, str):
-            told = {"form": f"{{kind: {value}, ...}}", "got": repr(value)}
             raise PydanticCustomError(
-                "kind", "must be written {form} with its fields, got {got}", told
+                "kind",
+                "must be written {form} with its fields, got {got}",
+                {"form": f"{{kind: {value}, ...}}", "got": repr(value)},
             )
         if not isinstance(value, Mapping):
             return build(value)
         fields = dict(value)
         kind = fields.pop("kind", cls.kind or cls.default_kind)
+        if isinstance(kind, str) and kind not in cls.choices():
+            plugins.load_installed()
         chosen = cls.choices().get(kind) if isinstance(kind, str) else None
         if chosen is None or not issubclass(chosen, cls):
             raise cls._unknown(kind)
@@ -68,15 +92,16 @@ class Component(Spec):
 
     @classmethod
     def _unknown(cls, kind: Any) -> PydanticCustomError:
-        """What to say of a kind that cannot be chosen."""
+        """Return the error for a kind that is not registered."""
         unfinished = Component.unfinished.get(kind) if isinstance(kind, str) else None
         if unfinished and issubclass(unfinished, cls):
+            place = f"{unfinished.__module__}.{unfinished.__qualname__}"
             lacking = ", ".join(f"`{name}`" for name in sorted(unfinished.__abstractmethods__))
-            told = {
-                "place": f"{unfinished.__module__}.{unfinished.__qualname__}",
-                "lacking": lacking,
-            }
-            return PydanticCustomError("kind", "`{place}` lacks {lacking}: define it", told)
+            return PydanticCustomError(
+                "kind",
+                "`{place}` lacks {lacking}: define it",
+                {"place": place, "lacking": lacking},
+            )
         return PydanticCustomError(
             "kind",
             "`kind` must be one of {known}, got {kind}; a class of your own: load its file first, "
@@ -94,14 +119,47 @@ class Component(Spec):
         return {} if self.kind == self.default_kind else {"kind": self.kind}
 
 
+AnyComponent = TypeVar("AnyComponent", bound=Component)
+
+
+def guarantees(*names: Guarantee) -> Callable[[type[AnyComponent]], type[AnyComponent]]:
+    """Return a decorator by which a class of components declares its guarantees.
+
+    A subclass does not inherit them, because it may override any method: it repeats the decorator if they still hold.
+
+    >>> import benign as bo
+    >>> class TwiceLinear(bo.Linear):
+    ...     def forward(self, params, x):
+    ...         return 2 * super().forward(params, x)
+    >>> [has_guarantee(network, "recordable") for network in (bo.Linear(), TwiceLinear())]
+    [True, False]
+    >>> del bo.Linear.choices()["twice_linear"]  # this example is a test, which leaves no trace
+    """
+
+    def declare(component: type[AnyComponent]) -> type[AnyComponent]:
+        component.guaranteed = frozenset(names)
+        return component
+
+    return declare
+
+
+def has_guarantee(component: Component | type[Component], name: Guarantee) -> bool:
+    """Return whether the component's own class, not only a base class, declares the guarantee."""
+    own_class = component if isinstance(component, type) else type(component)
+    return name in vars(own_class).get("guaranteed", ())
+
+
 def check_unique(name: str, new: Any, known: Any) -> None:
-    """Refuse a second definition of a registered name; the same one again (a notebook cell) may replace the first."""
-    places = [f"{each.__module__}.{each.__qualname__}" for each in (new, known)]
+    """Raise ValueError if another definition has this registered name.
+
+    The same definition again, as in a notebook cell, may replace the first.
+    """
+    places = [f"{defined.__module__}.{defined.__qualname__}" for defined in (new, known)]
     if places[0] != places[1]:
-        raise ValueError(f"`{name}` is the name of {places[1]}: call {places[0]} otherwise")
+        raise ValueError(f"`{name}` is the name of {places[1]}: rename {places[0]}")
 
 
 def load_components(package: ModuleType) -> None:
-    """Import every module of a package, so that what it defines is registered: a new file needs no other edit."""
+    """Import every module of a package, which registers its components: a new file needs no other edit."""
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")

@@ -1,7 +1,7 @@
-"""The JSON schema of specifications: with it editors complete fields, explain them and mark mistakes.
+"""The JSON schema of specifications, with which editors complete fields, explain them and mark mistakes.
 
-It knows every component that is loaded, those of a user's own too. Rules across fields are not in it: `benign show`
-checks them.
+It is a module of its own because it needs the whole experiment, which stands above spec/. The schema contains every
+loaded component, also those of plugins. Rules across fields are not in it: `benign show` checks them.
 """
 
 import re
@@ -21,7 +21,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def experiment_schema() -> dict[str, Any]:
-    """The schema of a file that holds an experiment."""
+    """Return the schema of a file that holds an experiment."""
     families = Component.families
     parts = [*families, *(part for choices in families.values() for part in choices.values())]
     wanted: Any = [(part, "validation") for part in (Experiment, *parts)]
@@ -32,8 +32,9 @@ def experiment_schema() -> dict[str, Any]:
         model["description"] = _without_examples(model.get("description", ""))
     for family, choices in families.items():
         for kind, part in choices.items():
-            told = {"const": kind, "description": models[names[part]]["description"]}
-            models[names[part]]["properties"] = {"kind": told, **models[names[part]]["properties"]}
+            model = models[names[part]]
+            constant = {"const": kind, "description": model["description"]}
+            model["properties"] = {"kind": constant, **model["properties"]}
         models[names[family]] = {
             "description": models[names[family]]["description"],
             "anyOf": [
@@ -48,7 +49,7 @@ def experiment_schema() -> dict[str, Any]:
 
 
 def _choice(name: str, needed: bool) -> dict[str, Any]:
-    """A component in place of its family; a file says which by its `kind`, which only a default may leave out."""
+    """Return the schema of one choice of a family; only the default kind may leave out `kind`."""
     part: dict[str, Any] = {"$ref": f"#/$defs/{name}"}
     return {"allOf": [part, {"required": ["kind"]}]} if needed else part
 

@@ -1,4 +1,4 @@
-"""Specifications as files: YAML read with care, because a file may come from a stranger."""
+"""Specifications as YAML files, which are read safely because a file may come from a stranger."""
 
 import os
 import re
@@ -23,11 +23,11 @@ WIDTH = 100
 
 
 class FileError(ValueError):
-    """A file or an override that cannot be read; the message says where and what is accepted."""
+    """A file or an override cannot be read; the message has the place and the accepted form."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without aliases and repeated fields, whose plain values are those of YAML 1.2.
+    """YAML without aliases and repeated fields, with the plain values of YAML 1.2.
 
     PyYAML alone reads 1e9 as a word, 010 as eight, 1:30 as ninety and `no` as false.
     """
@@ -48,19 +48,19 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
+        names: set[str] = set()
         for key, _ in node.value:
             name = self.construct_object(key, deep=deep)
-            if not isinstance(name, str) or name in seen:
+            if not isinstance(name, str) or name in names:
                 twice = f"field `{name}` given twice"
                 problem = twice if isinstance(name, str) else f"field {name!r} is not a word"
                 raise ConstructorError(None, None, problem, key.start_mark)
-            seen.add(name)
+            names.add(name)
         return super().construct_mapping(node, deep)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Puts words in quotes that either reader would take for something else: `1e5` is a number here, `no` elsewhere."""
+    """Quotes each word that this or another reader would take for another type, such as `1e5` and `no`."""
 
 
 for _kind, _pattern, _first in (
@@ -77,13 +77,13 @@ for _kind, _pattern, _first in (
 
 @dataclass(frozen=True)
 class Source:
-    """A specification as text, and what to call it in messages."""
+    """The text of a specification, and its name in messages."""
 
     name: str
     text: str
 
     def fields(self) -> dict[str, Any]:
-        """The fields and values that it holds."""
+        """Return its fields and values. Raise FileError if it is not plain YAML."""
         if len(self.text) > LARGEST_FILE:
             raise _too_large(self.name)
         try:
@@ -91,19 +91,21 @@ class Source:
         except (yaml.YAMLError, ValueError) as error:
             raise FileError(f"{self.name} is not plain YAML: {_where(error)}") from None
         if not isinstance(content, dict):
-            told = f"must hold fields such as `data:` and `network:`, got {type(content).__name__}"
-            raise FileError(f"{self.name} {told}")
+            problem = (
+                f"must hold fields such as `data:` and `network:`, got {type(content).__name__}"
+            )
+            raise FileError(f"{self.name} {problem}")
         return content
 
     def line_of(self, path: str) -> int | None:
-        """The line of a field, `data.snr`, or of the innermost part around it that is there; None without any."""
+        """Return the line of a field such as `data.snr`, or of the innermost part of the path that exists, or None."""
         node, line = self._tree, None
         for name in path.split("."):
-            parts = node.value if isinstance(node, yaml.MappingNode) else []
-            found = next((part for part in parts if part[0].value == name), None)
-            if found is None:
+            pairs = node.value if isinstance(node, yaml.MappingNode) else []
+            pair = next((pair for pair in pairs if pair[0].value == name), None)
+            if pair is None:
                 break
-            line, node = found[0].start_mark.line + 1, found[1]
+            line, node = pair[0].start_mark.line + 1, pair[1]
         return line
 
     @cached_property
@@ -112,7 +114,7 @@ class Source:
 
     @contextmanager
     def naming_lines(self, elsewhere: Sequence[str] = ()) -> Iterator[None]:
-        """Say of every problem with the specification where it stands, unless its field was set `elsewhere`."""
+        """Add the line of its field to every problem of a SpecError, except for fields that were set `elsewhere`."""
         try:
             yield
         except SpecError as error:
@@ -122,19 +124,19 @@ class Source:
             raise SpecError(problems) from None
 
     def _place(self, path: str, elsewhere: Sequence[str]) -> str:
-        line = None if any(_within(path, each) for each in elsewhere) else self.line_of(path)
+        line = None if any(_within(path, part) for part in elsewhere) else self.line_of(path)
         return f" ({self.name}, line {line})" if line else ""
 
 
 def source_of(given: str | os.PathLike[str]) -> Source:
-    """A file, or a text: a word with a line break or `: ` in it is no path."""
+    """Return the source of a path, or of a text: a string with a line break or `: ` is no path."""
     if isinstance(given, str) and ("\n" in given or ": " in given):
         return Source("the text", given)
     return read_source(Path(given))
 
 
 def read_source(path: Path) -> Source:
-    """The text of a file."""
+    """Return the text of a file. Raise FileError if it cannot be read or is too large."""
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise FileError(f"{path} is no file but a device or a pipe: save it as a file")
@@ -151,7 +153,7 @@ def read_source(path: Path) -> Source:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file that holds fields and values."""
+    """Return the fields and values of a YAML file."""
     return read_source(path).fields()
 
 
@@ -164,16 +166,16 @@ def parse_yaml(text: str) -> Any:
 
 
 def yaml_text(fields: dict[str, Any]) -> str:
-    """Fields and values as a file that `read_yaml` reads."""
+    """Return fields and values as the text of a file that `read_yaml` reads."""
     return yaml.dump(fields, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=WIDTH)
 
 
 def with_overrides(fields: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """A copy of plain fields with `a.b=value` applied; values are YAML, so a list makes an axis."""
+    """Return a copy of plain fields with `a.b=value` applied; values are YAML, so a list makes an axis."""
     result = fields
     for text in overrides:
-        path, found, value = text.partition("=")
-        if not found or not path:
+        path, equals, value = text.partition("=")
+        if not equals or not path:
             raise FileError(f"--set {text!r}: write field=value, for example training.rate=0.05")
         try:
             parsed = parse_yaml(value)
@@ -207,8 +209,8 @@ def _too_large(name: str) -> FileError:
 
 
 def _where(error: Exception) -> str:
-    """What went wrong in one line, with its place in the file."""
+    """Return the message of an error in one line, with its place in the file."""
     mark = getattr(error, "problem_mark", None)
-    told = (getattr(error, "context", None), getattr(error, "problem", None))
-    problem = ", ".join(filter(None, told)) or str(error).splitlines()[0]
+    parts = (getattr(error, "context", None), getattr(error, "problem", None))
+    problem = ", ".join(filter(None, parts)) or str(error).splitlines()[0]
     return f"{problem} (line {mark.line + 1})" if mark else problem

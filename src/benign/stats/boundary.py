@@ -1,14 +1,14 @@
 """Where a heat map crosses a level, and the power law of that curve.
 
 The phase transitions of Jiang et al. and Zhang et al. (Figure 1 of either) are statements of the
-form `N SNR^2 = const`. Here the critical column (SNR*) is found in every row (N), and log SNR* is
-regressed on log N (benign.stats.law). `row * column**p = c` then means slope -1/p.
+form `N SNR^2 = const`. This module finds the critical column (SNR*) of every row (N) and regresses
+log SNR* on log N (benign.stats.law). `row * column**p = c` then means slope -1/p.
 
-Intervals come from seeds drawn anew, jointly over the map, where there are enough of them, else
-from the scatter of rows about the line; what the grid leaves open between two columns is added. How
-often they miss on maps with known laws is in docs/own-lemma.md (tests/stats/test_rates.py). The
-resamples give a standard error for Student's t: their plain percentiles missed 7 to 27 % of trial
-maps at 5 %, and intervals without the grid's share up to all of them.
+With enough seeds, intervals come from a bootstrap over seeds, jointly over the map; otherwise from
+the scatter of rows about the line. The uncertainty of the grid, whose columns only bracket a
+crossing, is added. docs/own-lemma.md lists how often the intervals miss on maps with known laws
+(tests/stats/test_rates.py). The bootstrap gives a standard error for Student's t: its plain
+percentiles missed 7 to 27 % of trial maps at 5 %, and intervals without the grid's share up to all.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from benign.stats.law import (
     scatter_of,
 )
 
-MIN_ROWS = 3  # two points determine the line and leave nothing to judge it by
-ENOUGH_SEEDS = 4  # three tell less about their spread than the scatter of five rows does
+MIN_ROWS = 3  # two points determine the line and leave no residual
+ENOUGH_SEEDS = 4  # three seeds estimate their spread worse than the scatter of five rows does
 
 
 @dataclass(frozen=True, eq=False)
 class Boundary:
-    """The curve on which a map crosses `level`, and the law fitted to it.
+    """The curve on which a map crosses `level`, and the power law fitted to it.
 
-    critical           over rows: first crossing of the seed mean, NaN where there is none. Its name
+    critical           over rows: first crossing of the seed mean, NaN without one. Its name
                        and attributes (long_name, units, symbol) are those of the column; `level`,
                        `rising` and `quantity` (the map's name) are added.
     critical_per_seed  over (row, seed): the same for each seed alone.
-    reasons            over rows: why there is no critical value, "" where there is one.
+    reasons            over rows: why there is no critical value, "" if there is one.
     crossings          over rows: how often the seed mean crosses the level along the row.
-    open               over (row, end): between which columns, `low` and `high`, the grid leaves a
-                       critical value open.
-    fit, reason        the power law and "", or None and why there is none.
+    open               over (row, end): the range, from `low` to `high`, in which the grid leaves the
+                       critical value undetermined.
+    fit, reason        the power law and "", or None and why it could not be fitted.
     """
 
     law: Law
@@ -65,10 +65,10 @@ class Boundary:
     fit: PowerLaw | None
     reason: str
     resampled: np.ndarray | None
-    """log column* [resamples, rows] of seeds drawn anew; None for one seed"""
+    """log column* of the bootstrap samples, [resamples, rows]; None for one seed"""
 
     def constant_for(self, exponent: float) -> Estimate:
-        """c of `row * column**exponent = c`: geometric mean over rows, with its interval."""
+        """Return c of `row * column**exponent = c`: the geometric mean over rows, with its interval."""
         known = self._known()
         if not known.any():
             raise ValueError(
@@ -83,20 +83,20 @@ class Boundary:
         return Estimate(*(exp(end) for end in (value, value - half, value + half)))
 
     def exponent_is(self, exponent: float) -> ExponentTest:
-        """Whether the fitted law leaves room for an exponent: inside its interval or not, with the p-value."""
+        """Test whether the fitted law is compatible with an exponent: inside its interval or not, and the p-value."""
         if self.fit is None:
             raise ValueError(f"there is no fit to test: {self.reason}")
         return self.fit.exponent_is(exponent)
 
     def _known(self) -> np.ndarray:
-        """Which rows have a critical value."""
+        """Return which rows have a critical value."""
         return self.critical.notnull().values
 
     def _grid(self) -> np.ndarray:
-        """Mean products of what the grid leaves open in the rows that cross.
+        """Return the mean products of the grid's errors in the rows that cross.
 
-        Where a crossing lies between its two ends is taken as uniform; the grid may err alike in all rows (it does
-        where its columns are spaced as the law's), and in each by itself.
+        A crossing is taken as uniform between its two ends. The grid may err equally in all rows (as it does if its
+        columns are spaced like the law's), and independently in each.
         """
         known = self._known()
         logs, ends = np.log(self.critical.values[known]), np.log(self.open.values[known])
@@ -104,9 +104,9 @@ class Boundary:
         return np.outer(middle, middle) + (np.outer(half, half) + np.diag(half**2)) / 3
 
     def _errors(self, weights: np.ndarray, scatter: np.ndarray, degrees: int) -> LineErrors:
-        """What `weights @ log column*` may be wrong by, over the rows that cross.
+        """Return the errors of `weights @ log column*` over the rows that cross.
 
-        `scatter` is its covariance by the rows alone.
+        `scatter` is its covariance by the scatter of rows alone.
         """
         known, grid = self._known(), self._grid()
         logs = np.log(self.critical.values[known])
@@ -118,7 +118,7 @@ class Boundary:
         return LineErrors(scatter, degrees, weights @ grid @ weights.T, source)
 
     def _fitted(self) -> tuple[PowerLaw | None, str]:
-        """The power law through the known critical values, or the reason why there is none."""
+        """Return the power law through the critical values and "", or None and the reason."""
         known = self._known()
         count = int(known.sum())
         if count < MIN_ROWS:
@@ -128,35 +128,35 @@ class Boundary:
         scatter = scatter_of(rows, columns)
         errors = self._errors(line_weights(rows), scatter, count - 2)
         if errors.source == "seeds" and self._misfits(rows, columns):
-            told = "rows (they scatter more than seeds and grid explain: it may be no power law)"
-            errors = LineErrors(scatter, count - 2, errors.grid, told)
+            source = "rows (they scatter more than seeds and grid explain: it may be no power law)"
+            errors = LineErrors(scatter, count - 2, errors.grid, source)
         return power_law(rows, columns, errors, self.confidence), ""
 
     def _misfits(self, rows: np.ndarray, columns: np.ndarray) -> bool:
-        """Whether the line leaves more than seeds and grid explain, at a chance of 1 in 100 (approximately chi^2)."""
+        """Return whether the residuals exceed what seeds and grid explain, at level 1 % (approximate chi^2 test)."""
         assert self.resampled is not None
         design = np.column_stack([np.ones_like(rows), np.log(rows)])
         off = np.eye(rows.size) - design @ np.linalg.pinv(design)
         seeds, known = self.critical_per_seed.shape[1], self._known()
         explained = np.atleast_2d(np.cov(self.resampled[:, known].T)) * seeds / (seeds - 1)
         explained = explained + self._grid()
-        left, degrees = float(np.sum((off @ np.log(columns)) ** 2)), rows.size - 2
+        residual, degrees = float(np.sum((off @ np.log(columns)) ** 2)), rows.size - 2
         expected = float(np.trace(off @ explained))
-        return bool(left * degrees > expected * stats.chi2.ppf(0.99, degrees))
+        return bool(residual * degrees > expected * stats.chi2.ppf(0.99, degrees))
 
     def __str__(self) -> str:
-        found = int(self.critical.notnull().sum())
+        crossing = int(self.critical.notnull().sum())
         direction = "rises" if self.rising else "falls"
         lines = [
             f"{self.critical.attrs['quantity']} {direction} through {self.level:g} along "
-            f"{self.law.column} in {found} of {self.critical.size} {self.law.row} rows"
+            f"{self.law.column} in {crossing} of {self.critical.size} {self.law.row} rows"
         ]
         lines += [f"  {self.law.row} {rows}: {reason}" for reason, rows in self._remarks().items()]
         lines.append(f"  {self._law_text()}")
         return "\n".join(lines)
 
     def _remarks(self) -> dict[str, str]:
-        """Everything unusual about single rows, each remark with the rows it holds for."""
+        """Return remarks on unusual rows, each with the rows it applies to."""
         remarks: dict[str, list[str]] = {}
         for row, reason, count in zip(
             self.critical[self.law.row].values,
@@ -195,11 +195,11 @@ def boundary(
 ) -> Boundary:
     """Find where `values` crosses `level` along the law's column in each row, and fit the law.
 
-    The crossing is that of the mean over seeds, interpolated linearly in log(column). The map rises
-    or falls along the column, whichever it does on average over the rows; a row whose first value
-    is already on the far side has no critical value. NaN means a missing run and is skipped. Without a
-    `law` the two axes of the values make one, `samples * snr**p`; samples or dim are the rows.
-    `found.exponent_is(2)` tests an exponent, `found.constant_for(2)` gives the constant at one.
+    The mean over seeds is interpolated linearly in log(column). The map rises or falls along the
+    column, as it does on average over the rows; a row whose first value is already past the level
+    has no critical value. NaN means a missing run and is skipped. Without a `law` the two axes of the
+    values make one, `samples * snr**p`, with samples or dim as the rows. `found.exponent_is(2)` tests
+    an exponent; `found.constant_for(2)` returns the constant at a given exponent.
 
     >>> import xarray as xr
     >>> import benign as bo
@@ -217,7 +217,9 @@ def boundary(
         raise ValueError(f"`values` must be one variable (result.test_accuracy), got a {given}")
     parsed = Law.parse(law or _law_of(_axes(values, seed_dim)))
     if parsed.exponent is not None or parsed.constant is not None:
-        raise ValueError(f"`law` is to be fitted, so leave it free as '... **p', got {law!r}")
+        raise ValueError(
+            f"`law` is fitted here, so leave its exponent free as '... **p', got {law!r}"
+        )
     check_confidence(confidence)
     if not math.isfinite(level):
         raise ValueError(f"`level` must be a finite number, got {level}")
@@ -269,7 +271,7 @@ def _axes(values: xr.DataArray, seed_dim: str) -> list[str]:
 
 
 def _law_of(axes: list[str]) -> str:
-    """The law that two axes suggest: the sizes that an experimenter sets are the rows."""
+    """Return the law that two axes suggest: samples or dim are the rows."""
     if len(axes) != 2:
         raise ValueError(
             f"a boundary needs two axes, and these values have {', '.join(axes) or 'none'}: "
@@ -281,7 +283,7 @@ def _law_of(axes: list[str]) -> str:
 
 
 def _prepared(values: xr.DataArray, law: Law, seed_dim: str) -> xr.DataArray:
-    """`values` checked, as floats over (row, column, seed), rows and columns ascending."""
+    """Return checked `values` as floats over (row, column, seed), rows and columns ascending."""
     for dim in (law.row, law.column):
         if dim not in values.dims:
             axes = _axes(values, seed_dim)
@@ -315,6 +317,6 @@ def _prepared(values: xr.DataArray, law: Law, seed_dim: str) -> xr.DataArray:
 
 
 def rises(curves: np.ndarray) -> bool:
-    """Whether the curves, one per row, rise on average from first to last known value."""
+    """Return whether the curves, one for each row, rise on average from first to last known value."""
     known = [curve[~np.isnan(curve)] for curve in curves]
     return bool(sum(curve[-1] - curve[0] for curve in known if curve.size) >= 0)

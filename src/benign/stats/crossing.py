@@ -1,4 +1,4 @@
-"""Where a curve first crosses a level, and how far between two columns the crossing may lie."""
+"""Where a curve first crosses a level, and where between two columns the crossing may lie."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 RESAMPLES = 999
-"""draws of seeds with replacement: a standard error is then known to 2 %"""
+"""bootstrap samples of seeds: enough to know a standard error to 2 %"""
 
 
 @dataclass(frozen=True)
@@ -16,20 +16,20 @@ class Crossing:
     """The first crossing of one curve, in the units of the column."""
 
     column: float
-    """NaN where there is none"""
+    """the column of the crossing; NaN without one"""
     low: float
     high: float
-    """between which the grid leaves it open"""
+    """`low` and `high`: between which the grid leaves the crossing undetermined"""
     count: int
     """how often the curve crosses"""
     reason: str
-    """why there is none, "" where there is one"""
+    """why there is no crossing, "" if there is one"""
 
 
 def first_crossing(
     columns: np.ndarray, curve: np.ndarray, level: float, rising: bool, name: str
 ) -> Crossing:
-    """Interpolated linearly in log(column); NaN is a missing value and is skipped."""
+    """Return the first crossing of a curve, interpolated linearly in log(column). NaN is skipped."""
     known = ~np.isnan(curve)
     columns, curve = columns[known], curve[known]
     if curve.size == 0:
@@ -56,37 +56,37 @@ def _none(count: int, reason: str) -> Crossing:
 
 
 def _meets(x: np.ndarray, curve: np.ndarray, a: int, b: int, level: float) -> float:
-    """Where the line through two points meets the level; NaN if it is flat."""
+    """Return where the line through two points meets the level; NaN if it is flat."""
     rise = curve[b] - curve[a]
     return float(x[a] + (level - curve[a]) / rise * (x[b] - x[a])) if rise else math.nan
 
 
 def _open(x: np.ndarray, curve: np.ndarray, at: int, level: float) -> tuple[float, float]:
-    """Where the crossing may lie between columns `at` and `at + 1`.
+    """Return where the crossing may lie between columns `at` and `at + 1`.
 
-    A curve that bends one way lies between its chord and the lines through the two points before and the two
-    behind: a straight curve leaves nothing open, a jump all that is between the columns.
+    A convex or concave curve lies between its chord and the lines through the two points before and the two points
+    after. So a straight curve has a single crossing, and a jump may be anywhere between the columns.
     """
     start, end = float(x[at]), float(x[at + 1])
     ahead = _meets(x, curve, at - 1, at, level) if at > 0 else math.nan
     back = _meets(x, curve, at + 1, at + 2, level) if at + 2 < x.size else math.nan
-    # A line that meets the level on the wrong side of its points says nothing.
+    # A line that meets the level on the wrong side of its points is no bound.
     ahead = min(ahead, end) if ahead >= start else end
     back = max(back, start) if back <= end else start
     return min(ahead, back), max(ahead, back)
 
 
 def draws_of_seeds(seeds: int) -> np.ndarray:
-    """How often each seed is drawn [resamples, seeds]; the same at every call."""
+    """Return how often each seed is drawn, [resamples, seeds]; the same at every call."""
     drawn = np.random.default_rng(0).multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES)
     return drawn.astype(float)
 
 
 def resampled_means(runs: np.ndarray, drawn: np.ndarray | None = None) -> np.ndarray:
-    """Means over seeds drawn with replacement, [resamples, rows, columns], the same seeds for the whole map.
+    """Return means over seeds drawn with replacement, [resamples, rows, columns], the same seeds for the whole map.
 
-    `runs` [rows, columns, seeds]. Runs of one seed may share their draws over the whole grid, so seeds are what is
-    independent. A cell whose drawn seeds are all missing keeps its mean over the seeds there are.
+    `runs` is [rows, columns, seeds]. Runs of one seed may share draws over the whole grid; only seeds are independent.
+    If all drawn seeds of a cell are missing, its mean over the known seeds is used.
     """
     drawn = draws_of_seeds(runs.shape[-1]) if drawn is None else drawn
     known = (~np.isnan(runs)).astype(float)
@@ -100,7 +100,7 @@ def resampled_means(runs: np.ndarray, drawn: np.ndarray | None = None) -> np.nda
 def resampled_crossings(
     columns: np.ndarray, runs: np.ndarray, level: float, rising: bool
 ) -> np.ndarray:
-    """log column* [resamples, rows] of the means over seeds drawn anew."""
+    """Return log column* of the bootstrap means, [resamples, rows]."""
     sign = 1.0 if rising else -1.0
     x, means = np.log(columns), sign * resampled_means(runs)
     return np.stack(
@@ -109,9 +109,9 @@ def resampled_crossings(
 
 
 def _first_of_many(x: np.ndarray, curves: np.ndarray, level: float) -> np.ndarray:
-    """First crossing upwards of each curve [many, columns]; where there is none, the end it lies beyond."""
-    there = ~np.isnan(curves[0])  # missing cells are missing in every resample
-    x, curves = x[there], curves[:, there]
+    """Return the first upward crossing of each curve [many, columns], or the end of the axis beyond which it lies."""
+    known = ~np.isnan(curves[0])  # missing cells are missing in every resample
+    x, curves = x[known], curves[:, known]
     if x.size < 2:
         return np.full(len(curves), math.nan)
     beyond = curves >= level
@@ -120,6 +120,6 @@ def _first_of_many(x: np.ndarray, curves: np.ndarray, level: float) -> np.ndarra
     many = np.arange(len(curves))
     before, after = curves[many, at], curves[many, at + 1]
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = x[at] + (level - before) / (after - before) * (x[at + 1] - x[at])
-    found = np.where(change.any(1), found, x[-1])
-    return np.where(beyond[:, 0], x[0], found)
+        crossing = x[at] + (level - before) / (after - before) * (x[at + 1] - x[at])
+    crossing = np.where(change.any(1), crossing, x[-1])
+    return np.where(beyond[:, 0], x[0], crossing)

@@ -1,4 +1,4 @@
-"""Numbers with intervals: Student's t for means, exact and score ones for shares, and how they are written."""
+"""Numbers with intervals: Student's t for means, exact and score intervals for shares; and how they are written."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ def check_confidence(confidence: float) -> None:
 
 @lru_cache
 def t_quantile(confidence: float, degrees: int) -> float:
-    """Half-width of a two-sided Student's t interval, in standard errors; kept, as rows and claims share it."""
+    """Return the half-width of a two-sided Student's t interval, in standard errors. Cached: many rows share it."""
     return float(stats.t.ppf((1 + confidence) / 2, degrees))
 
 
 @lru_cache
 def normal_quantile(confidence: float) -> float:
-    """Half-width of a two-sided normal interval, in standard deviations."""
+    """Return the half-width of a two-sided normal interval, in standard deviations."""
     return float(stats.norm.ppf((1 + confidence) / 2))
 
 
 def wilson(hits: int, trials: int, confidence: float = 0.95) -> Estimate:
-    """A share (an accuracy) with Wilson's score interval: covers at the nominal rate on average over shares.
+    """Return a share (an accuracy) with Wilson's score interval (1927).
+
+    It covers at the nominal rate on average over shares.
 
     >>> print(wilson(hits=990, trials=1000))
     0.990 [0.982, 0.995]
@@ -49,7 +51,9 @@ def wilson(hits: int, trials: int, confidence: float = 0.95) -> Estimate:
 
 
 def clopper_pearson(hits: int, trials: int, confidence: float = 0.95) -> Estimate:
-    """A share with the exact interval of Clopper and Pearson: covers at least at the nominal rate, whatever the share.
+    """Return a share with the exact interval of Clopper and Pearson (1934).
+
+    It covers at least at the nominal rate, whatever the share.
 
     >>> print(clopper_pearson(hits=1000, trials=1000))
     1.00 [0.996, 1.00]
@@ -68,18 +72,18 @@ def _share(
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """Mean of independent values with Student's t interval; one value has no finite interval.
+    """Return the mean of independent values with Student's t interval; one value has no finite interval.
 
-    A value that is not finite is refused: whoever leaves runs out is to say how many.
+    Raise ValueError if a value is not finite: the caller leaves runs out and reports how many.
     """
     check_confidence(confidence)
     sample = np.asarray(values, dtype=float)
     if sample.ndim != 1 or sample.size == 0:
         raise ValueError(f"`values` must be a non-empty list of numbers, got shape {sample.shape}")
     if not np.isfinite(sample).all():
-        strange = int((~np.isfinite(sample)).sum())
+        infinite = int((~np.isfinite(sample)).sum())
         raise ValueError(
-            f"{strange} of {sample.size} `values` are not finite: leave them out and say so"
+            f"{infinite} of {sample.size} `values` are not finite: leave them out and report their number"
         )
     mean = float(sample.mean())
     if sample.size == 1:
@@ -89,7 +93,7 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Estimate:
 
 
 def number(value: float) -> str:
-    """Three significant digits; whole numbers up to 99999 are written out (1012, not 1.01e+03)."""
+    """Return a number with three significant digits; whole numbers up to 99999 are written out (1012, not 1.01e+03)."""
     if not math.isfinite(value):
         return str(value)
     if 100 <= abs(value) < 99999.5:

@@ -1,7 +1,7 @@
 """The law of a boundary: how it is written, and how well critical values determine it.
 
 log column* is regressed on log row, never the reverse: rows are set by the experimenter and exact,
-critical columns are measured. What they are wrong by has two sources, kept apart in `LineErrors`: draws
+critical columns are measured. Their errors have two sources, which `LineErrors` keeps apart: draws
 (seeds, or the scatter of rows about the line) and the grid, whose columns only bracket a crossing.
 """
 
@@ -34,7 +34,7 @@ class Law:
 
     @classmethod
     def parse(cls, text: str) -> Law:
-        """Read `samples * snr**p` (free) or `samples * snr**2 = 1000` (as printed in a paper)."""
+        """Return the law of a text: `samples * snr**p` (free) or `samples * snr**2 = 1000` (as printed in a paper)."""
         match = _LAW.fullmatch(text)
         if match is None:
             raise ValueError(
@@ -57,7 +57,7 @@ class Law:
         return law
 
     def curve(self, rows: ArrayLike) -> np.ndarray:
-        """The column value at which the law holds, for each row value."""
+        """Return the column value at which the law holds, for each row value."""
         if self.exponent is None or self.constant is None:
             raise ValueError(
                 f"`law` needs numbers for exponent and constant to be drawn, got {self}"
@@ -72,35 +72,35 @@ class Law:
 
 @dataclass(frozen=True, eq=False)
 class LineErrors:
-    """What the line's `(height, slope)` may be wrong by; height is log column* at the mean log row.
+    """The errors of the line's `(height, slope)`; height is log column* at the mean log row.
 
-    `draws` is a covariance known from `degrees` degrees of freedom, `grid` the mean square of what a
-    crossing between two columns may be off by. A half-width is Student's t for the one and the normal
-    quantile for the other, added in squares.
+    `draws` is a covariance with `degrees` degrees of freedom; `grid` is the mean square error of a
+    crossing between two columns. A half-width adds two terms in squares: Student's t quantile for
+    `draws` and the normal quantile for `grid`.
     """
 
     draws: np.ndarray
     degrees: int
     grid: np.ndarray
     source: str
-    """where `draws` is from: `seeds` or `rows`"""
+    """the source of `draws`: `seeds` or `rows`"""
 
     def squares(self, confidence: float) -> np.ndarray:
-        """Matrix of squared half-widths: entry (i, i) is that of the i-th number."""
+        """Return the matrix of squared half-widths: entry (i, i) is that of the i-th number."""
         t, z = t_quantile(confidence, self.degrees), normal_quantile(confidence)
         return t**2 * self.draws + z**2 * self.grid
 
     def along(self, direction: ArrayLike) -> LineErrors:
-        """Of one number, `direction @ (height, slope)`."""
+        """Return the errors of one number, `direction @ (height, slope)`."""
         d = np.atleast_2d(np.asarray(direction, dtype=float))
         return LineErrors(d @ self.draws @ d.T, self.degrees, d @ self.grid @ d.T, self.source)
 
     def half_width(self, confidence: float) -> float:
-        """Of the only number."""
+        """Return the half-width of the only number."""
         return math.sqrt(self.squares(confidence).item())
 
     def p_value(self, distance: float) -> float:
-        """1 less the confidence at which an interval of the only number ends at this distance.
+        """Return 1 minus the confidence at which the interval of the only number ends at this distance.
 
         >>> errors = LineErrors(np.array([[1.0]]), 10, np.array([[0.0]]), "seeds")
         >>> round(errors.p_value(2.228139), 6)  # the 97.5 % quantile of Student's t
@@ -119,18 +119,18 @@ class LineErrors:
 
 
 TINY = 1e-12
-"""p-values below are told as this"""
+"""the smallest p-value that is reported"""
 
 
 @dataclass(frozen=True)
 class ExponentTest:
-    """Whether critical values speak against an exponent."""
+    """The test of an exponent against the critical values."""
 
     exponent: float
     inside: bool
-    """whether the confidence interval holds it"""
+    """whether the confidence interval contains it"""
     p_value: float
-    """how rarely a law of this exponent would be fitted at least as far from it"""
+    """the probability that a law with this exponent gives a fit at least as far away"""
     fitted: Estimate
     source: str
 
@@ -145,12 +145,12 @@ class ExponentTest:
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """Least squares of log column* on log row, written as `row * column**exponent = constant`.
+    """The least-squares line of log column* on log row, written as `row * column**exponent = constant`.
 
-    `slope` and `intercept` are those of log column* on log row; `exponent` is -1/slope. The interval
-    of the exponent is the image of the slope's; that of the constant is Fieller's, for the row at
-    which the line meets column = 1. Both are unbounded when the slope's interval contains 0.
-    `errors` tells what the intervals are made of.
+    `slope` and `intercept` belong to the line; `exponent` is -1/slope. The interval of the exponent is
+    the image of the slope's; the interval of the constant is Fieller's (1954), for the row at which the
+    line meets column = 1. Both are unbounded if the slope's interval contains 0. `errors` holds the
+    sources of the intervals.
     """
 
     slope: float
@@ -164,24 +164,24 @@ class PowerLaw:
     rows: int
     errors: LineErrors
     centre: float
-    """mean log row, where the height of the line is known best"""
+    """mean log row, at which the height of the line is most certain"""
 
     @property
     def growth(self) -> Estimate:
-        """The power of the row that the critical column grows with, and its interval."""
+        """The power of the row with which the critical column grows, and its interval."""
         return Estimate(self.slope, *self.slope_interval)
 
     @property
     def bounded(self) -> bool:
-        """Whether the slope's interval excludes 0, so that the exponent is known at all."""
+        """Whether the slope's interval excludes 0, so that the exponent has a finite interval."""
         return math.isfinite(self.exponent_interval[0])
 
     def curve(self, rows: ArrayLike) -> np.ndarray:
-        """The fitted column value for each row value."""
+        """Return the fitted column value for each row value."""
         return np.exp(self.intercept + self.slope * np.log(np.asarray(rows, dtype=float)))
 
     def band(self, rows: ArrayLike, confidence: float) -> tuple[np.ndarray, np.ndarray]:
-        """Between which columns the law may run at each row value: the interval of the line there."""
+        """Return the interval of the line at each row value, as columns."""
         x = np.log(np.asarray(rows, dtype=float))
         away = np.stack([np.ones_like(x), x - self.centre])
         half = np.sqrt(np.einsum("ir,ij,jr->r", away, self.errors.squares(confidence), away))
@@ -189,7 +189,7 @@ class PowerLaw:
         return np.exp(line - half), np.exp(line + half)
 
     def exponent_is(self, exponent: float) -> ExponentTest:
-        """Test an exponent: slope against -1/exponent, which works where the interval is unbounded too."""
+        """Test an exponent by its slope, -1/exponent; this also works if the interval of the exponent is unbounded."""
         if exponent == 0:
             raise ValueError("`exponent` must not be 0: no boundary has a vertical law")
         low, high = self.slope_interval
@@ -204,14 +204,14 @@ class PowerLaw:
 
 
 def line_weights(rows: ArrayLike) -> np.ndarray:
-    """Weights [2, rows] that take log column* to `(height, slope)` of the least-squares line."""
+    """Return weights [2, rows] that map log column* to `(height, slope)` of the least-squares line."""
     x = np.log(np.asarray(rows, dtype=float))
     centred = x - x.mean()
     return np.stack([np.full(x.size, 1 / x.size), centred / (centred @ centred)])
 
 
 def scatter_of(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Covariance of `(height, slope)` by the rows' own scatter about the line, taken as independent."""
+    """Return the covariance of `(height, slope)` from the scatter of rows about the line, taken as independent."""
     weights, y = line_weights(rows), np.log(columns)
     height, slope = weights @ y
     residual = y - height - slope * (np.log(rows) - np.log(rows).mean())
@@ -221,7 +221,7 @@ def scatter_of(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
 def power_law(
     rows: np.ndarray, columns: np.ndarray, errors: LineErrors, confidence: float
 ) -> PowerLaw:
-    """The law through critical columns, with intervals from what they may be wrong by."""
+    """Return the law through critical columns, with intervals from their errors."""
     x, y = np.log(rows), np.log(columns)
     height = float(y.mean())
     slope = float(line_weights(rows)[1] @ (y - y[0]))  # exactly 0 for equal columns
@@ -249,16 +249,15 @@ def power_law(
 
 
 def _fieller(height: float, slope: float, squares: np.ndarray) -> tuple[float, float]:
-    """Fieller's interval for the zero of `height + slope * x`, x counted from the mean of the data.
+    """Return Fieller's interval for the zero of `height + slope * x`, x measured from the mean of the data:
 
-    Every x with (height + slope x)^2 <= (1, x) squares (1, x)^T; bounded as slope^2 > squares[1, 1].
+    every x with (height + slope x)^2 <= (1, x) squares (1, x)^T; bounded as slope^2 > squares[1, 1].
     """
     a = slope**2 - squares[1, 1]
     b = height * slope - squares[0, 1]
     c = height**2 - squares[0, 0]
-    root = math.sqrt(
-        max(b * b - a * c, 0.0)
-    )  # the estimate itself is inside: negative by rounding only
+    # The estimate itself is inside, so the discriminant is negative only by rounding.
+    root = math.sqrt(max(b * b - a * c, 0.0))
     return (-b - root) / a, (-b + root) / a
 
 
@@ -268,5 +267,5 @@ def _sorted(ends: Iterable[float]) -> tuple[float, float]:
 
 
 def exp(value: float) -> float:
-    """exp, infinite instead of an error where a barely determined constant overflows."""
+    """Return exp(value), or infinity on overflow: a barely determined constant may be that large."""
     return math.exp(value) if value < 700 else math.inf

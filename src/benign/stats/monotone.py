@@ -1,4 +1,4 @@
-"""Whether a map rises along one of its dimensions: Kendall's tau and the share of concordant pairs, over all lines."""
+"""Whether a map rises along a dimension: Kendall's tau and the share of concordant pairs, over all lines."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from benign.stats.intervals import Estimate, check_confidence, t_quantile
 
 @dataclass(frozen=True)
 class Monotone:
-    """How a map moves along a dimension; 1 is always up, -1 (a share of 0) always down."""
+    """The order of a map along a dimension: tau 1 is always up, tau -1 (share 0) always down."""
 
     along: str
     tau: Estimate
     """Kendall's tau-b, pooled: pairs of all lines counted together"""
     share: Estimate
-    """of the pairs of a line that differ, those in which the later value is the larger"""
+    """among the pairs of a line that differ, the share in which the later value is larger"""
     pairs: int
-    """that differ"""
+    """number of pairs that differ"""
     lines: int
-    """that move by more than `noise`"""
+    """number of lines that move by more than `noise`"""
     of: int
-    """lines there are"""
+    """number of all lines"""
     noise: float
 
     def __str__(self) -> str:
@@ -41,11 +41,11 @@ def monotone(
     noise: float | None = None,
     confidence: float = 0.95,
 ) -> Monotone:
-    """Kendall's tau-b of the seed mean along a dimension, pooled over lines whose range is above noise.
+    """Return Kendall's tau-b (1945) of the seed mean along a dimension, pooled over the lines of a map.
 
-    A flat line has no order but that of its noise, so lines that move by at most `noise` are left out; unless given it
-    is four standard errors of a cell's mean. Intervals are Student's t with the standard error of seeds drawn anew,
-    jointly for the map; one seed has none.
+    The order of a flat line is noise, so lines that move by at most `noise` are left out; by default `noise` is four
+    standard errors of a cell's mean. Intervals are Student's t with the standard error of a bootstrap over seeds,
+    jointly for the map; one seed has no interval.
 
     >>> map = xr.DataArray([[0.5, 0.6, 0.8, 1.0], [0.5, 0.7, 0.9, 0.9]], dims=("samples", "snr"))
     >>> print(monotone(map, "snr"))
@@ -89,7 +89,7 @@ def _range(line: np.ndarray) -> float:
 
 
 def _noise(runs: np.ndarray) -> float:
-    """Four standard errors of a cell's mean, by the seeds' variance over the map; 0 for one seed."""
+    """Return four standard errors of a cell's mean, by the variance over seeds in the whole map; 0 for one seed."""
     seeds = runs.shape[-1]
     several = (~np.isnan(runs)).sum(-1) > 1
     if not several.any():
@@ -99,7 +99,7 @@ def _noise(runs: np.ndarray) -> float:
 
 
 def _concordance(maps: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """tau-b, share of rising pairs and number of untied pairs of each map [many, lines, points]; NaN is missing."""
+    """Return tau-b, share of rising pairs and number of untied pairs of each map [many, lines, points]."""
     first, second = np.triu_indices(maps.shape[-1], 1)
     rise = maps[..., second] - maps[..., first]
     up, down, tied = ((test(rise, 0)).sum((1, 2)) for test in (np.greater, np.less, np.equal))

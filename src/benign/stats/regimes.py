@@ -1,9 +1,10 @@
-"""The regimes the papers tell apart: overfitting that is benign, overfitting that does harm, and no fit at all.
+"""The regimes that the papers distinguish: benign overfitting, harmful overfitting, and no fit.
 
-A run fits when every training point is right at its end, attacked as in training (Wang Theorem 3.1; a loss below
-log 2 / N implies it). A run that fits is benign when fresh points are right as well, or their loss is small (Jiang
-Theorem 4.1, Zhang Theorem 1), and harmful when they are not (Jiang Theorem 4.2). Training labels may be flipped, and a
-fit must get these as they are; fresh labels never are, so that 0.95 means an error of 0.05 above the noise (Wang).
+A run fits if at its end it classifies every training point correctly, attacked as in training (Wang Theorem 3.1; a
+loss below log 2 / N implies it). A fit is benign if fresh points are classified correctly too, or have a small loss
+(Jiang Theorem 4.1, Zhang Theorem 1), and harmful otherwise (Jiang Theorem 4.2). Training labels may be flipped, and a
+fit must reproduce the flipped ones; fresh labels are never flipped, so 0.95 means an error of 0.05 above the noise
+(Wang).
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import xarray as xr
 from benign.sweep.dataset import ended
 
 RIGHT = 0.95
-"""share of fresh points that are right from which on a fit is called benign, unless another is asked for"""
+"""default accuracy on fresh points from which on a fit is called benign"""
 
 
 class Regime(IntEnum):
-    """From worst to best."""
+    """The regime of a run, from worst to best."""
 
     NOT_FITTED = 0
     HARMFUL = 1
@@ -33,9 +34,9 @@ class Regime(IntEnum):
 def regimes(
     result: xr.Dataset, variable: str = "test_accuracy", level: float | None = None
 ) -> xr.DataArray:
-    """The regime of every run, NaN where it is missing or has failed; one that diverged does not fit.
+    """Return the regime of every run, NaN for missing and failed ones; a diverged run does not fit.
 
-    A fit is benign where an accuracy is at least `level`, 0.95 if not given, or a loss or an error at most `level`.
+    A fit is benign if an accuracy is at least `level` (default 0.95), or if a loss or an error is at most `level`.
     """
     good, fits = _good(result, variable, level), _fitted(result) == 1
     codes = xr.where(fits, xr.where(good, Regime.BENIGN, Regime.HARMFUL), Regime.NOT_FITTED)
@@ -45,13 +46,13 @@ def regimes(
 
 
 def majority_regime(codes: xr.DataArray, seed_dim: str = "seed") -> xr.DataArray:
-    """The regime of most seeds of a cell; of equally many, the worst."""
+    """Return the regime of most seeds of a cell; the worst one if several are equally frequent."""
     counts = xr.concat([(codes == each).sum(seed_dim) for each in Regime], "regime")
     return counts.argmax("regime").where(codes.notnull().any(seed_dim))
 
 
 def rule(variable: str, level: float | None) -> str:
-    """In signs, from where on `regimes` calls a fit benign.
+    """Return the condition under which `regimes` calls a fit benign, in signs.
 
     >>> rule("robust_accuracy", None)
     'robust accuracy ≥ 0.95'
@@ -62,34 +63,35 @@ def rule(variable: str, level: float | None) -> str:
 
 
 def definition(variable: str, level: float | None) -> str:
-    """In words, what `regimes` calls benign."""
-    told = rule(variable, level).replace("≥", "is at least").replace("≤", "is at most")
+    """Return what `regimes` calls benign and harmful, in words."""
+    condition = rule(variable, level).replace("≥", "is at least").replace("≤", "is at most")
     return (
-        f"Benign: every training point is right at the end, and {told}. Harmful: only the former."
+        f"Benign: every training point is classified correctly at the end, and {condition}. "
+        "Harmful: only the former."
     )
 
 
 def _good(result: xr.Dataset, variable: str, level: float | None) -> xr.DataArray:
-    """Where fresh points are as they should be."""
+    """Return which runs do well on fresh points."""
     if variable not in result:
         raise ValueError(f"no variable {variable!r}; this result has {', '.join(map(str, result))}")
     if variable.endswith("accuracy"):
         return result[variable] >= (RIGHT if level is None else level)
     if not variable.endswith(("loss", "error")):
         raise ValueError(
-            f"regimes are told by an accuracy, a loss or an error of fresh points, got {variable!r}: "
-            "name one of them, for example 'test_accuracy'"
+            f"`variable` must be an accuracy, a loss or an error of fresh points, such as "
+            f"'test_accuracy', got {variable!r}"
         )
     if level is None:
         raise ValueError(
-            f"`level` must say up to which {variable!r} a fit is benign (Jiang Figure 1b: 0.2 nats)"
+            f"`level` must be given: the largest {variable!r} of a benign fit (Jiang Figure 1b: 0.2 nats)"
         )
     return result[variable] <= level
 
 
 def _fitted(result: xr.Dataset) -> xr.DataArray:
-    """The share of training points that are right, attacked where training attacks them."""
+    """Return the training accuracy, under the training attack if there is one."""
     if "train_accuracy" not in result:
-        raise ValueError("no variable 'train_accuracy', which tells whether a run fits its points")
+        raise ValueError("no variable 'train_accuracy', which shows whether a run fits its points")
     clean, attacked = result["train_accuracy"], result.get("train_robust_accuracy")
     return clean if attacked is None else attacked.fillna(clean)

@@ -15,8 +15,8 @@ from benign.sweep.plan import NUMERICS, keys_of
 from benign.sweep.records import Record
 from benign.sweep.results import RETRIED, RunAt, RunResolver, failures
 from benign.training.descent import Status
+from benign.training.metrics import Variable, variables
 from benign.training.metrics.audit import FLAGS
-from benign.training.metrics.variables import Variable, variables
 
 SYMBOLS = {
     "samples": "N",
@@ -135,7 +135,7 @@ def _label(
         tail = variable.tail(steps)
         coords |= {each: (each, list(at)) for each, at in tail.items() if each not in coords}
         values = flat[name].reshape(sizes + [len(at) for at in tail.values()])
-        told = {"long_name": variable.meaning, "units": variable.units}
+        told = {"long_name": variable.definition, "units": variable.units}
         data[name] = ([*dims, *tail], values, told)
     status = flat["status"]
     data["status"][2].update(flag_values=[s.value for s in Status], flag_meanings=_flags())

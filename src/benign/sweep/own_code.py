@@ -1,9 +1,9 @@
-"""Code of the user's own: components and probes that are defined outside the package.
+"""Digests of the user's own code: components and metrics that are defined outside the package, and image sets.
 
-`NUMERICS` tells when results of the package's code may move. Of other code a record keeps digests of its
-source, so that results of an earlier version are not taken for results of today's. Comments and layout do not
-count. What a class or a function calls elsewhere is not seen, nor is code typed at a prompt, whose source Python
-does not have. Image sets are told apart likewise, as far as they are on this machine.
+`NUMERICS` says when results of the package's code may move. Of other code a record has digests of the source, so that
+results of an earlier version are not mistaken for results of today's. Comments and layout do not count, nor does the
+text of a metric's definition. What a class or a function calls elsewhere is not part of its digest. Code typed at a
+prompt has no digest: Python does not have its source. Image sets count if their files are on this machine.
 """
 
 import ast
@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import takewhile
+from types import FunctionType
 from typing import Any
 
 from pydantic import BaseModel
@@ -20,37 +21,43 @@ from benign.data.model import DataModel
 from benign.spec.axes import Axis
 from benign.spec.base import digest, snake_case
 from benign.spec.registry import Component
-from benign.training.metrics import METRICS, RUNNING_METRICS, metrics_for, running_metrics_for
-from benign.training.metrics.metric import Metric, RunningMetric
+from benign.training.metrics import METRICS, Declared
 from benign.training.setup import Setup
 
 Code = dict[str, str | None]
-"""digests by name, such as `network mine`, `probe my_margin` or `images mnist`; None where the source is not known"""
+"""digests by name, such as `network mine`, `metric my_margin` or `images mnist`; None if the source is not known"""
+PROBE = "probe"
+"""how records made before version 0.2 named metrics; their digests included the definitions"""
+DECORATORS = {"metric", "running_metric", "point_metric", "evaluation_metric"}
 
 
 def own_code(cells: Iterable[Setup]) -> Code:
-    """The user's own components and probes that have a part in these cells, and the image sets."""
-    found: Code = {}
+    """Return the digests of the user's own components and metrics that take part in these cells, and of image sets."""
+    digests: Code = {}
+    metrics = [each for each in METRICS.values() if _own_functions(each)]
     for cell in cells:
-        if mark := cell.data.fingerprint():
-            found[f"{cell.data.kind} {cell.data.file_set()}"] = mark
+        if fingerprint := cell.data.fingerprint():
+            digests[f"{cell.data.kind} {cell.data.file_set()}"] = fingerprint
         for part in _components(cell):
-            found |= _told(_name(type(part)), _classes(type(part)))
-        for probe in [*metrics_for(cell), *running_metrics_for(cell)]:
-            found |= _told(f"probe {probe.name}", _functions(probe))
-    return found
+            digests |= _component_digest(type(part))
+        for metric in metrics:
+            if metric.variables(cell):
+                digests[f"metric {metric.name}"] = _metric_digest(_own_functions(metric))
+    return digests
 
 
 def changed(recorded: Mapping[str, str | None]) -> frozenset[str]:
-    """Which of these are defined otherwise today; what is not defined or has no source cannot be told."""
+    """Return the names that are defined otherwise today; a name that is undefined or has no source is left out."""
     if not recorded:
         return frozenset()
     today: Code = {}
     for choices in Component.families.values():
         for component in choices.values():
-            today |= _told(_name(component), _classes(component))
-    for probe in [*METRICS.values(), *RUNNING_METRICS.values()]:
-        today |= _told(f"probe {probe.name}", _functions(probe))
+            today |= _component_digest(component)
+    for metric in METRICS.values():
+        if functions := _own_functions(metric):
+            today[f"metric {metric.name}"] = _metric_digest(functions)
+            today[f"{PROBE} {metric.name}"] = _digest(functions)
     for name in recorded:
         kind, _, files = name.partition(" ")
         model = Component.families[DataModel].get(kind)
@@ -62,7 +69,7 @@ def changed(recorded: Mapping[str, str | None]) -> frozenset[str]:
 
 
 def _components(value: Any) -> Iterator[Component]:
-    """Every component inside a specification, itself included."""
+    """Yield every component inside a specification, itself included."""
     if isinstance(value, Component):
         yield value
     if isinstance(value, BaseModel):
@@ -74,32 +81,34 @@ def _components(value: Any) -> Iterator[Component]:
             yield from _components(each)
 
 
-def _name(component: type[Component]) -> str:
-    return f"{snake_case(component.family().__name__)} {component.kind}"
+def _component_digest(component: type[Component]) -> Code:
+    """Return the digest of a class and its bases, up to the first of the package; nothing for the package's own."""
+    classes = tuple(takewhile(_is_own, component.__mro__))
+    name = f"{snake_case(component.family().__name__)} {component.kind}"
+    return {name: _digest(classes)} if classes else {}
 
 
-def _classes(component: type) -> tuple[Any, ...]:
-    """A class and its bases, up to the first of the package."""
-    return tuple(takewhile(_is_own, component.__mro__))
-
-
-def _functions(probe: Metric | RunningMetric) -> tuple[Any, ...]:
-    parts = (probe.measure,) if isinstance(probe, Metric) else (probe.update, probe.finish)
-    return tuple(each for each in parts if inspect.isfunction(each) and _is_own(each))
+def _own_functions(metric: Declared) -> tuple[FunctionType, ...]:
+    functions = (metric.function, getattr(metric, "finish", None))
+    return tuple(each for each in functions if isinstance(each, FunctionType) and _is_own(each))
 
 
 def _is_own(thing: Any) -> bool:
     return thing.__module__.partition(".")[0] != "benign"
 
 
-def _told(name: str, things: tuple[Any, ...]) -> Code:
-    return {name: _digest(things)} if things else {}
-
-
 @cache  # what was imported counts, not what a file has become since
 def _digest(things: tuple[Any, ...]) -> str | None:
     try:
         return digest([_source(thing) for thing in things])
+    except (OSError, TypeError):
+        return None
+
+
+@cache
+def _metric_digest(functions: tuple[FunctionType, ...]) -> str | None:
+    try:
+        return digest([_computation(function) for function in functions])
     except (OSError, TypeError):
         return None
 
@@ -117,3 +126,37 @@ def _source(thing: Any) -> str:
         return ast.unparse(ast.parse(text))
     except SyntaxError:  # a lambda inside a call
         return text
+
+
+def _computation(function: FunctionType) -> str:
+    """Return the source of a metric's function without its declaration: the decorator and the docstring."""
+    lines, _ = inspect.findsource(function)
+    first = function.__code__.co_firstlineno
+    kinds = ast.Lambda if function.__name__ == "<lambda>" else ast.FunctionDef
+    try:
+        nodes = list(ast.walk(ast.parse("".join(lines))))
+    except SyntaxError:
+        return _source(function)
+    texts = []
+    for node in nodes:
+        if isinstance(node, kinds) and _first_line(node) == first:
+            if isinstance(node, ast.FunctionDef):
+                _drop_declaration(node)
+            texts.append(ast.unparse(node))
+    return "\n".join(texts) or _source(function)
+
+
+def _first_line(node: ast.FunctionDef | ast.Lambda) -> int:
+    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+    return min([node.lineno, *(each.lineno for each in decorators)])
+
+
+def _drop_declaration(node: ast.FunctionDef) -> None:
+    node.decorator_list = [each for each in node.decorator_list if not _declares_metric(each)]
+    if ast.get_docstring(node, clean=False) is not None:
+        node.body = node.body[1:] or [ast.Pass()]
+
+
+def _declares_metric(decorator: ast.expr) -> bool:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return ast.unparse(called).rpartition(".")[2] in DECORATORS

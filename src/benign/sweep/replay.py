@@ -46,10 +46,10 @@ class Replay:
         """Every snapshot at every step; at those of the curves the same numbers."""
         probes = metrics_for(self.setup)
         steps = map(subset_step, self.steps())
-        rows = [[float(probe.measure(step)[0]) for probe in probes] for step in steps]
+        rows = [[float(probe.function(step)[0]) for probe in probes] for step in steps]
         columns = np.array(rows).T
         data = {
-            probe.name: ("step", column, {"long_name": probe.meaning, "units": probe.units})
+            probe.name: ("step", column, {"long_name": probe.definition, "units": probe.units})
             for probe, column in zip(probes, columns, strict=True)
         }
         return xr.Dataset(data, {"step": np.arange(len(rows))})

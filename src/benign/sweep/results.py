@@ -17,7 +17,7 @@ from benign.sweep.own_code import changed
 from benign.sweep.plan import NUMERICS, Run, Unit
 from benign.sweep.records import Record
 from benign.training.descent import Status
-from benign.training.metrics.variables import variables
+from benign.training.metrics import variables
 
 RETRIED = (Status.FAILED, Status.OUT_OF_MEMORY)
 """runs that ended so are computed again when the sweep is run again"""

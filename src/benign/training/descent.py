@@ -22,7 +22,7 @@ from benign.training.fast.carried import GramState
 from benign.training.fast.recording import Recording
 from benign.training.setup import Setup
 
-WATCHED = 1000
+MEASURED_POINTS = 1000
 """training points that snapshots and ends measure, where a step goes through mini-batches; a snapshot costs about what
 an epoch of as many points does"""
 
@@ -250,7 +250,7 @@ def attacked_step(batch: Batch, number: int, part: str = "") -> Step:
         return Step(number, batch, sample.x, batch.carried.look())
     target = batch.target(sample, f"attack/{number}{part}")
     if attack is not batch.setup.attack:  # a recording is always of the same attack
-        return Step(number, batch, sample.x, target.train(sample.x))
+        return Step(number, batch, sample.x, target.training_pass(sample.x))
     points, seen = batch.recording.training_pass(attack, target)
     return Step(number, batch, points, seen)
 
@@ -265,7 +265,7 @@ def subset_step(step: Step) -> Step:
     batch, number = step.batch, step.number
     if batch.whole is None:
         return step
-    places = torch.arange(min(WATCHED, batch.whole.y.shape[1]), device=batch.whole.y.device)
+    places = torch.arange(min(MEASURED_POINTS, batch.whole.y.shape[1]), device=batch.whole.y.device)
     sample = batch.whole.points(places.expand(len(batch), -1), batch.setup.data.latent_vectors)
     watched = replace(batch, sample=sample, whole=None)
     target = watched.target(sample, f"attack/{number}/watched")

@@ -23,10 +23,23 @@ from benign.training.checkpoint import (
     kept_place,
     named,
 )
-from benign.training.descent import WATCHED, Batch, Place, Status, Step, descend, subset_step
-from benign.training.metrics import RUNNING_METRICS, audit, metrics_for, running_metrics_for
+from benign.training.descent import (
+    MEASURED_POINTS,
+    Batch,
+    Place,
+    Status,
+    Step,
+    descend,
+    subset_step,
+)
+from benign.training.metrics import (
+    METRICS,
+    RunningMetric,
+    metrics_for,
+    running_metrics_for,
+    variables,
+)
 from benign.training.metrics.evaluation import measure
-from benign.training.metrics.variables import variables
 from benign.training.setup import Setup, stack
 
 # Of one batch, in one of several processes; fixed, so that the same runs are batched the same way on every machine.
@@ -108,7 +121,7 @@ def run_bytes(setup: Setup) -> int:
     cost = small.network.cost(small.data)
     tested = min(BLOCK, setup.evaluation.samples)
     batches_per_epoch = small.training.batches_per_epoch(small.data.samples)
-    watched = min(WATCHED, small.data.samples) if batches_per_epoch > 1 else 0
+    watched = min(MEASURED_POINTS, small.data.samples) if batches_per_epoch > 1 else 0
     trained = max(-(-small.data.samples // batches_per_epoch), watched)
     points = max(trained, tested)
     inputs = small.data.tokens * small.data.dim
@@ -129,7 +142,10 @@ def _attack_numbers(setup: Setup, attack: Attack | None, points: int) -> int:
     if attack is None:
         return 0
     columns, data = setup.network.cost(setup.data).columns, setup.data
-    return points * data.tokens * attack.held() * max(data.dim, 2 * columns) + columns**2
+    return (
+        points * data.tokens * attack.stored_perturbations() * max(data.dim, 2 * columns)
+        + columns**2
+    )
 
 
 def batch_size(setup: Setup, device: str) -> int:
@@ -188,7 +204,8 @@ class _Training:
 
     def record(self, step: Step, status: Tensor) -> None:
         states = {
-            name: tally.update(self._tallies[name], step) for name, tally in self._watched.items()
+            name: running.function(self._tallies[name], step)
+            for name, running in self._watched.items()
         }
         ending = status != Status.MISSING
         self.results.record(step, status, ending, states)
@@ -254,10 +271,11 @@ class _Results:
             return
         setup = step.batch.setup
         watched = subset_step(step)
-        values = {probe.name: probe.measure(watched) for probe in metrics_for(setup)}
+        values = {each.name: each.function(watched) for each in metrics_for(setup)}
         if at_snapshot:
-            tests = measure(step.batch, setup.attack) if setup.evaluation.at == "snapshots" else {}
-            self._write_curves(step, values | tests)
+            along = setup.evaluation.at == "snapshots"
+            fresh = measure(step.batch, setup.attack, known=values) if along else {}
+            self._write_curves(step, values | fresh)
         if ending.any():
             self._write_end(step, status, ending, values | tallies)
 
@@ -274,11 +292,9 @@ class _Results:
         self.arrays["status"][places] = status[ending].cpu().numpy()
         self.arrays["steps"][places] = step.number
         for name, value in values.items():
-            number = (
-                RUNNING_METRICS[name].finish(value[ending])
-                if name in RUNNING_METRICS
-                else value[ending]
-            )
+            metric, number = METRICS[name], value[ending]
+            if isinstance(metric, RunningMetric):
+                number = metric.finish(number)
             self.arrays[name][places] = _numbers(number)
         for name, value in step.batch.params.items():
             self.final.held[name][step.batch.index[ending]] = value[ending]
@@ -290,14 +306,13 @@ class _Results:
         if not sound.any():
             return
         final = self.final.select(sound.to(self.final.index.device))
-        found = measure(final, final.setup.final_attack, audited=True)
         places = final.index.cpu().numpy()
         known = {
-            name: torch.as_tensor(self.arrays[name][places], device=final.index.device)
-            for name in ("train_robust_accuracy",)
-            if name in self.arrays
+            each.name: torch.as_tensor(self.arrays[each.name][places], device=final.index.device)
+            for each in metrics_for(final.setup)
         }
-        for name, value in (found | audit.of_runs(final, known | found)).items():
+        values = measure(final, final.setup.final_attack, at_end=True, known=known)
+        for name, value in values.items():
             self.arrays[name][places] = _numbers(value)
 
     def keep_weights(self, keeping: CheckpointConfig, names: list[str]) -> None:

@@ -25,7 +25,7 @@ from benign.report.live.monitor import (
     steps_text,
     trouble_text,
 )
-from benign.sweep import lease as taken
+from benign.sweep import lease as leases
 from benign.sweep import store as stores
 from benign.sweep.lease import Note, write_note
 from benign.sweep.progress import Pace, UnitPosition
@@ -61,11 +61,11 @@ def record(root: Path, number: int) -> Path:
 
 
 def work_on(root: Path, number: int, since: float) -> Path:
-    """A unit that this process has taken."""
+    """Write a lease of this process."""
     pid = os.getpid()
-    mine = taken.Lease(socket.gethostname(), pid, taken._started(pid), since)
+    lease = leases.Lease(socket.gethostname(), pid, leases._started(pid), since)
     path = root / "a" / "tiny" / "taken" / f"{tiny().units()[number].key}.json"
-    path.write_bytes(sealed(asdict(mine)))
+    path.write_bytes(sealed(asdict(lease)))
     return path
 
 

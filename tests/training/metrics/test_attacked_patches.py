@@ -126,7 +126,7 @@ ATTACKED: dict[str, Callable[[Step], float]] = {
 
 
 @pytest.mark.parametrize("clip", [0.0, EPS], ids=["standard", "adversarial"])
-def test_probes_are_what_their_words_say(clip: float):
+def test_metrics_are_what_their_words_say(clip: float):
     setup = setup_of(clip)
     assert ATTACKED.keys() <= {probe.name for probe in metrics_for(setup)}
     batch = Batch.start(stack([setup], "cpu"), Streams(run_ids(1), "cpu"))
@@ -134,7 +134,7 @@ def test_probes_are_what_their_words_say(clip: float):
     for step, _ in descend(batch):
         if step.number in (0, 16, 40):
             for name, direct in ATTACKED.items():
-                found = float(METRICS[name].measure(step)[0])
+                found = float(METRICS[name].function(step)[0])
                 assert found == pytest.approx(direct(step)), f"{name} at step {step.number}"
                 seen.add(found)
     assert len(seen) > 4, "attacks should differ"

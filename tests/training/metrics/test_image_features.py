@@ -27,7 +27,8 @@ from benign.training.descent import Batch, Status, descend
 from benign.training.feature_tests import FeatureTests
 from benign.training.machine import check_data
 from benign.training.metrics import image_features as features
-from benign.training.metrics.variables import variables
+from benign.training.metrics import variables
+from benign.training.metrics.evaluation import measure
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation, Setup
 from tests.reference import close, small_setup, start
@@ -137,7 +138,7 @@ def test_targeted_attacks_are_those_of_the_definition():
     moved = match_features(represent, x, goal, BALL, 7, 0.3)
     close(shown["rf_success_1_0"], moved)
     assert 0.05 < (moved - x).abs().max() <= 0.1 + 1e-12
-    values = features.measure(batch, at_end=True)
+    values = measure(batch, None, at_end=True)
     for name, at in (("rf_success_1_0", moved), ("confusion_1_0", x)):
         outputs = cell.network.forward(batch.params, at)
         close(values[name], (outputs.argmax(2) == 0).double().mean(1))
@@ -233,7 +234,7 @@ def test_ties_are_errors():
     batch = batch_of(setup())
     for part in batch.params.values():
         part.zero_()
-    values = features.measure(batch, at_end=True)
+    values = measure(batch, None, at_end=True)
     named = ["robust_feature_accuracy", "non_robust_feature_accuracy", "nrf_success_0_1"]
     assert [float(values[name]) for name in named] == [0.0, 0.0, 0.0]
     outputs = torch.zeros(1, 4, 3)
@@ -249,7 +250,7 @@ def test_a_reference_that_diverged_shows_nothing(monkeypatch):
         return params, torch.full_like(sound, cell.attack is None)
 
     monkeypatch.setattr(features, "trained", diverging)
-    values = features.measure(batch_of(setup()), at_end=True)
+    values = measure(batch_of(setup()), None, at_end=True)
     lost = {name for name, value in values.items() if value.isnan().any()}
     assert lost == {
         "robust_feature_accuracy", "inversion_distance_adversarial", "rf_success_0_1", "rf_success_2_0",
@@ -260,7 +261,7 @@ def test_a_reference_that_diverged_shows_nothing(monkeypatch):
 def test_references_from_infinite_weights_have_diverged():
     """The status of a reference's own training counts."""
     cell = replace(setup(), {("network", "init_std"): 1e308})
-    values = features.measure(batch_of(cell), at_end=True)
+    values = measure(batch_of(cell), None, at_end=True)
     assert values["non_robust_feature_accuracy"].isnan().all()
     assert values["reference_accuracy_standard"].isnan().all()
 
@@ -331,10 +332,21 @@ def test_pictures_of_several_sizes_are_left_out():
     assert set(_described(wanted[:1])) == set(wanted[0])
 
 
+def asked_of(cell: Setup) -> set[str]:
+    """Return the variables that only `evaluation.features` gives."""
+    plain = replace(cell, {("evaluation", "features"): None})
+    return variables(cell).keys() - variables(plain).keys()
+
+
 def test_nothing_is_asked_where_nothing_is_wanted():
     cell = replace(setup(), {("evaluation",): Evaluation(samples=10)})
-    assert features.measured_at_end(cell) == {}
-    assert features.picture_dims(cell) == {}
+    assert asked_of(setup()) == {
+        *(f"{name}_{kind}" for name in NUMBERS for kind in ("standard", "adversarial")),
+        *(f"{kind}_feature_accuracy_of_{each}" for kind in ("robust", "non_robust") for each in features.REFERENCES),
+        *(f"{name}_{pair}" for name in ("confusion", "nrf_success", "rf_success") for pair in ("0_1", "2_0")),
+        "reference_robust_accuracy_adversarial", "robust_feature_accuracy", "non_robust_feature_accuracy", "inversions",
+    }  # fmt: skip
+    assert asked_of(cell) == set()
 
 
 @pytest.mark.parametrize(

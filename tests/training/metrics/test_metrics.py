@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from statistics import mean, pstdev
+from types import UnionType
 
 import numpy as np
 import pytest
@@ -16,16 +17,15 @@ from benign.training.descent import Step, descend
 from benign.training.engine import train_runs
 from benign.training.metrics import (
     METRICS,
-    RUNNING_METRICS,
     Metric,
+    PointMetric,
     RunningMetric,
     evaluation,
     metric,
     metrics_for,
     running_metric,
+    variables,
 )
-from benign.training.metrics.evaluation import MEANINGS
-from benign.training.metrics.variables import variables
 from benign.training.setup import Setup, stack
 from tests.reference import (
     Frame,
@@ -270,22 +270,18 @@ FIRST: dict[str, Callable[[Seen], bool]] = {
 """tallies of the first step at which something holds"""
 
 
-def of_the_package(probes: dict[str, Metric] | dict[str, RunningMetric], function: str) -> set[str]:
+def of_the_package(kind: type | UnionType, part: str = "") -> set[str]:
+    """Return the names of the package's metrics of a kind, which are declared in a part of it."""
     return {
         name
-        for name, probe in probes.items()
-        if getattr(probe, function).__module__.startswith("benign")
+        for name, metric in METRICS.items()
+        if isinstance(metric, kind) and metric.function.__module__.startswith(f"benign{part}")
     }
 
 
-def test_every_probe_of_the_package_is_recomputed_here_or_in_the_test_of_its_theory(frames):
-    assert of_the_package(METRICS, "measure") == (
-        DIRECT.keys() | WANG.keys() | LI.keys() | ATTACKED.keys()
-    )
-    assert (
-        of_the_package(RUNNING_METRICS, "update")
-        == {"peak_loss"} | FIRST.keys() | WANG_TALLIES.keys()
-    )
+def test_every_metric_of_the_package_is_recomputed_here_or_in_the_test_of_its_theory(frames):
+    assert of_the_package(Metric) == (DIRECT.keys() | WANG.keys() | LI.keys() | ATTACKED.keys())
+    assert of_the_package(RunningMetric) == {"peak_loss"} | FIRST.keys() | WANG_TALLIES.keys()
     applied = {probe.name for probe in metrics_for(frames[0].batch.setup)}
     assert applied == DIRECT.keys(), "the small experiment should meet every probe"
 
@@ -325,7 +321,7 @@ def test_replay_traces_every_step(experiment, result, frames):
         np.testing.assert_allclose(trace[name].sel(step=kept.step), kept, rtol=1e-10, atol=1e-14)
 
 
-def test_tallies_see_every_step():
+def test_running_metrics_see_every_step():
     """Peaks and first times between snapshots, of runs that fit, never fit, overshoot or overfit."""
     weak = small_data(samples=8, signal=3.0, noise_std=0.1, strong_noise_std=0.1, flip=0.3)
     strong = small_data(signal=0.1, noise_std=0.01, strong_noise_std=2.0, dim=40, flip=0.3)
@@ -352,7 +348,7 @@ def test_tallies_see_every_step():
         assert max(times) > 0, f"{name} never came after step 0: {times}"
 
 
-def test_tallies_of_a_batch_are_those_of_its_runs():
+def test_running_metrics_of_a_batch_are_those_of_its_runs():
     cells = [
         small_setup(rate=rate, stop_loss=stop) for rate, stop in ((150, 0), (4, 0.4), (0.01, 0))
     ]
@@ -408,8 +404,8 @@ def test_evaluation_is_that_of_the_reference(experiment, result, frames):
     blocks, run = [("test/0", 6), ("test/1", 4)], result.sel(flip=0.3, seed=1)
     cell = experiment.replay(flip=0.3, seed=1).run.cell
     end = evaluated(frames[-1], cell.evaluation.attack, blocks)
-    of_patches = {"robust_feature_accuracy", "non_robust_feature_accuracy"}
-    assert end.keys() == MEANINGS.keys() - of_patches
+    evaluations = of_the_package(PointMetric, ".training.metrics.evaluation")
+    assert end.keys() == evaluations | {"test_attention_on_signal"}
     for name, value in end.items():
         assert float(run[name]) == pytest.approx(value, rel=1e-10, abs=1e-12), name
     for step in (0, 3):
@@ -435,7 +431,7 @@ def test_a_diverged_run_has_no_accuracy():
     assert np.isnan(result["test_accuracy_curve"][0, step:]).all()
 
 
-def test_without_attack_or_strong_token_their_probes_are_absent():
+def test_without_attack_or_strong_token_their_metrics_are_absent():
     setup = stack([small_setup()], "cpu")
     absent = {"train_clean_loss", "train_robust_accuracy", "attention_on_signal_attacked"}
     absent |= {"attention_on_strong_noise", "robust_loss", "robust_accuracy"}
@@ -465,7 +461,7 @@ def new_probes() -> Iterator[None]:
         yield
 
 
-def test_a_new_probe_is_one_small_function(new_probes, tmp_path):
+def test_a_new_metric_is_one_small_function(new_probes, tmp_path):
     experiment = experiment_of(small_setup(rate=150.0))
     result = experiment.run(tmp_path)
     name = result.mean_margin.attrs["long_name"]
@@ -484,38 +480,40 @@ def test_a_new_probe_is_one_small_function(new_probes, tmp_path):
     assert int(result.rises.max()) > 0
 
 
-def test_probes_taken_back_are_gone():
+def test_metrics_taken_back_are_gone():
     assert "mean_margin" not in METRICS
-    assert "rises" not in RUNNING_METRICS
+    assert "rises" not in METRICS
     assert "mean_margin" not in variables(small_setup())
 
 
-def test_a_probe_whose_name_is_taken_is_refused_with_both_places():
+def test_a_metric_whose_name_is_taken_is_refused_with_both_places():
     for register in (metric("mine"), running_metric("mine")):
         for name, owner in (
-            ("train_loss", "fit.train_loss"),
+            ("train_loss", "evaluation.train_loss"),
             ("peak_loss", ".peak_loss"),
+            ("test_loss", "evaluation.test_loss"),
+            ("audit", "audit.audit"),
         ):
             with pytest.raises(
                 ValueError, match=says(f"`{name}`", "benign.", owner, f"mine.{name}")
             ):
                 register(named_function(name))
-    assert METRICS["train_loss"].measure.__module__.startswith("benign.")
+    assert METRICS["train_loss"].function.__module__.startswith("benign.")
 
 
-@pytest.mark.parametrize("name", ["test_loss", "audit", "status", "steps", "run", "my_curve"])
-def test_a_probe_cannot_have_a_name_that_results_use(name):
-    with pytest.raises(ValueError, match=says(f"`{name}`", "results", "probe")):
+@pytest.mark.parametrize("name", ["status", "steps", "run", "seed", "my_curve", "confusion_0_1"])
+def test_a_metric_cannot_have_a_name_that_results_use(name):
+    with pytest.raises(ValueError, match=says(f"`{name}`", "results", "metric")):
         metric("mine")(named_function(name))
     assert name not in METRICS
 
 
-def test_a_probe_that_is_defined_again_replaces_itself():
+def test_a_metric_that_is_defined_again_replaces_itself():
     with forgetting():
         metric("one")(named_function("again"))
         running_metric("two")(named_function("again"))
-        assert "again" not in METRICS
-        assert RUNNING_METRICS["again"].meaning == "two"
+        assert isinstance(METRICS["again"], RunningMetric)
+        assert METRICS["again"].definition == "two"
 
 
 def named_function(name: str) -> Callable:

@@ -46,7 +46,7 @@ from tests.reference import (
 
 
 def measured(name: str, step: Step) -> float:
-    return float(METRICS[name].measure(step)[0])
+    return float(METRICS[name].function(step)[0])
 
 
 # Attention: Zhang and Jiang ---------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_score_gaps_are_differences_of_the_scores_of_one_point():
         return
 
 
-def test_one_token_leaves_only_the_probes_of_the_signal():
+def test_one_token_leaves_only_the_metrics_of_the_signal():
     setup = small_setup(small_data(tokens=1), small_network(heads=2), small_pgd(0.2))
     names = {probe.name for probe in [*metrics_for(setup), *running_metrics_for(setup)]}
     assert {"signal_score_min", "growth_positive_signal", "stage_3_end"} <= names
@@ -313,7 +313,7 @@ WANG_RUNS: dict[str, tuple[Attack | None, float, str]] = {
 
 
 @pytest.mark.parametrize("case", WANG_RUNS)
-def test_probes_of_two_layer_networks_are_what_their_words_say(case):
+def test_metrics_of_two_layer_networks_are_what_their_words_say(case):
     attack, radius, preset = WANG_RUNS[case]
     setup = wang_setup(attack, preset)
     names = WANG.keys() & {probe.name for probe in metrics_for(setup)}
@@ -356,14 +356,14 @@ def test_no_clean_label_leaves_no_number():
     setup = wang_setup(small_pgd(0.1, "sample"))
     step = next(iter(descend(start([setup] * 2))))[0]
     step.batch.sample.y[1] = -step.batch.sample.clean_y[1]
-    found = METRICS["signal_in_attacked"].measure(step)
+    found = METRICS["signal_in_attacked"].function(step)
     assert found.isnan().tolist() == [False, True]
 
 
-def test_a_diverged_run_does_not_stop_the_probes_of_others():
+def test_a_diverged_run_does_not_stop_the_metrics_of_others():
     step = next(iter(descend(start([wang_setup(None)] * 2))))[0]
     step.batch.params["inner"][0, 0, 0] = torch.nan
-    assert METRICS["spectral_norm"].measure(step).isnan().tolist() == [True, False]
+    assert METRICS["spectral_norm"].function(step).isnan().tolist() == [True, False]
 
 
 # Patches: Li ------------------------------------------------------------------------------------
@@ -437,7 +437,7 @@ LI: dict[str, Callable[[Step], float]] = {
 
 
 @pytest.mark.parametrize("only", ["both", "robust", "non_robust"])
-def test_probes_of_patch_networks_are_what_their_words_say(only):
+def test_metrics_of_patch_networks_are_what_their_words_say(only):
     setup = li_setup(only=only)
     assert LI.keys() <= {probe.name for probe in metrics_for(setup)}
     for step, _ in descend(start([setup])):

@@ -1,4 +1,4 @@
-"""The figures of a sweep on its page: what is selected, its address, and how a store is read and drawn."""
+"""The figures of a sweep on its page: the selection and its address; reading a store and drawing it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from benign.experiment import Experiment, history_of
-from benign.papers.recipes import recipes
+from benign.papers.registry import recipes
 from benign.report.atlas import Atlas, CurveGroup
 from benign.report.cells import ending_text
 from benign.report.figures import PlotlyFigure, coloured, labels_of

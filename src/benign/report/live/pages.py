@@ -283,8 +283,8 @@ class SweepPage:
             self.trouble = line("", "bad")
         self.specification = _Specification()
         self.figures = FigureView(scheme, selection, self.refresh)
-        self.troubles = _Lines("What went wrong, and what to know", "bad")
-        self.next = _Lines("What you can do next", "soft")
+        self.troubles = _Lines("Problems and notes", "bad")
+        self.next = _Lines("Next steps", "soft")
         self._show_problem("")
 
     async def refresh(self) -> None:
@@ -353,7 +353,7 @@ class _Specification:
     """The experiment in a sentence and as YAML; closed at first."""
 
     def __init__(self) -> None:
-        with ui.expansion("What this experiment is").classes("card spec") as self.card:
+        with ui.expansion("About this experiment").classes("card spec") as self.card:
             self.described = line("")
             self.yaml = line("", "command")
         self.card.set_visibility(False)

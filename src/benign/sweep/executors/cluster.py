@@ -290,7 +290,7 @@ def _work(
     compile: bool,
     timeout: float | None,
     same: tuple[str, int],
-    sources: list[Path],
+    sources: list[Path | str],
     topic: str,
 ) -> Computed:
     """In a worker: compute a unit, and tell of it."""

@@ -312,7 +312,7 @@ _tell: Callable[[int, int], None] = lambda step, training: None  # noqa: E731
 _is_worker = False
 
 
-def _work_through(connection: Connection, numbers: Any, sources: list[Path]) -> None:
+def _work_through(connection: Connection, numbers: Any, sources: list[Path | str]) -> None:
     """Compute units until there are no more."""
     _begin(numbers, sources)
     while True:
@@ -323,7 +323,7 @@ def _work_through(connection: Connection, numbers: Any, sources: list[Path]) -> 
         connection.send(_work(*task))
 
 
-def _begin(numbers: Any, sources: list[Path]) -> None:
+def _begin(numbers: Any, sources: list[Path | str]) -> None:
     global _tell, _is_worker
 
     def tell(step: int, training: int) -> None:

@@ -17,7 +17,7 @@ from benign.spec.base import digest
 from benign.sweep.plan import Run, runs_of
 from benign.sweep.results import RETRIED
 from benign.training.descent import Status
-from benign.training.metrics.variables import variables
+from benign.training.metrics import variables
 from benign.training.setup import Setup
 
 Series = dict[int, float]

@@ -12,9 +12,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from benign.networks.network import Network, Params, Pass
-from benign.networks.products import CarriesProducts, Shortcut
+from benign.networks.products import CarriesProducts, Switch
+from benign.spec.registry import has_guarantee
 
-CARRYING = Shortcut()
+CARRYING = Switch()
 plain_training = CARRYING.off
 """inside, batches that begin to train move their weights at every step"""
 
@@ -41,10 +42,9 @@ class GramState:
     @staticmethod
     def of(network: Network, params: Params, points: Tensor) -> "GramState | None":
         """None where the network does not declare it, or where it does not pay."""
-        # A class must declare it itself: a subclass may see points in another way.
         if not CARRYING.on or not isinstance(network, CarriesProducts):
             return None
-        if "carried_pass" not in vars(type(network)):
+        if not has_guarantee(network, "carried_products"):
             return None
         columns, (samples, tokens) = network.weight_columns(params), points.shape[1:3]
         if columns is None or not pays(samples * tokens, *columns.shape[1:]):

@@ -12,6 +12,7 @@ from torch import Tensor
 from benign.attacks.attack import Attack, Points, Target
 from benign.networks.module import ModulePass
 from benign.networks.network import Network, Params, Pass
+from benign.spec.registry import has_guarantee
 
 WARM_UP = 3
 """steps of a batch before it is recorded: compilers and libraries set up what they need, and a batch that a run soon
@@ -68,7 +69,11 @@ class _Replayed(Pass):
 
 
 def _training_pass(attack: Attack | None, target: Target) -> tuple[Points, Pass]:
-    return (target.x, target.train(target.x)) if attack is None else attack.training_pass(target)
+    return (
+        (target.x, target.training_pass(target.x))
+        if attack is None
+        else attack.training_pass(target)
+    )
 
 
 def _recorded(make: Callable[[], Made]) -> tuple[torch.cuda.CUDAGraph, Made]:
@@ -115,6 +120,6 @@ def _without_collection() -> Iterator[None]:
 
 
 def can_record(attack: Attack | None, network: Network, x: Points) -> bool:
-    """Whether every step launches the same kernels. A class answers for itself: a subclass may do anything."""
-    known = vars(type(network)).get("recordable", False)
-    return x.is_cuda and known and (attack is None or attack.recordable())
+    """Return whether every step launches the same kernels."""
+    same_kernels = has_guarantee(network, "recordable")
+    return x.is_cuda and same_kernels and (attack is None or attack.recordable())

@@ -10,7 +10,8 @@ from benign.data.signal_noise import SignalNoise
 from benign.networks.attention import Attention, AttentionPass
 from benign.networks.network import Pass
 from benign.training.descent import Step
-from benign.training.metrics.metric import PerRunValue, attacked, metric
+from benign.training.metrics.fresh_points import PerPoint, PointBlock
+from benign.training.metrics.metric import PerRunValue, attacked, metric, point_metric
 from benign.training.setup import Setup
 
 
@@ -55,6 +56,14 @@ def attention_on_signal(step: Step) -> PerRunValue:
 )
 def attention_on_signal_attacked(step: Step) -> PerRunValue:
     return _attention(step.attacked_pass)[..., 0].mean((1, 2, 3))
+
+
+@point_metric(
+    "attention on token 1 (the signal) of fresh clean points, mean over rows",
+    applies=lambda setup: isinstance(setup.network, Attention),
+)
+def test_attention_on_signal(block: PointBlock) -> PerPoint:
+    return _attention(block.clean_pass)[..., 0].mean((2, 3)).double()
 
 
 @metric(

@@ -1,88 +1,57 @@
-"""Whether robust accuracy can be trusted: the training attack beside the judging one, certificates, what is possible.
+"""The audit: can robust accuracy be trusted?
 
-Robust accuracy under an attack is an upper end. A training attack that a stronger one beats by more
-than `GAP` was masked: the network learned to mislead it. An accuracy below a certificate, or above
-what any classifier can reach, is a bug or a weak attack.
+It compares the training attack with the evaluation attack, with certificates and with what is possible. Robust
+accuracy under an attack is an upper end. A training attack that a stronger one beats by more than `GAP` was masked: the
+network learned to mislead it. An accuracy below a certificate, or above what any classifier can reach, is a bug or a
+weak attack.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
-from benign.attacks.attack import Attack, Target, repeated
+from benign.attacks.attack import Attack, repeated
 from benign.attacks.balls import Ball
 from benign.attacks.certificates import CERTIFICATES, certified_margin
 from benign.attacks.losses import slope
 from benign.data.model import BLOCK
 from benign.losses import correct, margin
-from benign.training.descent import WATCHED, Batch
+from benign.training.descent import MEASURED_POINTS
+from benign.training.metrics.fresh_points import EvaluatedRuns, PerPoint, PointBlock
+from benign.training.metrics.metric import PerRunValue, attacked, evaluation_metric, point_metric
 from benign.training.setup import Setup
 
 GAP = 0.02
-"""accuracy that the judging attack may take from the training attack before it counts as masked, and share of points
+"""accuracy that the evaluation attack may take from the training attack before it counts as masked, and share of points
 without a gradient before they count"""
 ERRORS = 3
 """standard errors by which an accuracy must exceed what is possible before it counts"""
 
-FLAGS = {
-    1: "masked_on_test_points",
-    2: "masked_on_training_points",
-    4: "zero_gradients",
-    8: "below_certificate",
-    16: "above_possible",
-    32: "evaluation_attack_weaker_than_training_attack",
-    64: "judged_by_the_kind_of_attack_that_trained",
-}
-
-MEANINGS: dict[str, tuple[str, str]] = {
-    "robust_accuracy_certified": ("share of fresh points proven right in the whole ball: a lower end", "1"),
-    "robust_accuracy_training_attack": ("share of fresh points with y f > 0 under the training attack", "1"),
-    "train_robust_accuracy_judged": ("share of training points with y f > 0 under the evaluation attack", "1"),
-    "zero_gradient_share": ("share of fresh points where what the training attack ascends has gradient 0", "1"),
-    "audit": ("what makes robust accuracy doubtful, added up: "
-              + ", ".join(f"{code} {name}" for code, name in FLAGS.items()), "code"),
-}  # fmt: skip
+Values: TypeAlias = dict[str, Tensor]
+"""values of runs [runs] by the names of metrics"""
+Raised: TypeAlias = Bool[Tensor, " runs"]
 
 
-def measured(setup: Setup) -> list[str]:
-    """The names that are measured for this setup, with its evaluation attack."""
-    judge = setup.final_attack
-    if judge is None:
-        return []
-    trained = setup.attack is not None
-    wanted = {
-        "robust_accuracy_certified": _has_certificate(setup, judge),
-        "robust_accuracy_training_attack": trained,
-        "train_robust_accuracy_judged": trained,
-        "zero_gradient_share": trained,
-    }
-    return [name for name in MEANINGS if wanted.get(name, True)]
+def has_certificate(setup: Setup) -> bool:
+    """Return whether margins can be certified in the ball of the evaluation attack."""
+    threat = setup.final_attack.threat() if setup.final_attack else None
+    known = type(setup.network) in CERTIFICATES
+    return known and threat is not None and all(ball.p != 0 for ball in threat.each())
 
 
-def of_points(setup: Setup, target: Target, judge: Attack) -> dict[str, Tensor]:
-    """What every fresh point adds."""
-    values = _certified(setup, target, judge)
-    return values | (_beside(target, setup.attack) if setup.attack else {})
-
-
-def of_runs(batch: Batch, values: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same accuracy on training points, and the flags, of runs with these values."""
-    judge = batch.setup.final_attack
-    if judge is None:
-        return {}
-    found = dict(values)
-    if batch.setup.attack is not None:
-        found["train_robust_accuracy_judged"] = _judged_training(batch, judge)
-    found["audit"] = _flags(found, batch.setup)
-    return {name: found[name] for name in measured(batch.setup)}
-
-
-def _certified(setup: Setup, target: Target, judge: Attack) -> dict[str, Tensor]:
+@point_metric(
+    "share of fresh points proven right in the whole ball: a lower end",
+    applies=has_certificate,
+    attacked=True,
+    only_at_end=True,
+)
+def robust_accuracy_certified(block: PointBlock) -> PerPoint:
     """1 where a point is proven right in every ball of the attack."""
-    threat = judge.threat()
-    if threat is None or not _has_certificate(setup, judge):
-        return {}
+    target, threat = block.target, block.attack.threat() if block.attack else None
+    assert threat is not None
     bounds = []
     for ball in threat.each():
         radius = ball.radii(target.data, target.x)[:, :, 0, 0]
@@ -91,86 +60,106 @@ def _certified(setup: Setup, target: Target, judge: Attack) -> dict[str, Tensor]
         )
         assert bound is not None
         bounds.append(bound)
-    return {"robust_accuracy_certified": correct(torch.stack(bounds).amin(0))}
+    return correct(torch.stack(bounds).amin(0))
 
 
-def _beside(target: Target, attack: Attack) -> dict[str, Tensor]:
-    """What the training attack does to the same points, and where it is blind."""
-    points = attack.perturb(target)
-    right = correct(margin(target.run(points).outputs, repeated(target.y, points)))
-    seen = target.run(target.x)
-    ascended: Any = getattr(attack, "loss", "margin")
+@point_metric(
+    "share of fresh points with y f > 0 under the training attack",
+    applies=attacked,
+    attacked=True,
+    only_at_end=True,
+)
+def robust_accuracy_training_attack(block: PointBlock) -> PerPoint:
+    return block.over_sets(correct(block.training_attack_margins))
+
+
+@point_metric(
+    "share of fresh points where what the training attack ascends has gradient 0",
+    applies=attacked,
+    attacked=True,
+    only_at_end=True,
+)
+def zero_gradient_share(block: PointBlock) -> PerPoint:
+    target = block.target
+    clean = target.run(target.x)
+    ascended: Any = getattr(block.setup.attack, "loss", "margin")
     ascended = "margin" if ascended == "own" else ascended
-    gradient = seen.inputs_gradient(slope(ascended, seen.outputs, target.y))
-    return {
-        "robust_accuracy_training_attack": right.unflatten(1, (-1, target.x.shape[1])).mean(1),
-        "zero_gradient_share": (gradient == 0).flatten(2).all(2).double(),
-    }
+    gradient = clean.inputs_gradient(slope(ascended, clean.outputs, target.y))
+    return (gradient == 0).flatten(2).all(2).double()
 
 
-@torch.no_grad()
-def _judged_training(batch: Batch, judge: Attack) -> Tensor:
-    """Accuracy on the training points under the evaluation attack; with mini-batches of the first of them."""
-    sample, found = batch.sample, []
+@evaluation_metric(
+    "share of training points with y f > 0 under the evaluation attack",
+    applies=attacked,
+    attacked=True,
+    only_at_end=True,
+)
+def train_robust_accuracy_judged(runs: EvaluatedRuns) -> PerRunValue:
+    """With mini-batches, on the first training points only."""
+    batch, attack = runs.batch, runs.attack
+    assert attack is not None
+    sample = batch.sample
     size = sample.y.shape[1]
-    step, most = (size, size) if batch.batches_per_epoch == 1 else (BLOCK, min(WATCHED, size))
+    whole = batch.batches_per_epoch == 1
+    step, most = (size, size) if whole else (BLOCK, min(MEASURED_POINTS, size))
+    right = []
     for begin in range(0, most, step):
         places = torch.arange(begin, min(begin + step, most), device=sample.y.device)
         block = sample.points(places.expand(len(batch), -1), batch.setup.data.latent_vectors)
         name = f"attack/judged/{begin}" if begin else "attack/judged"
-        target = batch.widened_for(judge, batch.target(block if most > step else sample, name))
-        points = judge.perturb(target)
-        right = correct(margin(target.run(points).outputs, repeated(target.y, points)))
-        found.append(right.unflatten(1, (-1, target.y.shape[1])).mean(1))
-    return torch.cat(found, 1).mean(1)
+        target = batch.widened_for(attack, batch.target(block if most > step else sample, name))
+        points = attack.perturb(target)
+        each = correct(margin(target.run(points).outputs, repeated(target.y, points)))
+        right.append(each.unflatten(1, (-1, target.y.shape[1])).mean(1))
+    return torch.cat(right, 1).mean(1)
 
 
-def _flags(values: dict[str, Tensor], setup: Setup) -> Tensor:
-    """The flags of every run, added up."""
-    found = values["robust_accuracy"]
-    raised = {4: values.get("zero_gradient_share", torch.zeros_like(found)) > GAP}
-    if "robust_accuracy_training_attack" in values:
-        same = _same_ball(setup, found)
-        raised[1] = same & (values["robust_accuracy_training_attack"] - found > GAP)
-        raised[32] = same & (found - values["robust_accuracy_training_attack"] > GAP)
-        trained = values["train_robust_accuracy"] - values["train_robust_accuracy_judged"]
-        raised[2] = same & (trained > GAP)
-        raised[64] = torch.full_like(same, type(setup.final_attack) is type(setup.attack))
-    if "robust_accuracy_certified" in values:
-        raised[8] = found < values["robust_accuracy_certified"] - 1e-9
-    raised[16] = _above_possible(found, setup)
-    return torch.stack([code * raised[code].double() for code in raised]).sum(0)
+FLAGS: dict[int, str] = {}
+"""what makes robust accuracy doubtful, by code; codes add up"""
+_RULES: dict[int, tuple[tuple[str, ...], Callable[[Values, Setup], Raised]]] = {}
 
 
-def _same_ball(setup: Setup, like: Tensor) -> Tensor:
-    """Runs whose training attack may move as far as the judge: a smaller one, or none, is beaten and not masked."""
-    same = torch.ones_like(like, dtype=torch.bool)
-    threats = [attack.threat() if attack else None for attack in (setup.attack, setup.final_attack)]
-    trained, judged = ([] if threat is None else threat.each() for threat in threats)
-    if not trained:  # an attack without a ball judges itself
-        return same
-    if [_norm(ball) for ball in trained] != [_norm(ball) for ball in judged]:
-        return ~same
-    for mine, other in zip(trained, judged, strict=True):
-        same &= torch.as_tensor(mine.size(setup.data) >= other.size(setup.data) * (1 - 1e-6)).to(
-            same.device
-        )
-    return same
+def _flag(code: int, *needs: str):
+    """Declare a flag: whether it is raised in each run, from values by these names and the setup."""
+
+    def register(rule: Callable[[Values, Setup], Raised]) -> Callable[[Values, Setup], Raised]:
+        FLAGS[code] = rule.__name__
+        _RULES[code] = (needs, rule)
+        return rule
+
+    return register
 
 
-def _norm(ball: Ball) -> tuple[Any, ...]:
-    """What a ball is measured in; a linf ball is the same for a token and for all of a point."""
-    return (ball.p, ball.relative_to, ball.p == "inf" or ball.per)
+@_flag(1, "robust_accuracy_training_attack")
+def masked_on_test_points(values: Values, setup: Setup) -> Raised:
+    gap = values["robust_accuracy_training_attack"] - values["robust_accuracy"]
+    return _same_ball(setup, gap) & (gap > GAP)
 
 
-def _above_possible(accuracy: Tensor, setup: Setup) -> Tensor:
+@_flag(2, "train_robust_accuracy", "train_robust_accuracy_judged")
+def masked_on_training_points(values: Values, setup: Setup) -> Raised:
+    gap = values["train_robust_accuracy"] - values["train_robust_accuracy_judged"]
+    return _same_ball(setup, gap) & (gap > GAP)
+
+
+@_flag(4, "zero_gradient_share")
+def zero_gradients(values: Values, setup: Setup) -> Raised:
+    return values["zero_gradient_share"] > GAP
+
+
+@_flag(8, "robust_accuracy_certified")
+def below_certificate(values: Values, setup: Setup) -> Raised:
+    return values["robust_accuracy"] < values["robust_accuracy_certified"] - 1e-9
+
+
+@_flag(16)
+def above_possible(values: Values, setup: Setup) -> Raised:
+    """More than any classifier can reach: where the data model has such a bound for the ball."""
+    accuracy = values["robust_accuracy"]
     least = torch.zeros_like(accuracy)
-    judge = setup.final_attack
-    threat = judge.threat() if judge else None
+    threat = setup.final_attack.threat() if setup.final_attack else None
     for ball in threat.each() if threat else []:
-        if (
-            ball.relative_to == "point"
-        ):  # a share of every point's own norm, which no bound of the data is stated in
+        if ball.relative_to == "point":  # a share of every point's own norm; bounds are for lengths
             continue
         bound = setup.data.least_robust_error(ball.p, ball.size(setup.data), ball.per)
         least = torch.maximum(least, torch.as_tensor(bound, dtype=least.dtype, device=least.device))
@@ -178,7 +167,58 @@ def _above_possible(accuracy: Tensor, setup: Setup) -> Tensor:
     return accuracy > 1 - least + ERRORS * error
 
 
-def _has_certificate(setup: Setup, judge: Attack) -> bool:
-    threat = judge.threat()
-    known = type(setup.network) in CERTIFICATES
-    return known and threat is not None and all(ball.p != 0 for ball in threat.each())
+@_flag(32, "robust_accuracy_training_attack")
+def evaluation_attack_weaker_than_training_attack(values: Values, setup: Setup) -> Raised:
+    gap = values["robust_accuracy"] - values["robust_accuracy_training_attack"]
+    return _same_ball(setup, gap) & (gap > GAP)
+
+
+@_flag(64, "robust_accuracy_training_attack")
+def judged_by_the_kind_of_attack_that_trained(values: Values, setup: Setup) -> Raised:
+    same = type(setup.final_attack) is type(setup.attack)
+    return torch.full_like(values["robust_accuracy"], same, dtype=torch.bool)
+
+
+@evaluation_metric(
+    "what makes robust accuracy doubtful, added up: "
+    + ", ".join(f"{code} {name}" for code, name in FLAGS.items()),
+    "code",
+    attacked=True,
+    only_at_end=True,
+)
+def audit(runs: EvaluatedRuns) -> PerRunValue:
+    return flags(runs.values, runs.setup)
+
+
+def flags(values: Values, setup: Setup) -> PerRunValue:
+    """Return the codes of the flags that are raised, added up, for every run with these values."""
+    raised = [
+        code * rule(values, setup).double()
+        for code, (needs, rule) in _RULES.items()
+        if values.keys() >= {*needs}
+    ]
+    return torch.stack(raised).sum(0)
+
+
+def _same_ball(setup: Setup, like: Tensor) -> Raised:
+    """Runs whose training attack may move as far as the evaluation attack: a smaller one, or none, is not masked."""
+    same = torch.ones_like(like, dtype=torch.bool)
+    training, evaluation = (_balls(attack) for attack in (setup.attack, setup.final_attack))
+    if not training:  # an attack without a ball evaluates itself
+        return same
+    if [_norm(ball) for ball in training] != [_norm(ball) for ball in evaluation]:
+        return ~same
+    for mine, other in zip(training, evaluation, strict=True):
+        reaches = mine.size(setup.data) >= other.size(setup.data) * (1 - 1e-6)
+        same &= torch.as_tensor(reaches).to(same.device)
+    return same
+
+
+def _balls(attack: Attack | None) -> list[Ball]:
+    threat = attack.threat() if attack else None
+    return [] if threat is None else list(threat.each())
+
+
+def _norm(ball: Ball) -> tuple[Any, ...]:
+    """What a ball is measured in; a linf ball is the same for a token and for all of a point."""
+    return (ball.p, ball.relative_to, ball.p == "inf" or ball.per)

@@ -1,145 +1,197 @@
-"""Fresh test points: clean and under attack."""
+"""Metrics of every run: how well training points are fitted, and fresh points classified, clean and under attack."""
 
 import torch
 from torch import Tensor
 
-from benign.attacks.attack import Attack, Target, repeated
-from benign.data.feature_patches import FeaturePatches
-from benign.data.model import BLOCK, Sample
-from benign.losses import correct, loss, margin
-from benign.networks.attention import Attention, AttentionPass
-from benign.networks.network import Pass
-from benign.training.descent import Batch
-from benign.training.metrics import audit
-from benign.training.metrics import image_features as features
+from benign.attacks.attack import Attack, repeated
+from benign.data.model import BLOCK
+from benign.losses import correct, loss
+from benign.training.descent import Batch, Step
+from benign.training.metrics.fresh_points import EvaluatedRuns, PerPoint, PerSet, PointBlock
+from benign.training.metrics.metric import (
+    METRICS,
+    EvaluationMetric,
+    PerRunValue,
+    PointMetric,
+    attacked,
+    first_time,
+    metric,
+    point_metric,
+    running_metric,
+)
 from benign.training.setup import Setup
-
-MEANINGS: dict[str, tuple[str, str]] = {
-    "test_loss": ("loss of fresh clean points", "nats"),
-    "test_accuracy": ("share of fresh clean points with y f > 0, against clean labels", "1"),
-    "test_noisy_error": ("share of fresh clean points with y f <= 0, against labels flipped as in training", "1"),
-    "test_margin_mean": ("mean margin (y f) over fresh clean points", "1"),
-    "test_margin_std": ("standard deviation of the margin over fresh clean points", "1"),
-    "test_margin_positive": ("mean margin over fresh clean points of class +1 (Wang's M_+)", "1"),
-    "test_margin_negative": ("mean margin over fresh clean points of class -1 (Wang's M_-)", "1"),
-    "test_attention_on_signal": ("attention on token 1 (the signal) of fresh clean points, mean over rows", "1"),
-    "robust_feature_accuracy": ("accuracy on fresh points that show robust features alone (Li Definition 4.1)", "1"),
-    "non_robust_feature_accuracy": ("accuracy on fresh points that show non-robust features alone", "1"),
-    "robust_loss": ("loss of fresh points under the evaluation attack", "nats"),
-    "robust_accuracy": ("share of fresh points with y f > 0 under the evaluation attack: an upper end", "1"),
-    "robust_noisy_error": ("share of fresh points with y f <= 0 under the evaluation attack, against labels flipped "
-                           "as in training: a lower end", "1"),
-}  # fmt: skip
-
-
-def measured(setup: Setup, attack: Attack | None) -> list[str]:
-    """The names that `measure` gives for this setup."""
-    attention = isinstance(setup.network, Attention)
-    learned = isinstance(setup.data, FeaturePatches) or setup.evaluation.features is not None
-    two_classes = setup.data.label_count() is None
-    wanted = {
-        "test_attention_on_signal": attention,
-        "robust_feature_accuracy": learned,
-        "non_robust_feature_accuracy": learned,
-        "test_margin_positive": two_classes,
-        "test_margin_negative": two_classes,
-        "test_noisy_error": setup.flips_labels(),
-        "robust_loss": attack is not None,
-        "robust_accuracy": attack is not None,
-        "robust_noisy_error": attack is not None and setup.flips_labels(),
-    }
-    return [name for name in MEANINGS if wanted.get(name, True)]
 
 
 @torch.no_grad()
-def measure(batch: Batch, attack: Attack | None, audited: bool = False) -> dict[str, Tensor]:
-    """Test every run of the batch: numbers [runs] by the names of `measured`; at the end, which is audited, also the
-    audit's and those of `benign.training.metrics.image_features`."""
-    total = batch.setup.evaluation.samples
-    sums: dict[str, Tensor] = {}
-    for number, begin in enumerate(range(0, total, BLOCK)):
-        count = min(BLOCK, total - begin)
-        for name, value in _measure_block(batch, attack, f"test/{number}", count, audited).items():
-            sums[name] = sums[name] + value if name in sums else value
-    found = _finish({name: value / total for name, value in sums.items()})
-    asked = batch.setup.evaluation.features is not None
-    return found | (features.measure(batch, at_end=audited) if asked else {})
-
-
-def _finish(means: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Means over all points become a deviation, and means over the points of a class."""
-    squares = means.pop("test_margin_squared")
-    means["test_margin_std"] = (squares - means["test_margin_mean"].square()).clamp_min(0).sqrt()
-    if "test_positive" in means:
-        positive = means.pop("test_positive")
-        means["test_margin_positive"] = means["test_margin_positive"] / positive
-        means["test_margin_negative"] = means["test_margin_negative"] / (1 - positive)
-    return means
-
-
-def _measure_block(
-    batch: Batch, attack: Attack | None, split: str, count: int, audited: bool
+def measure(
+    batch: Batch,
+    attack: Attack | None,
+    at_end: bool = False,
+    known: dict[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
-    """Sums over the points of one block."""
-    setup = batch.setup
-    test = batch.test_points(split, count)
-    values = _clean(setup, batch.run(test), test)
-    if isinstance(setup.data, FeaturePatches):
-        for kind in ("robust", "non_robust"):
-            shown = batch.test_points(split, count, view=kind)
-            outputs = batch.run(shown).outputs.double()
-            values[f"{kind}_feature_accuracy"] = correct(margin(outputs, shown.y.double()))
-    if attack is not None:
-        target = batch.target(test, f"attack/{split}")
-        values |= _attacked(setup, attack, batch.widened_for(attack, target))
-        if audited:
-            values |= audit.of_points(setup, target, attack)
-    return {name: value.sum(1) for name, value in values.items()}
+    """Evaluate every run of the batch on fresh points: values [runs, ...] by name.
+
+    `known` are values that metrics may read, such as those of the training points.
+    """
+    known = known or {}
+    runs = EvaluatedRuns(batch, attack, at_end, known | means(batch, attack, at_end))
+    for each in METRICS.values():
+        applies = isinstance(each, EvaluationMetric)
+        if applies and each.applies_to(batch.setup, attack, at_end):
+            runs.values |= each.values(runs)
+    return {name: value for name, value in runs.values.items() if name not in known}
 
 
-def _clean(setup: Setup, seen: Pass, test: Sample) -> dict[str, Tensor]:
-    """What every clean point adds."""
-    outputs, y = seen.outputs.double(), test.y.double()
-    margins = margin(outputs, y)
-    values = {
-        "test_loss": loss(outputs, y),
-        "test_accuracy": correct(margins),
-        "test_margin_mean": margins,
-        "test_margin_squared": margins.square(),
-    }
-    if setup.data.label_count() is None:
-        positive = (y > 0).double()
-        values |= {
-            "test_positive": positive,
-            "test_margin_positive": margins * positive,
-            "test_margin_negative": margins * (1 - positive),
-        }
-    if setup.flips_labels():
-        values["test_noisy_error"] = _noisy_error(setup, test, margins, margins)
-    if isinstance(seen, AttentionPass):
-        values["test_attention_on_signal"] = seen.attention[..., 0].mean((2, 3)).double()
-    return values
+def means(batch: Batch, attack: Attack | None, at_end: bool) -> dict[str, Tensor]:
+    """Return the metrics that are means over fresh points."""
+    total = batch.setup.evaluation.samples
+    metrics = [
+        each
+        for each in METRICS.values()
+        if isinstance(each, PointMetric) and each.applies_to(batch.setup, attack, at_end)
+    ]
+    sums: dict[str, list[Tensor]] = {}
+    for number, begin in enumerate(range(0, total, BLOCK)):
+        block = PointBlock(batch, attack, f"test/{number}", min(BLOCK, total - begin))
+        for each in metrics:
+            values = [value.sum(1) for value in each.values(block)]
+            if begin:
+                values = [so_far + v for so_far, v in zip(sums[each.name], values, strict=True)]
+            sums[each.name] = values
+    return {each.name: each.finish(*(part / total for part in sums[each.name])) for each in metrics}
 
 
-def _attacked(setup: Setup, attack: Attack, target: Target) -> dict[str, Tensor]:
-    """What every attacked point adds; the mean where an attack gives several for it."""
-    points = attack.perturb(target)
-    outputs, y = target.run(points).outputs.double(), repeated(target.y.double(), points)
-    margins = margin(outputs, y)
-    values = {"robust_loss": loss(outputs, y), "robust_accuracy": correct(margins)}
-    if setup.flips_labels():
-        raised = target.relabelled(-target.y)
-        highest = margin(raised.run(attack.perturb(raised)).outputs.double(), y)
-        values["robust_noisy_error"] = _noisy_error(setup, target.sample, margins, highest)
-    sets = (-1, target.y.shape[1])
-    return {name: value.unflatten(1, sets).mean(1) for name, value in values.items()}
+# Training points
 
 
-def _noisy_error(setup: Setup, test: Sample, lowest: Tensor, highest: Tensor) -> Tensor:
+@metric("training loss that is descended (of attacked points under an attack)", "nats")
+def train_loss(step: Step) -> PerRunValue:
+    return step.loss
+
+
+@metric("training loss of the clean points", "nats", attacked)
+def train_clean_loss(step: Step) -> PerRunValue:
+    return step.clean_loss
+
+
+@metric("share of clean training points with y f > 0")
+def train_accuracy(step: Step) -> PerRunValue:
+    return correct(step.clean_margins).mean(1)
+
+
+@metric("share of training points with y f > 0 under the training attack", applies=attacked)
+def train_robust_accuracy(step: Step) -> PerRunValue:
+    return correct(step.margins).mean(1)
+
+
+@metric(
+    "share of flipped training points fitted with their wrong label", applies=Setup.flips_labels
+)
+def flipped_fitted(step: Step) -> PerRunValue:
+    flipped = step.batch.sample.y != step.batch.sample.clean_y
+    return (flipped * correct(step.clean_margins)).sum(1) / flipped.sum(1)
+
+
+@running_metric("largest training loss over all steps", "nats")
+def peak_loss(so_far: Tensor | None, step: Step) -> PerRunValue:
+    return step.loss.clone() if so_far is None else torch.maximum(so_far, step.loss)
+
+
+@running_metric("first step at which every point trained on has y f > 0; -1 if never", "steps")
+def first_fit(so_far: Tensor | None, step: Step) -> PerRunValue:
+    return first_time(so_far, step, (step.margins > 0).all(1))
+
+
+# Fresh clean points
+
+
+def two_classes(setup: Setup) -> bool:
+    """Return whether labels are -1 and +1."""
+    return setup.data.label_count() is None
+
+
+@point_metric("loss of fresh clean points", "nats")
+def test_loss(block: PointBlock) -> PerPoint:
+    return loss(block.outputs, block.y)
+
+
+@point_metric("share of fresh clean points with y f > 0, against clean labels")
+def test_accuracy(block: PointBlock) -> PerPoint:
+    return correct(block.margins)
+
+
+@point_metric(
+    "share of fresh clean points with y f <= 0, against labels flipped as in training",
+    applies=Setup.flips_labels,
+)
+def test_noisy_error(block: PointBlock) -> PerPoint:
+    return _noisy_error(block, block.margins, block.margins)
+
+
+@point_metric("mean margin (y f) over fresh clean points")
+def test_margin_mean(block: PointBlock) -> PerPoint:
+    return block.margins
+
+
+@point_metric(
+    "standard deviation of the margin over fresh clean points",
+    finish=lambda square, mean: (square - mean.square()).clamp_min(0).sqrt(),
+)
+def test_margin_std(block: PointBlock) -> tuple[PerPoint, PerPoint]:
+    return block.margins.square(), block.margins
+
+
+@point_metric(
+    "mean margin over fresh clean points of class +1 (Wang's M_+)",
+    finish=lambda total, positive: total / positive,
+    applies=two_classes,
+)
+def test_margin_positive(block: PointBlock) -> tuple[PerPoint, PerPoint]:
+    positive = (block.y > 0).double()
+    return block.margins * positive, positive
+
+
+@point_metric(
+    "mean margin over fresh clean points of class -1 (Wang's M_-)",
+    finish=lambda total, positive: total / (1 - positive),
+    applies=two_classes,
+)
+def test_margin_negative(block: PointBlock) -> tuple[PerPoint, PerPoint]:
+    positive = (block.y > 0).double()
+    return block.margins * (1 - positive), positive
+
+
+# Fresh points under the attack of the evaluation
+
+
+@point_metric("loss of fresh points under the evaluation attack", "nats", attacked=True)
+def robust_loss(block: PointBlock) -> PerPoint:
+    return block.over_sets(loss(block.attacked_outputs, block.attacked_y))
+
+
+@point_metric(
+    "share of fresh points with y f > 0 under the evaluation attack: an upper end", attacked=True
+)
+def robust_accuracy(block: PointBlock) -> PerPoint:
+    return block.over_sets(correct(block.attacked_margins))
+
+
+@point_metric(
+    "share of fresh points with y f <= 0 under the evaluation attack, against labels flipped as in training: a lower "
+    "end",
+    applies=Setup.flips_labels,
+    attacked=True,
+)
+def robust_noisy_error(block: PointBlock) -> PerPoint:
+    return block.over_sets(_noisy_error(block, block.attacked_margins, block.raised_margins))
+
+
+def _noisy_error(block: PointBlock, lowest: PerSet, highest: PerSet) -> PerSet:
     """Chance of an error where the label may be flipped: an adversary then raises y f above 0 instead.
 
-    NaN in runs without flips, which measure nothing new.
+    NaN in runs without flips, where it would be the plain error.
     """
-    chance = repeated(setup.data.flip_chance(test).double(), lowest)
+    setup = block.setup
+    chance = repeated(setup.data.flip_chance(block.sample).double(), lowest)
     error = (1 - chance) * (1 - correct(lowest)) + chance * (1 - correct(-highest))
     return error.where(setup.flipping().reshape(-1, 1).to(error.device), torch.nan)

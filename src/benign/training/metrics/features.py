@@ -7,9 +7,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from benign.data.feature_patches import FeaturePatches
+from benign.data.model import BLOCK, DataModel
+from benign.losses import correct, margin
 from benign.networks.patch_cnn import PatchCNN, PatchCNNPass
 from benign.training.descent import Step
-from benign.training.metrics.metric import PerRunValue, metric
+from benign.training.metrics import image_features
+from benign.training.metrics.fresh_points import EvaluatedRuns
+from benign.training.metrics.metric import PerRunValue, evaluation_metric, metric
 from benign.training.setup import Setup
 
 
@@ -109,6 +113,39 @@ def weights_off_features(step: Step) -> PerRunValue:
     weights, features = step.batch.params["weights"], step.batch.sample.latent["features"]
     along = torch.einsum("rimf,rfd->rimd", torch.cat(correlations(step), dim=3), features)
     return torch.linalg.vector_norm(weights - along, dim=(1, 2, 3))
+
+
+def shows_features(setup: Setup) -> bool:
+    """Return whether there are fresh points that show a kind of features alone: views of the data, or made images."""
+    views = type(setup.data).views is not DataModel.views
+    return views or setup.evaluation.features is not None
+
+
+@evaluation_metric(
+    "accuracy on fresh points that show robust features alone (Li Definition 4.1; on images A.1)",
+    applies=shows_features,
+)
+def robust_feature_accuracy(runs: EvaluatedRuns) -> PerRunValue:
+    return _feature_accuracy(runs, "robust")
+
+
+@evaluation_metric(
+    "accuracy on fresh points that show non-robust features alone", applies=shows_features
+)
+def non_robust_feature_accuracy(runs: EvaluatedRuns) -> PerRunValue:
+    return _feature_accuracy(runs, "non_robust")
+
+
+def _feature_accuracy(runs: EvaluatedRuns, kind: str) -> PerRunValue:
+    if runs.setup.evaluation.features is not None:
+        return image_features.accuracy(runs, kind)
+    batch, total = runs.batch, runs.setup.evaluation.samples
+    right = []
+    for number, begin in enumerate(range(0, total, BLOCK)):
+        points = batch.test_points(f"test/{number}", min(BLOCK, total - begin), view=kind)
+        outputs = batch.run(points).outputs.double()
+        right.append(correct(margin(outputs, points.y.double())).sum(1))
+    return torch.stack(right).sum(0) / total
 
 
 def _largest_other(products: Float[Tensor, "runs classes width classes"]) -> PerRunValue:

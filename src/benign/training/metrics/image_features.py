@@ -38,6 +38,8 @@ from benign.spec.base import canonical, digest
 from benign.streams import RunId, Streams
 from benign.training.descent import Batch
 from benign.training.feature_tests import FeatureTests
+from benign.training.metrics.fresh_points import EvaluatedRuns
+from benign.training.metrics.metric import PerRunValue, evaluation_metric
 from benign.training.references import of_run, trained
 from benign.training.setup import Evaluation, Setup
 
@@ -52,74 +54,144 @@ PICTURES = 8
 KEPT = 64
 """runs whose points are kept: those of a unit of work"""
 
-MEANINGS: dict[str, tuple[str, str]] = {
-    "inversion_distance_standard": ("|G(X^) - G(X)| / |G(X)| reached for the standard reference, mean", "1"),
-    "inversion_distance_adversarial": ("|G(X^) - G(X)| / |G(X)| reached for the adversarial reference, mean", "1"),
-    "reference_accuracy_standard": ("accuracy of the standard reference on the images that are drawn anew", "1"),
-    "reference_accuracy_adversarial": ("accuracy of the adversarial reference on these images", "1"),
-    "reference_robust_accuracy_adversarial": ("the same under the attack it was trained against", "1"),
-    "non_robust_feature_accuracy_of_standard": ("accuracy of the standard reference on the points made of its own "
-                                                "features", "1"),
-    "robust_feature_accuracy_of_standard": ("accuracy of the standard reference on those of the other one", "1"),
-    "non_robust_feature_accuracy_of_adversarial": ("accuracy of the adversarial reference on the points made of the "
-                                                   "other one's features", "1"),
-    "robust_feature_accuracy_of_adversarial": ("accuracy of the adversarial reference on those of its own", "1"),
-}  # fmt: skip
-
 Shown: TypeAlias = dict[str, Tensor]
 """what networks are asked with, by name, each with a leading runs axis (without it: of one run)"""
 
 _kept: OrderedDict[str, Shown] = OrderedDict()
 
 
-def measured_at_end(setup: Setup) -> dict[str, tuple[str, str]]:
-    """Meanings and units of the numbers that `measure` adds at the end, by name."""
-    tests = setup.evaluation.features
-    if tests is None:
-        return {}
-    found = dict(MEANINGS)
-    for source, goal in tests.pairs:
-        taken = f"share of test images of class {source} that are taken for class {goal}"
-        found[f"confusion_{source}_{goal}"] = (taken, "1")
-        for name in ATTACKS.values():
-            found[f"{name}_success_{source}_{goal}"] = (f"{taken} under {name.upper()}-PGD", "1")
-    return found
+def on_images(setup: Setup) -> bool:
+    """Return whether reference networks are trained next to the runs."""
+    return setup.evaluation.features is not None
 
 
-def picture_dims(setup: Setup) -> dict[str, tuple]:
-    """The axes of `inversions`, the pictures of a run, with their coordinates; none where there are no pictures."""
-    tests, data = setup.evaluation.features, setup.data
-    if tests is None or not isinstance(data, Images):
-        return {}
-    side = tuple(range(data.side))
+def accuracy(runs: EvaluatedRuns, kind: str) -> PerRunValue:
+    """Return the feature learning accuracy (Definition A.1) on the images made of this kind of features."""
+    shown = runs.once(shown_to)
+    return _right(runs.setup.network, runs.batch.params, shown[kind], shown["y"]).mean(1)
+
+
+def _references(setup: Setup) -> list[tuple[str]]:
+    return [(kind,) for kind in REFERENCES]
+
+
+def _pairs(setup: Setup) -> list[tuple[int, int]]:
+    features = setup.evaluation.features
+    return list(features.pairs) if features else []
+
+
+@evaluation_metric(
+    "|G(X^) - G(X)| / |G(X)| reached for the {} reference, mean",
+    applies=on_images,
+    only_at_end=True,
+    variants=_references,
+)
+def inversion_distance(runs: EvaluatedRuns, kind: str) -> PerRunValue:
+    return runs.once(shown_to)[f"inversion_distance_{kind}"]
+
+
+@evaluation_metric(
+    "accuracy of the {} reference on the images that are drawn anew",
+    applies=on_images,
+    only_at_end=True,
+    variants=_references,
+)
+def reference_accuracy(runs: EvaluatedRuns, kind: str) -> PerRunValue:
+    return runs.once(shown_to)[f"reference_accuracy_{kind}"]
+
+
+@evaluation_metric(
+    "accuracy of the {} reference on these images under the attack it was trained against",
+    applies=on_images,
+    only_at_end=True,
+    variants=lambda setup: [("adversarial",)],
+)
+def reference_robust_accuracy(runs: EvaluatedRuns, kind: str) -> PerRunValue:
+    return runs.once(shown_to)[f"reference_robust_accuracy_{kind}"]
+
+
+@evaluation_metric(
+    "accuracy of the {} reference on the images made of the features of the standard one",
+    applies=on_images,
+    only_at_end=True,
+    variants=_references,
+)
+def non_robust_feature_accuracy_of(runs: EvaluatedRuns, kind: str) -> PerRunValue:
+    return runs.once(shown_to)[f"non_robust_feature_accuracy_of_{kind}"]
+
+
+@evaluation_metric(
+    "accuracy of the {} reference on the images made of the features of the adversarial one",
+    applies=on_images,
+    only_at_end=True,
+    variants=_references,
+)
+def robust_feature_accuracy_of(runs: EvaluatedRuns, kind: str) -> PerRunValue:
+    return runs.once(shown_to)[f"robust_feature_accuracy_of_{kind}"]
+
+
+@evaluation_metric(
+    "share of test images of class {} that are classified as class {}",
+    applies=on_images,
+    only_at_end=True,
+    variants=_pairs,
+)
+def confusion(runs: EvaluatedRuns, source: int, goal: int) -> PerRunValue:
+    return _share_of_goal(runs, f"confusion_{source}_{goal}", goal)
+
+
+@evaluation_metric(
+    "share of test images of class {} that are classified as class {} under NRF-PGD",
+    applies=on_images,
+    only_at_end=True,
+    variants=_pairs,
+)
+def nrf_success(runs: EvaluatedRuns, source: int, goal: int) -> PerRunValue:
+    return _share_of_goal(runs, f"nrf_success_{source}_{goal}", goal)
+
+
+@evaluation_metric(
+    "share of test images of class {} that are classified as class {} under RF-PGD",
+    applies=on_images,
+    only_at_end=True,
+    variants=_pairs,
+)
+def rf_success(runs: EvaluatedRuns, source: int, goal: int) -> PerRunValue:
+    return _share_of_goal(runs, f"rf_success_{source}_{goal}", goal)
+
+
+def _share_of_goal(runs: EvaluatedRuns, name: str, goal: int) -> PerRunValue:
+    points = runs.once(shown_to)[name]
+    goals = torch.full_like(points[:, :, 0, 0], float(goal))
+    outputs = _outputs(runs.setup.network, runs.batch.params, points)
+    return targeted_success(outputs, goals)
+
+
+def picture_axes(setup: Setup) -> dict[str, tuple]:
+    """Return the axes of the pictures of a run, with their coordinates."""
+    features, shape = setup.evaluation.features, setup.data.picture_shape()
+    assert features is not None
+    assert shape is not None, "FeatureTests.check_against refuses other data"
+    channels, rows, columns = shape
     return {
-        "picture": tuple(range(min(PICTURES, tests.samples))),
+        "picture": tuple(range(min(PICTURES, features.samples))),
         "kind": SHOWN,
-        "channel": tuple(range(data.channel_count())),
-        "row": side,
-        "column": side,
+        "channel": tuple(range(channels)),
+        "row": tuple(range(rows)),
+        "column": tuple(range(columns)),
     }
 
 
-@torch.no_grad()
-def measure(batch: Batch, at_end: bool) -> dict[str, Tensor]:
-    """Feature learning accuracies [runs] (Definition A.1); at the end what `measured_at_end` names, and pictures."""
-    shown = shown_to(batch)
-    network, params = batch.setup.network, batch.params
-    values = {
-        f"{kind}_feature_accuracy": _right(network, params, shown[kind], shown["y"]).mean(1)
-        for kind in REFERENCES.values()
-    }
-    if not at_end:
-        return values
-    for name in measured_at_end(batch.setup):
-        values[name] = shown[name]
-        if name not in MEANINGS:  # points of a pair of classes
-            goal = torch.full_like(shown[name][:, :, 0, 0], float(name.rpartition("_")[2]))
-            values[name] = targeted_success(_outputs(network, params, shown[name]), goal)
+@evaluation_metric(
+    "test images, and what is drawn from their features in each reference network",
+    applies=on_images,
+    only_at_end=True,
+    axes=picture_axes,
+)
+def inversions(runs: EvaluatedRuns) -> Float[Tensor, "runs picture kind channel row column"]:
+    shown = runs.once(shown_to)
     first = torch.stack([shown[kind][:, :PICTURES] for kind in ("x", *REFERENCES.values())], 2)
-    pictures = _images(batch.setup).pictures(first.flatten(1, 2))
-    return values | {"inversions": pictures.unflatten(1, first.shape[1:3])}
+    return _images(runs.setup).pictures(first.flatten(1, 2)).unflatten(1, first.shape[1:3])
 
 
 def shown_to(batch: Batch) -> Shown:
