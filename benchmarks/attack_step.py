@@ -56,13 +56,13 @@ def seconds(work: Callable[[], object], device: str) -> float:
 
 
 def ratio(work: Callable[[], object], other: Callable[[], object], device: str) -> float:
-    """Median of the seconds of one over those of the other."""
+    """Return the median ratio of the times of two functions."""
     work()
     other()
     return statistics.median(seconds(work, device) / seconds(other, device) for _ in range(REPEATS))
 
 
-def beside_passes(point: Target, ball: bo.Ball, device: str) -> float:
+def cost_relative_to_passes(point: Target, ball: bo.Ball, device: str) -> float:
     attack = bo.PGD(ball=ball, steps=STEPS)
 
     def passes() -> None:
@@ -74,7 +74,7 @@ def beside_passes(point: Target, ball: bo.Ball, device: str) -> float:
 
 
 def saved(work: Callable[[], object], device: str) -> float:
-    """How many times faster with products."""
+    """Return the speed-up by products with the weights."""
 
     def plain() -> None:
         with plain_attacks():
@@ -85,12 +85,12 @@ def saved(work: Callable[[], object], device: str) -> float:
 
 def training_step(point: Target, attack: Attack) -> None:
     """Attack, forward pass, and the gradient in the weights."""
-    seen = point.run(attack.perturb(point))
-    seen.params_gradient(loss_slope(seen.outputs, point.y))
+    output = point.run(attack.perturb(point))
+    output.params_gradient(loss_slope(output.outputs, point.y))
 
 
 def savings(size: tuple[int, int, int], device: str) -> list[float]:
-    """Of every column of the second table."""
+    """Return the speed-ups of every column of the second table."""
     point, fresh = target(*size, device), target(*size, device, samples=250)
     ball = BALLS["l2 token"]
     pgd, apgd = bo.PGD(ball=ball), bo.APGD(ball=ball, steps=20, restarts=2)
@@ -103,7 +103,7 @@ def savings(size: tuple[int, int, int], device: str) -> list[float]:
 
 
 def top_k_share(count: int) -> float:
-    """Share of the exact gain that 40 l1 steps of so many coordinates reach on a linear network with d = 512."""
+    """Return the share of the exact gain that 40 l1 steps of `count` coordinates reach on a linear network, d = 512."""
     data = bo.SignalNoise(samples=20, tokens=4, dim=512, snr=1.0, noise_std=0.4)
     network, streams = bo.Linear(init_std=1.0), Streams([RunId(0, 0, "")])
     sample = data.sample(streams, "train", data.samples, torch.float64)
@@ -123,7 +123,7 @@ def main() -> None:
     with torch.no_grad():
         for name, size in SIZES.items():
             point = target(*size, device)
-            costs = (beside_passes(point, ball, device) for ball in BALLS.values())
+            costs = (cost_relative_to_passes(point, ball, device) for ball in BALLS.values())
             print(name.ljust(12), *(f"{cost:14.2f}" for cost in costs))
         print("\nin R^d over products".ljust(12))
         print("size".ljust(12), *(name.rjust(14) for name in SAVINGS))

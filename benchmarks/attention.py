@@ -62,7 +62,7 @@ def parse() -> argparse.Namespace:
 
 
 def time_benign(experiment, device: str) -> dict:
-    """The whole sweep, sampling, evaluation, start of the workers and records included."""
+    """Time the whole sweep, with sampling, evaluation, start of the workers and records."""
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
         result = experiment.run(
@@ -78,7 +78,7 @@ def time_benign(experiment, device: str) -> dict:
 
 
 def time_loop(experiment, device: str) -> dict:
-    """The same cells one after the other, with all cores for every matrix product (torch's default)."""
+    """Time the same cells one after the other, with all cores for every matrix product (torch's default)."""
     runs = list(runs_of(experiment))
     begin = time.perf_counter()
     steps = [plain_loop.train(run.cell, device)[0] for run in runs]
@@ -90,7 +90,7 @@ def time_loop(experiment, device: str) -> dict:
 
 
 def peak_memory(device: str) -> float:
-    """GiB: of this process and `cores` times the largest of its workers, or of the GPU."""
+    """Return the peak memory in GiB: of this process and `cores` times its largest worker, or of the GPU."""
     if device != "cpu":
         return torch.cuda.max_memory_allocated() / GIB
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -99,7 +99,7 @@ def peak_memory(device: str) -> float:
 
 
 def time_draws(device: str) -> float:
-    """Nanoseconds a normal draw, one thread on the CPU."""
+    """Return the nanoseconds of a normal draw, on one CPU thread."""
     torch.set_num_threads(1)
     stream = Streams([RunId(0, 0, "")], device)("bench")
     stream.normal(1_000_000, dtype=torch.float32).sum().item()

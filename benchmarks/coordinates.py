@@ -1,8 +1,8 @@
-"""What exact coordinates save: Wang's Figure 1 cell step by step, and whole runs over dimensions.
+"""The speed-up of exact coordinates: a step of a cell of Wang's Figure 1, and whole runs over dimensions.
 
     python benchmarks/coordinates.py [--steps 20]
 
-Operations are counted by torch, times are of one process on one thread, taken in turn.
+torch counts the operations; times are of one process on one thread, measured in turn.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def walked(setup: Setup) -> Iterator[Step]:
 
 
 def per_step(setup: Setup) -> tuple[float, float]:
-    """Operations and median seconds of an attacked step."""
+    """Return the operations and the median seconds of an attacked step."""
     times, before = [], time.perf_counter()
     for step in walked(setup):
         now = time.perf_counter()

@@ -42,13 +42,13 @@ from benign.training.setup import Evaluation, Setup, stack
 
 PRECISIONS = ("float32", "tf32", "mixed")
 WARM = 6
-"""steps before time is taken: a GPU records the fourth"""
+"""steps before the timing starts: a GPU records the fourth"""
 EPSILON = 8 / 255
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large all is."""
+    """Sizes of the benchmark."""
 
     samples: int = 1000
     tokens: int = 16
@@ -124,7 +124,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def vits(sizes: Sizes, device: str, precision: Any) -> dict[str, Any]:
-    """A step of the grid batched and one run after another; then of ever more runs of the first cell."""
+    """Time a step of the grid in one batch and run by run; then of increasing numbers of runs of the first cell."""
     cells = [vit_setup(sizes, *cell, precision) for cell in grid(sizes)]
     rows = []
     for runs in sizes.runs:
@@ -139,14 +139,14 @@ def vits(sizes: Sizes, device: str, precision: Any) -> dict[str, Any]:
 
 
 def mini_batches(sizes: Sizes, device: str, precision: Any) -> dict[str, Any]:
-    """An epoch of the grid in mini-batches, batched and one run after another."""
+    """Time an epoch of the grid in mini-batches, in one batch and run by run."""
     training = AdamW(rate=1e-3, batch=sizes.mini_batch, epochs=10**6, stop_loss=0.0)
     cells = [vit_setup(sizes, *cell, precision, training) for cell in grid(sizes)]
     return {"precision": precision} | gains(cells, 1, sizes.mini_steps, device)
 
 
 def gains(cells: list[Setup], warm: int, steps: int, device: str) -> dict[str, Any]:
-    """Seconds a step of all these runs together, and of one after another, recorded and kernel by kernel."""
+    """Return the seconds of a step of all runs together and run by run, with and without CUDA graphs."""
     batched = _seconds(cells, warm, steps, device)
     alone = sum(_seconds([cell], warm, steps, device) for cell in cells)
     with unrecorded():
@@ -162,7 +162,7 @@ def gains(cells: list[Setup], warm: int, steps: int, device: str) -> dict[str, A
 
 
 def grid(sizes: Sizes) -> list[tuple[float, float]]:
-    """Signal-to-noise ratios and radii."""
+    """Return signal-to-noise ratios and radii."""
     places = [(place + 1) / sizes.grid for place in range(sizes.grid)]
     return [(2 * snr, 0.1 * radius) for snr, radius in itertools.product(places, places)]
 
@@ -170,7 +170,7 @@ def grid(sizes: Sizes) -> list[tuple[float, float]]:
 def vit_setup(
     sizes: Sizes, snr: float, radius: float, precision: Any, training: Training | None = None
 ) -> Setup:
-    """The shipped digits in the size of MNIST: what is computed is the same."""
+    """Return a setup with the shipped digits at the size of MNIST, which costs the same."""
     ball = Ball(radius=radius, relative_to="signal")
     return Setup(
         data=Images(
@@ -190,7 +190,7 @@ def vit_setup(
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
-    """Steps launch their kernels one by one, as in a loop that one would write."""
+    """Launch kernels one by one, as in a plain loop, without CUDA graphs."""
     before, recording.WARM_UP = recording.WARM_UP, 10**9
     try:
         yield
@@ -199,7 +199,7 @@ def unrecorded() -> Iterator[None]:
 
 
 def _seconds(cells: list[Setup], warm: int, steps: int, device: str) -> float:
-    """Of a step of training with its attack, for all these runs together."""
+    """Return the seconds of an attacked training step of all runs together."""
     ids = [RunId(0, index, "") for index in range(len(cells))]
     with products(cells[0].precision, device):
         walk = descend(Batch.start(stack(cells, device), Streams(ids, device)))
@@ -209,7 +209,7 @@ def _seconds(cells: list[Setup], warm: int, steps: int, device: str) -> float:
 
 
 def timed(act: Callable[[], Any], times: int, device: str) -> float:
-    """Seconds of one of so many acts, of which the device has ended the last."""
+    """Return the seconds of one of several repetitions, after the device has finished the last."""
     wait(device)
     begin = time.perf_counter()
     for _ in range(times):
@@ -227,7 +227,7 @@ def wait(device: str) -> None:
 
 
 def resnet(sizes: Sizes, device: str, precision: Any) -> dict[str, Any]:
-    """Images a second of plain training, by a bare loop and by benign, and of training under attack."""
+    """Return images per second: clean training by a bare loop and by benign, and training under attack."""
     steps = sizes.attack_steps
     bare = sizes.pictures / bare_seconds_an_epoch(sizes, device, precision)
     plain, attacked = (
@@ -262,7 +262,7 @@ def resnet_setup(sizes: Sizes, attack: PGD | None, precision: Any) -> Setup:
 
 
 def bare_seconds_an_epoch(sizes: Sizes, device: str, precision: Any) -> float:
-    """Plain training of the same module as one would write it."""
+    """Train the same module cleanly in a bare loop."""
     setup = resnet_setup(sizes, None, precision)
     streams = Streams([RunId(0, 0, "")], device)
     sample = setup.data.sample(streams, "train", sizes.pictures, torch.float32)

@@ -54,7 +54,7 @@ def attack(
 
 
 def train(cell: Setup, device: str) -> tuple[int, float]:
-    """Train and test one run; gives its steps and test loss."""
+    """Train and test one run; return its steps and test loss."""
     assert isinstance(cell.network, Attention)
     model = PlainAttention(cell.data.dim, cell.network.hidden).to(device)
     x, y = draw(cell, cell.data.samples, device)

@@ -1,4 +1,4 @@
-"""What tf32 products cost in accuracy, and gain in time: the same runs in float64, float32 and tf32 on a GPU.
+"""The loss of accuracy and the gain of time by tf32 products: the same runs in float64, float32 and tf32 on a GPU.
 
 python -m benchmarks.precision
 """
@@ -17,7 +17,7 @@ RUNS, STEPS = 60, 10
 
 
 def trained(figure: str, precision: str) -> tuple[torch.Tensor, float]:
-    """Losses of the runs after so many steps, and microseconds of a run-step."""
+    """Return the losses of the runs after some steps, and the microseconds of a run-step."""
     dtype = "float64" if precision == "float64" else "float32"
     problem = Problem.of(figure, FIGURES[figure].samples[-1], precision=dtype)
     losses = torch.full((RUNS,), torch.nan, dtype=torch.float64, device="cuda")

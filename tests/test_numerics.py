@@ -1,4 +1,4 @@
-"""Trained numbers, pinned: whoever moves them raises NUMERICS, so that old records are not taken for new ones."""
+"""Trained numbers, pinned: a change that moves them must raise NUMERICS, so that old records are not mixed in."""
 
 import json
 from pathlib import Path

@@ -8,7 +8,7 @@ from benign.training.descent import Batch, descend
 
 
 def prepare(batch: Batch) -> Callable[[int], Tensor]:
-    """Trains all runs together so many steps further, and gives their losses at the last of them."""
+    """Train all runs together for some steps, and return their losses at the last step."""
     steps_of_batch = descend(batch)
 
     def advance(steps: int) -> Tensor:

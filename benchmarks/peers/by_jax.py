@@ -78,7 +78,7 @@ ATTACKS = {"none": lambda forward, x, y, radius, task: x, "pgd": pgd, "one_step"
 
 
 def trainer(task: Task):
-    """The program: weights of all runs after so many steps, and their losses at the last of them."""
+    """Return the program: it returns the weights of all runs after some steps, and their losses at the last step."""
     network, attack = NETWORKS[task.network], ATTACKS[task.attack]
 
     def step(weights, frozen, x, y, radius):
@@ -98,7 +98,7 @@ def trainer(task: Task):
 
 
 class Prepared:
-    """Trains all runs together so many steps further, and gives their losses at the last of them.
+    """Train all runs together for some steps, and return their losses at the last step.
 
     The number of steps is an argument of the program, which is compiled once, at the first call.
     """
@@ -122,7 +122,7 @@ class Prepared:
         return torch.from_numpy(np.array(losses))
 
     def bytes(self) -> int:
-        """Memory that the program needs on the device, as the compiler planned it."""
+        """Return the memory that the program needs on the device, as planned by the compiler."""
         assert self.program is not None, "not compiled yet"
         plan = self.program.memory_analysis()
         assert plan is not None, "the compiler gives no plan here"

@@ -52,7 +52,7 @@ MODULES = {"attention": Attention, "two_layer": TwoLayer, "patch_cnn": PatchCNN}
 
 
 def module_of(task: Task, run: int) -> nn.Module:
-    """The network of one run."""
+    """Return the network of one run."""
     weights = {name: w[run] for name, w in {**task.weights, **task.frozen}.items()}
     module = MODULES[task.network](weights).to(task.x.device, task.x.dtype)
     module.load_state_dict(weights)
@@ -67,7 +67,7 @@ def loss(outputs: Tensor, y: Tensor) -> Tensor:
 
 
 def own(outputs: Tensor, y: Tensor) -> Tensor:
-    """What attacks lower: y f, or the output of the own class."""
+    """Return the number that attacks lower: y f, or the output of the own class."""
     if outputs.ndim == 1:
         return (y * outputs).sum()
     return outputs.gather(1, y.long()[:, None]).sum()
@@ -101,7 +101,7 @@ def attacked(task: Task, model: nn.Module, run: int) -> Tensor:
 
 
 def prepare(task: Task) -> Callable[[int], Tensor]:
-    """Trains every run so many steps further, and gives their losses at the last of them."""
+    """Train every run for some steps, and return their losses at the last step."""
     models = [module_of(task, run) for run in range(len(task.x))]
     optimisers = [
         torch.optim.SGD([w for w in model.parameters() if w.requires_grad], lr=task.rate)

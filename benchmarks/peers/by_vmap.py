@@ -49,7 +49,7 @@ def step_of(task: Task) -> Callable[..., tuple[Weights, Tensor]]:
 
 
 def prepare(task: Task) -> Callable[[int], Tensor]:
-    """Trains all runs together so many steps further, and gives their losses at the last of them."""
+    """Train all runs together for some steps, and return their losses at the last step."""
     step = vmap(step_of(task))
     weights = task.weights
 

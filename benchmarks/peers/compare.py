@@ -20,18 +20,18 @@ TOLERANCE = 1e-3
 """relative difference of losses in float32; the tests compare float64 more closely"""
 
 Answers = dict[str, list[dict[str, Any]]]
-"""what the processes of each contestant answered"""
+"""the answers of the processes of each contestant"""
 
 
 class Bench:
-    """Every problem of a figure, by every team."""
+    """Run every problem of a figure with every team."""
 
     def __init__(self, teams: list[Team], device: str, cores: int, peak: float):
         self.teams, self.device, self.peak = teams, device, peak
         self.clock = "own_seconds" if uses_own_time(device, cores) else "seconds"
 
     def figure(self, name: str, sizes: list[str]) -> list[Row]:
-        """Rows of the sample sizes; with the small one also rows of it with one number doubled."""
+        """Return rows of the sample sizes; for the small size also rows with one number doubled."""
         samples: dict[str, int] = dict(zip(SIZES, FIGURES[name].samples, strict=True))
         teams = self._check(name)
         problems = [Problem.of(name, samples[size]) for size in sizes]
@@ -43,12 +43,12 @@ class Bench:
         return [row for rows in found for row in rows]
 
     def quickly(self, name: str) -> list[Row]:
-        """Rows of a few runs of a small network: whether everything works, not how fast it is."""
+        """Return rows of a few runs of a small network: a check that everything works, not of its speed."""
         teams = self._check(name)
         return self._compare(Problem.of(name, 6, "smoke"), teams, dict.fromkeys(teams, FEW), 1)
 
     def _check(self, name: str) -> dict[str, Team]:
-        """Those who take part, by name, once it is known that they compute the same."""
+        """Return the participating contestants by name, after a check that they compute the same."""
         ambient = [team for team in self.teams if team.contestant.coordinates == "ambient"]
         chosen = self.teams if FIGURES[name].exact else ambient
         teams = {team.contestant.name: team for team in chosen}
@@ -58,7 +58,7 @@ class Bench:
     def _grown(
         self, problem: Problem, teams: dict[str, Team], batches: dict[str, int], rows: list[Row]
     ) -> list[list[Row]]:
-        """Rows of a problem with one number doubled, with their times by those of the problem itself."""
+        """Return rows of a problem with one number doubled, with their times divided by those of the problem itself."""
         before, found = {row.name: row.seconds_a_run_step for row in rows}, []
         for doubled in DOUBLED:
             more = {key: batch * (1 + (doubled == "runs")) for key, batch in batches.items()}
@@ -69,7 +69,7 @@ class Bench:
         return found
 
     def _batch(self, team: Team, problem: Problem) -> int:
-        """How many runs a contestant trains at once: one in a loop; the fastest number for vmap and JAX."""
+        """Return how many runs a contestant trains at once: one in a loop; the fastest number for vmap and JAX."""
         figure, runner = FIGURES[problem.figure], team.contestant.runner
         if runner == "loop":
             return 1
@@ -99,9 +99,9 @@ class Bench:
                 print(f"{problem.figure}: no row for {name}.\n{error}")
         times: dict[str, list[float]] = {name: [] for name in started}
         for _ in range(batches_per_epoch):
-            for name, taken in times.items():
+            for name, seconds in times.items():
                 slowest = max(answer[self.clock] for answer in teams[name].advance(STEPS))
-                taken.append(slowest / STEPS / batches[name])
+                seconds.append(slowest / STEPS / batches[name])
         rows = [self._row(problem, name, batches[name], started, times[name]) for name in started]
         for row in compared(rows):
             print(row.figure, row.shape, row.name, f"{row.seconds_a_run_step:.3g} s", flush=True)
@@ -138,7 +138,7 @@ def shape(problem: Problem) -> dict[str, int]:
 
 
 def agree(problem: Problem, teams: dict[str, Team]) -> None:
-    """Stop where the contestants do not compute the same: the losses of a few runs after some steps."""
+    """Raise if the contestants differ in the losses of a few runs after some steps."""
     found = {}
     for name, team in teams.items():
         team.prepare(problem, FEW)

@@ -14,7 +14,7 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 
 def uses_own_time(device: str, cores: int) -> bool:
-    """Whether the CPU time of a process is what it took: on one core, where nobody waits for a thread.
+    """Return whether the CPU time of a process is its duration: on one core, where no thread waits for another.
 
     What else the machine does moves it less than the time on the wall, but moves it: caches and memory are shared.
     """
@@ -22,7 +22,7 @@ def uses_own_time(device: str, cores: int) -> bool:
 
 
 def product_rate(device: str, cores: int) -> float:
-    """Multiplications and additions a second of a large float32 matrix product, the best of several."""
+    """Return the multiplications and additions per second of a large float32 matrix product, the best of several."""
     size, clock = 2048 if device == "cpu" else 8192, time.perf_counter
     if uses_own_time(device, cores):
         clock = time.process_time
@@ -49,7 +49,7 @@ def facts(device: str, cores: int, peak: float) -> dict[str, Any]:
 
 
 def load() -> float | None:
-    """Processes that ran or waited in the last minute."""
+    """Return the number of processes that ran or waited in the last minute."""
     return round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
 
 

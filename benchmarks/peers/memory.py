@@ -1,4 +1,4 @@
-"""How much memory a piece of work needs at its peak."""
+"""The peak memory of a computation."""
 
 import ctypes
 import gc
@@ -11,7 +11,7 @@ STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class Meter:
-    """Bytes above those in use when the meter was made.
+    """A meter of the bytes above those in use when it was made.
 
     On a GPU what torch had allocated; on Linux what the process had resident; None elsewhere.
     """
@@ -42,7 +42,7 @@ class Meter:
 
 
 def _give_back() -> None:
-    """Let the allocator return what is free: else the next piece of work takes it and seems to need nothing."""
+    """Let the allocator return free memory; otherwise the next computation uses it and seems to need none."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
         if trim:

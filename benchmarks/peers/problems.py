@@ -1,4 +1,4 @@
-"""What is trained: a cell of each figure at three sample sizes, as arrays that every contestant starts from."""
+"""The problems: a cell of each figure at three sample sizes, as arrays from which every contestant starts."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,11 +32,11 @@ class Figure:
     peer_runs: dict[str, tuple[int, ...]]
     """how many runs at once vmap and JAX try at the small size; the faster number is theirs"""
     width: str
-    """what the network calls its width"""
+    """the name of the network's width"""
     dim: int | None = None
-    """the full dimension, where it is not that of the recipe's first cell"""
+    """the full dimension, if it differs from the recipe's first cell"""
     fixed: tuple[tuple[tuple[str, ...], Any], ...] = ()
-    """what else differs from that cell"""
+    """further differences from that cell"""
     exact: bool = False
     """also in the exact small coordinates of the run"""
 
@@ -99,13 +99,13 @@ class Problem:
     cell: Setup
     """the run that all others are variations of"""
     doubled: str = ""
-    """`runs`, `samples`, `dim` or `width` where that is twice as large, to see how time grows"""
+    """`runs`, `samples`, `dim` or `width` if this number is doubled, to measure the growth of time"""
 
     @staticmethod
     def of(
         figure: str, samples: int, scale: str = "paper", precision: str = "float32"
     ) -> "Problem":
-        """A figure's cell at a sample size, trained without end."""
+        """Return a figure's cell at a sample size, without a stopping loss."""
         from benign.papers.registry import recipe  # slow to import, and workers do not need it
 
         its = FIGURES[figure]
@@ -122,7 +122,7 @@ class Problem:
         return Problem(figure, axes.replace(cell, changes))
 
     def twice(self, doubled: str) -> "Problem":
-        """The problem with one number twice as large; twice the runs are the same problem."""
+        """Return the problem with one number doubled; doubled runs leave it unchanged."""
         width = ("network", FIGURES[self.figure].width)
         places = {"samples": ("data", "samples"), "dim": ("data", "dim"), "width": width}
         cell = self.cell
@@ -135,7 +135,7 @@ class Problem:
     def cells(
         self, first: int, count: int, coordinates: str = "ambient"
     ) -> tuple[list[Setup], list[RunId]]:
-        """So many runs, from the `first` on, with what their draws depend on."""
+        """Return some runs, from the `first` on, with the identities of their draws."""
         figure, cell = FIGURES[self.figure], self.cell
         numbers = [
             figure.values[index % len(figure.values)] for index in range(first, first + count)
@@ -147,18 +147,18 @@ class Problem:
         return cells, [RunId(0, index, "") for index in range(first, first + count)]
 
     def batch(self, first: int, count: int, device: str, coordinates: str = "ambient") -> Batch:
-        """These runs before their first step, as benign trains them."""
+        """Return these runs before their first step, as benign trains them."""
         cells, ids = self.cells(first, count, coordinates)
         return Batch.start(stack(cells, device), Streams(ids, device))
 
     def task(self, count: int, device: str) -> "Task":
-        """The first runs before their first step, as the others train them."""
+        """Return the first runs before their first step, as the others train them."""
         return task_of(self.batch(0, count, device))
 
 
 @dataclass(frozen=True)
 class Task:
-    """Points, weights and numbers of a batch of runs, with nothing of benign in them."""
+    """Points, weights and numbers of a batch of runs, as plain tensors without benign's classes."""
 
     network: str
     """`attention`, `two_layer` or `patch_cnn`"""
@@ -211,14 +211,14 @@ def task_of(batch: Batch) -> Task:
 
 
 def _shared(number: Any) -> float:
-    """A number that all runs of a batch have in common."""
+    """Return a number that all runs of a batch share."""
     first, *others = torch.as_tensor(number).reshape(-1).tolist()
     assert all(other == first for other in others), "the other contestants know one step size only"
     return first
 
 
 def _weights(batch: Batch) -> tuple[str, dict[str, Tensor], dict[str, Tensor]]:
-    """The network's kind, its trained and its frozen weights; a matrix has one row an output, as `nn.Linear` has."""
+    """Return the network's kind, its trained and its frozen weights; matrices have one row per output."""
     network, params = batch.setup.network, batch.params
     if isinstance(network, Attention):
         value = network.initial_value_matrix(batch.setup.data, batch.streams, batch.setup.dtype)

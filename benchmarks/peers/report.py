@@ -1,4 +1,4 @@
-"""What was measured: rows, their ratios, and the tables of benchmarks/README.md.
+"""The measurements: rows, their ratios, and the tables of benchmarks/README.md.
 
     python -m benchmarks.peers.report
 
@@ -43,16 +43,16 @@ class Row:
     peak_memory: int | None
     """bytes, of all runs trained at once"""
     start_seconds: float
-    """drawing and laying out points and weights"""
+    """seconds to draw and arrange points and weights"""
     first_step_seconds: float
-    """the first step, with all that is compiled or allocated at it"""
+    """seconds of the first step, with compilation and allocation"""
     doubled: str = ""
     ratio_to_loop: float | None = None
-    """how many times as fast as the loop; the same for the next two"""
+    """speed relative to the loop; the next two are relative to vmap and JAX"""
     ratio_to_vmap: float | None = None
     ratio_to_jax: float | None = None
     growth: float | None = None
-    """of a doubled problem: its time a run-step by that of the small problem"""
+    """for a doubled problem: its time for a run-step divided by that of the small problem"""
 
 
 def compared(rows: list[Row]) -> list[Row]:
@@ -80,7 +80,7 @@ def _rounded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def tables(found: dict[str, Any]) -> str:
-    """The tables of one file: every problem, then how time grows."""
+    """Return the tables of one file: every problem, then the growth of time."""
     machine = ", ".join(f"{key} {value}" for key, value in found["machine"].items())
     main = [row for row in found["rows"] if not row["doubled"]]
     head = [
@@ -114,7 +114,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def _growth_table(rows: list[dict[str, Any]]) -> str:
-    """Time a run-step at twice the runs, samples, dimension or width, by that of the small problem."""
+    """Return the time of a run-step at twice the runs, samples, dimension or width, relative to the small problem."""
     extend_history = {
         (row["figure"], row["name"], row["doubled"]): row["growth"]
         for row in rows
@@ -138,14 +138,14 @@ def _table(head: list[str], lines: Any) -> str:
 
 
 def page(text: str, results: list[dict[str, Any]]) -> str:
-    """A page with its tables written anew between the two marks."""
+    """Return a page with new tables between the two marks."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
     return before + BEGIN + "\n" + "\n".join(map(tables, results)) + "\n" + END + after
 
 
 def results() -> list[dict[str, Any]]:
-    """What the files of benchmarks/results hold, those of this benchmark only."""
+    """Return the contents of the files in benchmarks/results that belong to this benchmark."""
     found = [
         json.loads(path.read_text(encoding="utf-8"))
         for path in sorted((HERE / "results").glob("*.json"))

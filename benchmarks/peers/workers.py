@@ -1,4 +1,4 @@
-"""Contestants in processes of their own, so that none meets the threads, allocators and caches of another."""
+"""Contestants in separate processes, so that they share no threads, allocators or caches."""
 
 import multiprocessing
 import os
@@ -28,11 +28,11 @@ class Contestant:
     processes: int = 1
     """processes that share the runs and the threads"""
     compiled: bool = False
-    """what can be compiled is, as by `--compile`"""
+    """whether to compile, as with `--compile`"""
 
 
 def contestants(device: str, cores: int) -> list[Contestant]:
-    """A sweep of benign on a CPU runs one process a core, each on one thread; the others use threads."""
+    """Return the contestants: benign on a CPU runs one process per core, each on one thread; the others use threads."""
     processes = cores if device == "cpu" else 1
     return [
         Contestant("loop", "loop"),
@@ -45,7 +45,7 @@ def contestants(device: str, cores: int) -> list[Contestant]:
 
 
 class Failed(Exception):
-    """What a contestant could not do, in its own words."""
+    """The error of a contestant."""
 
 
 class Team:
@@ -63,7 +63,7 @@ class Team:
             self.members.append((process, here))
 
     def prepare(self, problem: Problem, runs: int) -> list[dict[str, Any]]:
-        """Put so many runs before their first step, and take it."""
+        """Prepare some runs and take their first step."""
         shares = [runs // len(self.members)] * len(self.members)
         return self._all(
             [("prepare", problem, place * share, share) for place, share in enumerate(shares)]
@@ -124,14 +124,14 @@ class _Worker:
         }
 
     def _operations(self) -> int:
-        """Of the matrix products of a step, the third.
+        """Return the operations of the matrix products of the third step.
 
-        benign updates the weights at the beginning of the next step, and what is computed once may wait until then.
-        The counter does not see inside JAX, and fails inside torch.func; both do what the loop does.
+        benign updates the weights at the beginning of the next step, and one-time computations may wait until then.
+        The counter cannot count inside JAX and fails inside torch.func; both do the operations of the loop.
         """
         assert self.train, "prepare first"
         counter = FlopCounterMode(display=False)
-        with compiling(False):  # what is compiled under the counter stays slow ever after
+        with compiling(False):  # functions compiled under the counter would stay slow
             self.train(1)
             with counter if self.contestant.runner in ("loop", "benign") else nullcontext():
                 self.train(1)

@@ -14,7 +14,6 @@ SIZES = {  # signals, dimensions, seeds, test points; the theorem asks for d wel
     "quick": (13, (500, 800, 1300, 2000, 3200, 5000, 8000), 4, 400),
     "paper": (25, (500, 800, 1300, 2000, 3200, 5000, 8000, 13000, 20000), 20, 2000),
 }
-LEVEL = 0.75  # test accuracy halfway between chance and 1
 
 
 def build(scale, reading):
@@ -28,8 +27,8 @@ def build(scale, reading):
     )
 
 
-def edge(result):
-    return bo.boundary(result.test_accuracy.rename("test accuracy"), LEVEL, law="dim * signal**p")
+def edge(result):  # where test accuracy is halfway between chance and 1
+    return bo.boundary(result.test_accuracy.rename("test accuracy"), 0.75, law="dim * signal**p")
 
 
 def draw(result, folder, caption):
@@ -49,7 +48,7 @@ RECIPES = [
     Recipe(
         name="kou/fig1",
         title="Test accuracy over signal strength and dimension, one training label in ten flipped",
-        shows="overfitting is benign where n |mu|^4 is large beside sigma_p^4 d, harmful where it is small",
+        shows="overfitting is benign if n |mu|^4 is large compared with sigma_p^4 d, harmful if it is small",
         build=build,
         draw=draw,
         summarise=summarise,
@@ -61,14 +60,14 @@ CLAIMS = Claims("kou")
 
 @CLAIMS.add("thm3.2.exponent", "Theorem 3.2", contains(0.25, but_not=(0, 0.5)), "kou/fig1")
 def critical_signal(evidence):
-    """The signal that overfitting needs to be benign grows as d^(1/4): n |mu|^4 / (sigma_p^4 d) decides."""
+    """The smallest signal at which overfitting is benign grows like d^(1/4): n |mu|^4 / (sigma_p^4 d) decides."""
     critical = np.log(edge(evidence.result).critical)
     return slope("slope of log |mu|* on log d", np.log(critical["dim"]), critical)
 
 
 @CLAIMS.add("thm3.2.benign", "Theorem 3.2", at_least(0.8), "kou/fig1")
 def flipped_labels_do_no_harm(evidence):
-    """Where the signal is strong, training fits every flipped label and test accuracy is near 1 nevertheless."""
+    """If the signal is strong, training fits every flipped label, and test accuracy is still near 1."""
     runs = evidence.result.isel(signal=-1)
     both = (runs.flipped_fitted == 1) & (runs.test_accuracy >= 0.95)
     return share("runs with both", both.values[runs.flipped_fitted.notnull()], "run")

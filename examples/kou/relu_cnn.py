@@ -9,15 +9,15 @@ class ReluCNN(Network):
     width: Shape[Count]
     """filters of each class, m"""
     init_std: PerRun[Positive] = default(1e-4)
-    """standard deviation of initial weights, sigma_0; small beside what training adds, as the theorem asks"""
+    """initial standard deviation, sigma_0; small compared with the change in training, as the theorem asks"""
 
     def initial_params(self, data, streams, dtype):
         filters = streams("init/filters").normal(2 * self.width, data.dim, dtype=dtype)
         return {"filters": filters * column(self.init_std, filters)}
 
     def forward(self, params, x):
-        seen = x.flatten(1, 2) @ params["filters"].transpose(1, 2)
-        by_filter = seen.relu().unflatten(1, x.shape[1:3]).sum(2)
+        products = x.flatten(1, 2) @ params["filters"].transpose(1, 2)
+        by_filter = products.relu().unflatten(1, x.shape[1:3]).sum(2)
         return by_filter[..., : self.width].mean(2) - by_filter[..., self.width :].mean(2)
 
     def cost(self, data):

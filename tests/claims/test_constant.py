@@ -30,16 +30,16 @@ def made(growth: float = 0.0, noise: float = 0.02, seeds: int = SEEDS) -> xr.Dat
 
 
 def test_a_true_statement_has_its_constant_and_stays_bounded():
-    found = constant(made(), "steps", "1 / (rate * signal**2)")
-    assert found.low.value < 3 < found.high.value
-    assert found.high.value / found.low.value < 1.05
-    assert found.bounded is True
-    assert set(found.along) == {"dim", "signal"}
-    for each in found.along.values():
+    measured = constant(made(), "steps", "1 / (rate * signal**2)")
+    assert measured.low.value < 3 < measured.high.value
+    assert measured.high.value / measured.low.value < 1.05
+    assert measured.bounded is True
+    assert set(measured.along) == {"dim", "signal"}
+    for each in measured.along.values():
         assert each.slope.low < 0 < each.slope.high
-        assert max(each.highs) == pytest.approx(found.high.value)
-    assert "steps = Theta(1 / (rate * signal**2)): c = " in str(found)
-    assert "dim: bounded (dim^" in str(found)
+        assert max(each.highs) == pytest.approx(measured.high.value)
+    assert "steps = Theta(1 / (rate * signal**2)): c = " in str(measured)
+    assert "dim: bounded (dim^" in str(measured)
 
 
 @pytest.mark.parametrize(
@@ -54,20 +54,20 @@ def test_a_true_statement_has_its_constant_and_stays_bounded():
     ],
 )
 def test_growth_is_found_where_the_statement_forbids_it(growth, kind, bounded):
-    found = constant(made(growth), "steps", "1 / (rate * signal**2)", kind=kind)
-    assert found.bounded is bounded
-    assert found.along["dim"].slope.value == pytest.approx(growth, abs=0.02)
-    assert found.along["signal"].bounded is True
+    measured = constant(made(growth), "steps", "1 / (rate * signal**2)", kind=kind)
+    assert measured.bounded is bounded
+    assert measured.along["dim"].slope.value == pytest.approx(growth, abs=0.02)
+    assert measured.along["signal"].bounded is True
     if not bounded:
-        assert f"dim^{'0' if growth > 0 else '-0'}.3" in str(found)
-        assert "dim: bounded" not in str(found)
+        assert f"dim^{'0' if growth > 0 else '-0'}.3" in str(measured)
+        assert "dim: bounded" not in str(measured)
 
 
 def test_without_noise_the_slope_is_exact():
-    found = constant(made(0.31, noise=0.0), "steps", "3 / (rate * signal**2)", "O", axes=["dim"])
-    assert tuple(found.along["dim"].slope) == pytest.approx((0.31,) * 3, abs=1e-10)
-    assert found.high.value == pytest.approx(800**0.31, rel=1e-10)
-    assert found.along["dim"].lows == pytest.approx(DIMS**0.31, rel=1e-10)
+    measured = constant(made(0.31, noise=0.0), "steps", "3 / (rate * signal**2)", "O", axes=["dim"])
+    assert tuple(measured.along["dim"].slope) == pytest.approx((0.31,) * 3, abs=1e-10)
+    assert measured.high.value == pytest.approx(800**0.31, rel=1e-10)
+    assert measured.along["dim"].lows == pytest.approx(DIMS**0.31, rel=1e-10)
 
 
 def test_seeds_that_do_not_decide_say_so():
@@ -83,10 +83,10 @@ def test_runs_without_a_number_are_left_out_and_counted():
     result["steps"][0, 0, 0] = math.nan
     result["steps"][:, 1, 2] = math.nan
     result["status"][1, 1, 1] = Status.STEP_CAP
-    found = constant(result, "steps", "1 / (rate * signal**2)")
-    assert (found.left_out, found.capped) == (5, 1)
-    assert found.along["dim"].slope.value == pytest.approx(0.31, abs=1e-10)
-    assert holds(str(found), "5 runs", "positive", "1 runs", "cap")
+    measured = constant(result, "steps", "1 / (rate * signal**2)")
+    assert (measured.left_out, measured.capped) == (5, 1)
+    assert measured.along["dim"].slope.value == pytest.approx(0.31, abs=1e-10)
+    assert holds(str(measured), "5 runs", "positive", "1 runs", "cap")
 
 
 def test_wrong_statements_are_refused():

@@ -1,4 +1,4 @@
-"""Bisection finds the boundary of the whole grid, with fewer runs, and takes up what is there."""
+"""Bisection finds the boundary of the whole grid with fewer runs, and reuses existing ones."""
 
 import math
 from pathlib import Path
@@ -35,35 +35,35 @@ def located(tmp_path_factory) -> tuple[Located, Path]:
 
 
 def test_it_is_the_boundary_of_the_dense_grid(located, tmp_path: Path):
-    found, _ = located
+    edge, _ = located
     dense = boundary(sweep().run(tmp_path).test_accuracy, LEVEL, LAW)
     assert dense.crossings.values.tolist() == [1, 1, 1]
-    np.testing.assert_array_equal(found.critical, dense.critical)
-    assert found.finished
-    assert (found.runs, found.grid_runs) == (3 * 7 * 4, 3 * 33 * 4)
-    assert found.saved == pytest.approx(1 - 7 / 33)
-    ratio = found.brackets.sel(end="high") / found.brackets.sel(end="low")
+    np.testing.assert_array_equal(edge.critical, dense.critical)
+    assert edge.finished
+    assert (edge.runs, edge.grid_runs) == (3 * 7 * 4, 3 * 33 * 4)
+    assert edge.saved == pytest.approx(1 - 7 / 33)
+    ratio = edge.brackets.sel(end="high") / edge.brackets.sel(end="low")
     np.testing.assert_allclose(ratio, 16 ** (1 / 32), rtol=1e-5)  # neighbours of the grid
-    assert (found.brackets.sel(end="low") <= found.critical).all()
-    assert holds(str(found), "84 runs", " 396 ", "79 %")
+    assert (edge.brackets.sel(end="low") <= edge.critical).all()
+    assert holds(str(edge), "84 runs", " 396 ", "79 %")
 
 
 def test_the_linear_theory_is_recovered(located):
     """Accuracy is Phi of a function of N |mu|^4 / d where N |mu|^2 << d (papers/zhang.md section 5)."""
-    found, _ = located
-    assert found.fit is not None
-    assert found.exponent_is(4)
-    assert not found.exponent_is(2)
+    edge, _ = located
+    assert edge.fit is not None
+    assert edge.exponent_is(4)
+    assert not edge.exponent_is(2)
 
 
 def test_the_same_call_returns_at_once_and_another_level_goes_on(located):
-    found, folder = located
+    edge, folder = located
     again = locate_boundary(sweep(), LEVEL, LAW, folder=folder)
-    assert again.runs == found.runs
-    np.testing.assert_array_equal(again.critical, found.critical)
+    assert again.runs == edge.runs
+    np.testing.assert_array_equal(again.critical, edge.critical)
     other = locate_boundary(sweep(), 0.9, LAW, folder=folder)
     assert other.finished
-    assert found.runs < other.runs < 2 * found.runs
+    assert edge.runs < other.runs < 2 * edge.runs
 
 
 def test_a_budget_ends_the_search_and_more_of_it_goes_on(tmp_path: Path):
@@ -77,13 +77,13 @@ def test_a_budget_ends_the_search_and_more_of_it_goes_on(tmp_path: Path):
 
 
 def test_rows_that_never_cross_are_left_alone(tmp_path: Path):
-    found = locate_boundary(
+    edge = locate_boundary(
         sweep(9, 1, signal=bo.logspace(0.01, 0.1, 9)), LEVEL, LAW, folder=tmp_path
     )
-    assert (found.finished, found.runs) == (True, 6)
-    assert found.critical.isnull().all()
-    assert all(map(math.isnan, found.brackets.values.ravel()))
-    (reason,) = set(found.reasons.values)
+    assert (edge.finished, edge.runs) == (True, 6)
+    assert edge.critical.isnull().all()
+    assert all(map(math.isnan, edge.brackets.values.ravel()))
+    (reason,) = set(edge.reasons.values)
     assert holds(reason, "below 0.8", "highest signal", "0.1")
 
 

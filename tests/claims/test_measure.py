@@ -10,29 +10,29 @@ from benign.claims import Undecided, exact, mean, share, slope, slope_by_seed, w
 from tests.says import says
 
 
-def _misses(found, trials: int, rate: float) -> bool:
+def _misses(count, trials: int, rate: float) -> bool:
     """Whether the number of misses is incompatible with a rate, at a chance of 1e-4."""
-    return bool(stats.binomtest(int(found), trials, rate).pvalue < 1e-4)
+    return bool(stats.binomtest(int(count), trials, rate).pvalue < 1e-4)
 
 
 def test_the_interval_of_a_mean_covers_the_truth_as_often_as_it_says():
     draws = np.random.default_rng(0).normal(3.0, 2.0, (2000, 6))
-    found = [mean("x", row).estimate for row in draws]
-    assert not _misses(sum(not each.low <= 3.0 <= each.high for each in found), 2000, 0.05)
+    estimates = [mean("x", row).estimate for row in draws]
+    assert not _misses(sum(not each.low <= 3.0 <= each.high for each in estimates), 2000, 0.05)
 
 
 def test_the_interval_of_a_slope_covers_the_truth_as_often_as_it_says():
     random, x = np.random.default_rng(1), np.linspace(0, 1, 5)
     rows = -0.5 * x + random.normal(0, 0.1, (2000, 5))
-    found = [slope("b", x, row).estimate for row in rows]
-    assert not _misses(sum(not each.low <= -0.5 <= each.high for each in found), 2000, 0.05)
+    estimates = [slope("b", x, row).estimate for row in rows]
+    assert not _misses(sum(not each.low <= -0.5 <= each.high for each in estimates), 2000, 0.05)
 
 
 def test_slopes_by_seed_account_for_errors_shared_along_the_axis():
     random, x = np.random.default_rng(2), np.linspace(0, 1, 5)
     lucky = -0.5 * x + random.normal(0, 1, (2000, 8, 1)) + random.normal(0, 0.1, (2000, 8, 5))
-    found = [slope_by_seed("b", x, rows).estimate for rows in lucky]
-    assert not _misses(sum(not each.low <= -0.5 <= each.high for each in found), 2000, 0.05)
+    estimates = [slope_by_seed("b", x, rows).estimate for rows in lucky]
+    assert not _misses(sum(not each.low <= -0.5 <= each.high for each in estimates), 2000, 0.05)
 
 
 @pytest.mark.parametrize(("hits", "shown"), [(14, 0.8), (29, 0.9), (5, 0.54)])
@@ -45,9 +45,9 @@ def test_shares_reach_the_bounds_of_the_rules(hits, shown):
 def test_each_end_of_a_share_is_a_bound_at_95_percent():
     """Exactly: each number of hits of 20 has its chance."""
     hits = np.arange(21)
-    found = [share("ok", [True] * k + [False] * (20 - k)).estimate for k in hits]
+    estimates = [share("ok", [True] * k + [False] * (20 - k)).estimate for k in hits]
     chance = stats.binom.pmf(hits, 20, 0.7)
-    for missed in ([e.low > 0.7 for e in found], [e.high < 0.7 for e in found]):
+    for missed in ([e.low > 0.7 for e in estimates], [e.high < 0.7 for e in estimates]):
         assert 0.001 < chance[missed].sum() < 0.05
 
 

@@ -32,9 +32,9 @@ def result(folder: Path) -> xr.Dataset:
 
 
 def altered(result: xr.Dataset, name: str, value: float, **where: float) -> xr.Dataset:
-    found = result[name].copy()
-    found.loc[where] = value
-    return result.assign({name: found})
+    variable = result[name].copy()
+    variable.loc[where] = value
+    return result.assign({name: variable})
 
 
 def test_final_weights_are_those_that_the_sweep_kept(folder: Path, result: xr.Dataset):
@@ -52,22 +52,22 @@ def test_final_weights_are_those_that_the_sweep_kept(folder: Path, result: xr.Da
 
 def test_replays_are_units_of_the_experiment(result: xr.Dataset):
     units = [tuple(run.key for run in unit.runs) for unit in tiny().units()]
-    found = evidence(tiny(), result).replays()
-    assert [tuple(run.key for run in replay.runs) for replay in found] == units
+    replays = evidence(tiny(), result).replays()
+    assert [tuple(run.key for run in replay.runs) for replay in replays] == units
 
 
 def test_large_units_are_split_as_the_cpu_splits_them(result: xr.Dataset, monkeypatch):
     monkeypatch.setattr("benign.claims.replays.batch_size", lambda cell, device: 3)
-    found = evidence(tiny(), result).replays()
-    assert [len(each) for each in found] == [3, 1, 3, 1]
-    assert sum(len(runs) for each in found for runs, _ in each.ended()) == 8
+    replays = evidence(tiny(), result).replays()
+    assert [len(each) for each in replays] == [3, 1, 3, 1]
+    assert sum(len(runs) for each in replays for runs, _ in each.ended()) == 8
 
 
 def test_cells_come_in_the_order_of_the_grid(result: xr.Dataset):
     made = evidence(tiny(), result)
-    found = [each.runs[0].where for each in made.replays_by_cell()]
+    first = [each.runs[0].where for each in made.replays_by_cell()]
     grid = [(2, 0.5), (2, 2.0), (4, 0.5), (4, 2.0)]
-    assert found == [{"samples": samples, "snr": snr, "seed": 0} for samples, snr in grid]
+    assert first == [{"samples": samples, "snr": snr, "seed": 0} for samples, snr in grid]
     one = made.replay(samples=4, snr=0.5)
     assert one == made.replays_by_cell()[2]
     assert one.seeds == [0, 1]
@@ -85,17 +85,17 @@ def test_one_cell_must_be_there(result: xr.Dataset, where: dict[str, float]):
 )
 def test_runs_without_sound_weights_are_left_out(result: xr.Dataset, status: Status):
     lost = altered(result, "status", status, samples=2, snr=2.0, seed=1)
-    found = evidence(tiny(), lost).replays()
-    assert sum(map(len, found)) == result.status.size - 1
-    assert (2, 2.0, 1) not in [tuple(run.where.values()) for each in found for run in each.runs]
+    replays = evidence(tiny(), lost).replays()
+    assert sum(map(len, replays)) == result.status.size - 1
+    assert (2, 2.0, 1) not in [tuple(run.where.values()) for each in replays for run in each.runs]
     with pytest.raises(Undecided, match=says("1 of 2", "weights")):
         evidence(tiny(), lost).replay(samples=2, snr=2.0)
 
 
 def test_fewer_seeds_are_fewer_runs(folder: Path):
     part = tiny("seeds=1")
-    found = evidence(part, part.result_in(folder)).replays()
-    assert {run.seed for each in found for run in each.runs} == {0}
+    replays = evidence(part, part.result_in(folder)).replays()
+    assert {run.seed for each in replays for run in each.runs} == {0}
 
 
 @pytest.mark.parametrize("change", [-1, 1, 1000])

@@ -1,4 +1,4 @@
-"""Rules: what an interval decides."""
+"""Rules: holds, fails or inconclusive, by interval."""
 
 import math
 
@@ -33,10 +33,10 @@ CASES = [
 
 @pytest.mark.parametrize(("rule", "ends", "outcome"), CASES)
 def test_an_interval_decides(rule, ends, outcome):
-    found = Estimate(sum(ends) / 2, *ends)
-    assert rule.judge(found) is outcome
+    estimate = Estimate(sum(ends) / 2, *ends)
+    assert rule.judge(estimate) is outcome
     if outcome is INCONCLUSIVE:
-        assert holds(rule.reason(found), interval_text(ends), "seeds")
+        assert holds(rule.reason(estimate), interval_text(ends), "seeds")
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Verdicts: both parts, planted truths, doubts about attacks."""
+"""Verdicts: outcome and conditions, planted truths, doubts about attacks."""
 
 import dataclasses
 import json

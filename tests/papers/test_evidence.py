@@ -16,7 +16,7 @@ from benign.papers.jiang.theory import Numbers
 from benign.papers.li.claims.studies import STANDARD
 from benign.papers.registry import claims
 from benign.papers.verify import Verifier
-from benign.papers.wang.claims.replayed import rhos
+from benign.papers.wang.claims.extremes import rhos
 from benign.papers.wang.claims.studies import BY_PACE, BY_RADIUS, FIRST, FLOOR, INSIDE
 from benign.papers.zhang.claims.weak import WEAK
 from benign.spec.axes import cells

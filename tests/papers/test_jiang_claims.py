@@ -14,8 +14,9 @@ from benign.experiment import Experiment
 from benign.papers.jiang import theory
 from benign.papers.jiang.claims import CLAIMS
 from benign.papers.jiang.claims.identities import CLAIMS as IDENTITIES
-from benign.papers.jiang.claims.studies import BENIGN_RATES, HARMFUL_END, Place, side_by_side
-from benign.papers.jiang.claims.walk import walks
+from benign.papers.jiang.claims.studies import BENIGN_RATES, HARMFUL_END, Cell
+from benign.papers.jiang.claims.studies import experiment as experiment_of
+from benign.papers.jiang.claims.trajectory import trajectories
 from benign.papers.jiang.theory import Numbers, conditions
 from benign.papers.registry import matching
 from benign.papers.verify import Verifier
@@ -113,8 +114,8 @@ def test_every_claim_is_judged_at_smoke_scale(tmp_path: Path):
         warnings.simplefilter("ignore")
         judged = [each.verdict for one in CLAIMS for each in verifier.judge(one)]
     assert not [verdict.reason for verdict in judged if verdict.error]
-    told = {verdict.claim.id for verdict in judged if verdict.outcome is Outcome.HOLDS}
-    assert len(told) > 30
+    holding = {verdict.claim.id for verdict in judged if verdict.outcome is Outcome.HOLDS}
+    assert len(holding) > 30
 
 
 # Truth that was planted.
@@ -188,34 +189,34 @@ def test_a_test_loss_is_confirmed_or_refuted(losses: float, outcome: str):
     assert verdict.conditions.label == "inside"
 
 
-# Places, walks, theory.
+# Cells, trajectories, theory.
 
 
-def test_places_are_inside_their_theorem():
-    place = Place(race=1.0, samples=4, tokens=4, loss=0.1)
-    made = side_by_side([place], seeds=1, steps=10)
+def test_cells_are_inside_their_theorem():
+    cell = Cell(race=1.0, samples=4, tokens=4, loss=0.1)
+    made = experiment_of([cell], seeds=1, steps=10)
     assert all(conditions(n, "4.2").hold for n in _numbers(made))
-    hasty = side_by_side([replace(place, speed=0.1)], seeds=1, steps=10)
+    hasty = experiment_of([replace(cell, speed=0.1)], seeds=1, steps=10)
     (row,) = [conditions(n, "4.2").failing for n in _numbers(hasty)]
     assert [each.name for each in row] == ["(6)"]
 
 
-def test_a_walk_is_the_run(tmp_path: Path):
-    made = side_by_side([Place(race=1.0, samples=4, tokens=4, loss=0.3)], seeds=2, steps=200)
+def test_a_trajectory_is_the_run(tmp_path: Path):
+    made = experiment_of([Cell(race=1.0, samples=4, tokens=4, loss=0.3)], seeds=2, steps=200)
     result = made.run(tmp_path)
-    for seed, walk in enumerate(walks(Evidence("smoke", {}, (result,), (made,)))):
+    for seed, run in enumerate(trajectories(Evidence("smoke", {}, (result,), (made,)))):
         end = result.isel(cell=0, seed=seed)
-        assert walk.converged
-        assert walk.steps[-1] == end.steps
-        np.testing.assert_allclose(walk.losses[-1], end.train_loss, rtol=1e-10)
+        assert run.converged
+        assert run.steps[-1] == end.steps
+        np.testing.assert_allclose(run.losses[-1], end.train_loss, rtol=1e-10)
         np.testing.assert_allclose(
-            walk.attention[-1][..., 0].mean(), end.attention_on_signal, rtol=1e-10
+            run.attention[-1][..., 0].mean(), end.attention_on_signal, rtol=1e-10
         )
-        largest = np.abs(walk.values[-1][:, 1:]).max()
+        largest = np.abs(run.values[-1][:, 1:]).max()
         np.testing.assert_allclose(largest, end.value_noise_max, rtol=1e-10)
-        first = walk.leads_from(1)
-        assert (-1 if first is None else walk.steps[first]) == end.stage_1_end_harmful
-        np.testing.assert_allclose((walk.fresh.margins > 0).mean(), end.test_accuracy)
+        first = run.dominance(1)
+        assert (-1 if first is None else run.steps[first]) == end.stage_1_end_harmful
+        np.testing.assert_allclose((run.fresh.margins > 0).mean(), end.test_accuracy)
 
 
 NUMBERS = Numbers(

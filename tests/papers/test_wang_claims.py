@@ -1,4 +1,4 @@
-"""Wang's claims: all of them are there, and planted truths and falsehoods are told apart."""
+"""Wang's claims: all of them are there, and the planted truths hold and the planted falsehoods fail."""
 
 import warnings
 from pathlib import Path
@@ -13,11 +13,12 @@ from benign.claims.identity import identity_batch, identity_steps
 from benign.claims.replays import Replays
 from benign.experiment import Experiment
 from benign.papers.registry import claims
+from benign.papers.statistics import cells_of
 from benign.papers.verify import Verifier
 from benign.papers.wang import windows
 from benign.papers.wang.bounds import robust_error_floor
-from benign.papers.wang.claims import identities, replayed, studies
-from benign.papers.wang.claims.replayed import distance_between, trail
+from benign.papers.wang.claims import extremes, identities, studies
+from benign.papers.wang.claims.extremes import distance_between, extremes_of
 from benign.spec.axes import cells, dimensions
 
 IDS = [
@@ -127,8 +128,8 @@ def test_studies_inside_the_theorem_are_inside(scale: str):
 def floor_result(experiment: Experiment, excess: float) -> xr.Dataset:
     """Robust errors that exceed the sharp floor by a fixed amount."""
     rows = []
-    for cell in replayed.cells_of(experiment):
-        n = replayed.Numbers.of(cell)
+    for cell in cells_of(experiment):
+        n = extremes.Numbers.of(cell)
         rows.append(float(robust_error_floor(n.signal, n.radius, studies.FLIP)) + excess)
     errors = np.repeat(np.array(rows)[:, None], experiment.seeds, 1)
     return xr.Dataset({"robust_noisy_error": (("cell", "seed"), errors)})
@@ -210,8 +211,8 @@ def test_identities_hold_to_rounding(case: str):
 
 
 def test_an_identity_with_other_weights_does_not():
-    cell = replayed.cells_of(studies.INSIDE.experiment("smoke"))[0]
-    before, weights, after = next(replayed.pairs(identity_steps(identity_batch([cell]))))
+    cell = cells_of(studies.INSIDE.experiment("smoke"))[0]
+    before, weights, after = next(extremes.pairs(identity_steps(identity_batch([cell]))))
     fresh = before.batch.test_points("test/0", 5).x
     moved = after.batch.params
     altered = {**moved, "inner": 1.01 * moved["inner"]}
@@ -226,10 +227,10 @@ def replays_of(study: Study, folder: Path) -> tuple[Replays, ...]:
     return made.replays_by_cell()
 
 
-def test_a_trail_is_the_extreme_of_a_plain_replay(tmp_path: Path):
+def test_extremes_are_those_of_a_plain_replay(tmp_path: Path):
     experiment = studies.INSIDE.experiment("smoke")
-    cell = replayed.cells_of(experiment)[0]
-    n = replayed.Numbers.of(cell)
+    cell = cells_of(experiment)[0]
+    n = extremes.Numbers.of(cell)
     replay = experiment.replay(cell=0, seed=1)
     growth, total, start, weights = 0.0, 0.0, None, None
     for step in replay.steps():
@@ -240,7 +241,7 @@ def test_a_trail_is_the_extreme_of_a_plain_replay(tmp_path: Path):
             unit = n.rate * (n.dim / n.samples) ** 0.5 * total
             growth = max(growth, float(weights - start) / unit)
         total += float(torch.sigmoid(-step.margins).mean())
-    found = trail(replays_of(studies.INSIDE, tmp_path)[0])
+    found = extremes_of(replays_of(studies.INSIDE, tmp_path)[0])
     assert found["growth"][1] == pytest.approx(growth, rel=1e-10)
 
 
@@ -249,7 +250,7 @@ def test_the_first_move_is_the_first_gradient(tmp_path: Path):
     step = replay.first_step()
     moved = replay.cell.training.rate * step.gradient()["inner"].norm(dim=(1, 2))
     expected = moved / step.batch.params["inner"].norm(dim=(1, 2))
-    torch.testing.assert_close(trail(replay)["first_move"], expected, rtol=1e-10, atol=0)
+    torch.testing.assert_close(extremes_of(replay)["first_move"], expected, rtol=1e-10, atol=0)
 
 
 def test_runs_without_an_attack_are_at_distance_0(tmp_path: Path):

@@ -236,8 +236,8 @@ def test_noise_that_is_too_long_is_found(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_half_below_the_barrier_is_found_to_be_none():
     """At 0.69 |mu| the rule on token 1 makes no error: the bound would be false there."""
-    world = theorem3._world(SMOKE)
-    near = theorem3._smallest_error(world, world.coupled("signal", 0.69), theorem3._any(world))
+    twins = theorem3._twins(SMOKE)
+    near = theorem3._smallest_error(twins, twins.coupled("signal", 0.69), theorem3._any(twins))
     claim = ALL["thm3.half_at_1_over_sqrt2"]
     assert outcomes(replace(claim, statistic=lambda _: near)) == {"": Outcome.FAILS}
 
@@ -245,10 +245,10 @@ def test_a_half_below_the_barrier_is_found_to_be_none():
 HIDDEN = 500
 
 
-def endings(ratio: Any, gap: float = 1.0, seeds: int = 7) -> list[weak.Ending]:
+def effects(ratio: Any, gap: float = 1.0, seeds: int = 7) -> list[weak.AttackEffect]:
     """Planted runs: log ratio as a function of d."""
     return [
-        weak.Ending(seed, 2, dim, HIDDEN, c / math.log(HIDDEN), ratio(dim) + 0.01 * seed, gap)
+        weak.AttackEffect(seed, 2, dim, HIDDEN, c / math.log(HIDDEN), ratio(dim) + 0.01 * seed, gap)
         for c in weak.SHARES
         for dim in (1000, 10_000, 100_000)
         for seed in range(seeds)
@@ -265,7 +265,7 @@ def endings(ratio: Any, gap: float = 1.0, seeds: int = 7) -> list[weak.Ending]:
 def test_attention_that_an_attack_moves_more_in_high_dimension_is_found(
     monkeypatch: pytest.MonkeyPatch, ratio: Any, expected: Outcome
 ):
-    monkeypatch.setattr(weak, "_found", lambda evidence: endings(ratio))
+    monkeypatch.setattr(weak, "_effects", lambda evidence: effects(ratio))
     claim = replace(ALL["lem4.attn_ratio"], conditions=None)
     found = outcomes(claim, Evidence("quick", {}, (), (weak.WEAK.experiment("quick"),)))
     assert {found[name] for name in found if name != "largest"} == {expected}
@@ -275,7 +275,7 @@ def test_attention_that_an_attack_moves_more_in_high_dimension_is_found(
 def test_margins_that_fall_too_far_are_found(
     monkeypatch: pytest.MonkeyPatch, gap: float, expected: Outcome
 ):
-    monkeypatch.setattr(weak, "_found", lambda evidence: endings(math.log, gap))
+    monkeypatch.setattr(weak, "_effects", lambda evidence: effects(math.log, gap))
     for name in ("lem6.margin_gap", "derived.frozen_gap"):
         claim = replace(ALL[name], conditions=None)
         assert outcomes(claim, Evidence("quick", {}, (), (weak.WEAK.experiment("quick"),))) == {

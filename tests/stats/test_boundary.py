@@ -1,4 +1,4 @@
-"""Boundaries: known laws are recovered, and what is not found is reported."""
+"""Boundaries: known laws are recovered, and rows without a crossing are reported."""
 
 import inspect
 import math
@@ -38,11 +38,11 @@ def ramp(constant, exponent, seeds=1, sign=1.0, noise=0.0, rng: Any = None):
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize(("exponent", "constant"), [(2.0, 100.0), (4.0, 50.0)])
 def test_an_exact_law_is_recovered(exponent, constant, sign):
-    found = boundary(ramp(constant, exponent, seeds=3, sign=sign), 0.5)
-    assert found.rising == (sign > 0)
-    np.testing.assert_allclose(found.critical, (constant / SAMPLES) ** (1 / exponent), rtol=1e-10)
-    np.testing.assert_allclose(found.critical_per_seed, found.critical.values[:, None].repeat(3, 1))
-    fit = found.fit
+    edge = boundary(ramp(constant, exponent, seeds=3, sign=sign), 0.5)
+    assert edge.rising == (sign > 0)
+    np.testing.assert_allclose(edge.critical, (constant / SAMPLES) ** (1 / exponent), rtol=1e-10)
+    np.testing.assert_allclose(edge.critical_per_seed, edge.critical.values[:, None].repeat(3, 1))
+    fit = edge.fit
     assert fit is not None
     assert fit.rows == len(SAMPLES)
     assert fit.slope == pytest.approx(-1 / exponent, rel=1e-10)
@@ -50,16 +50,16 @@ def test_an_exact_law_is_recovered(exponent, constant, sign):
     assert fit.constant == pytest.approx(constant, rel=1e-9)
     assert fit.constant_interval == pytest.approx((constant, constant), rel=1e-5)
     assert fit.r_squared == pytest.approx(1, rel=1e-12)
-    np.testing.assert_allclose(fit.curve(SAMPLES), found.critical, rtol=1e-10)
-    assert tuple(found.constant_for(exponent)) == pytest.approx((constant,) * 3, rel=1e-9)
+    np.testing.assert_allclose(fit.curve(SAMPLES), edge.critical, rtol=1e-10)
+    assert tuple(edge.constant_for(exponent)) == pytest.approx((constant,) * 3, rel=1e-9)
 
 
 def test_the_fit_is_scipys_regression_of_log_column_on_log_row():
-    found = boundary(ramp(100.0, 2.0, noise=0.3, rng=np.random.default_rng(1)), 0.5)
-    x, y = np.log(SAMPLES), np.log(found.critical.values)
+    edge = boundary(ramp(100.0, 2.0, noise=0.3, rng=np.random.default_rng(1)), 0.5)
+    x, y = np.log(SAMPLES), np.log(edge.critical.values)
     line: Any = stats.linregress(x, y)
     half = stats.t.ppf(0.975, len(x) - 2) * line.stderr
-    fit = found.fit
+    fit = edge.fit
     assert fit is not None
     assert fit.slope_interval == pytest.approx((line.slope - half, line.slope + half), rel=1e-10)
     assert fit.exponent_interval == pytest.approx(
@@ -74,7 +74,7 @@ def test_the_fit_is_scipys_regression_of_log_column_on_log_row():
         assert distance == pytest.approx(stats.t.ppf(0.975, len(x) - 2) * error, rel=1e-6)
     logs = x + 2 * y
     expected = stats.ttest_1samp(logs, 0).confidence_interval(0.95)
-    value, low, high = found.constant_for(2.0)
+    value, low, high = edge.constant_for(2.0)
     assert value == pytest.approx(stats.gmean(np.exp(logs)), rel=1e-10)
     assert (low, high) == pytest.approx(tuple(np.exp(expected)), rel=1e-10)
 
@@ -83,8 +83,8 @@ def test_intervals_cover_at_their_nominal_rate():
     rng = np.random.default_rng(7)
     draws, hits = 200, np.zeros(4)
     for _ in range(draws):
-        found = boundary(ramp(100.0, 2.0, noise=0.1, rng=rng), 0.5, confidence=0.9)
-        fit, constant = found.fit, found.constant_for(2.0)
+        edge = boundary(ramp(100.0, 2.0, noise=0.1, rng=rng), 0.5, confidence=0.9)
+        fit, constant = edge.fit, edge.constant_for(2.0)
         assert fit is not None
         hits += [
             fit.slope_interval[0] <= -0.5 <= fit.slope_interval[1],
@@ -111,21 +111,21 @@ def test_every_row_without_a_crossing_says_why():
         ("samples", "snr"),
         name="accuracy",
     )
-    found = boundary(values, 0.5)
-    assert list(found.critical.isnull().values) == [True, True, True, False]
-    low, high, missing, none = map(str, found.reasons.values)
+    edge = boundary(values, 0.5)
+    assert list(edge.critical.isnull().values) == [True, True, True, False]
+    low, high, missing, none = map(str, edge.reasons.values)
     assert holds(low, "below 0.5", "highest snr", "4")
     assert holds(high, "above 0.5", "lowest snr", "1")
     assert "missing" in missing
     assert none == ""
-    assert found.fit is None
-    assert holds(found.reason, "1 of 4 rows", " 3 ")
-    head, *rows, fit = str(found).splitlines()
+    assert edge.fit is None
+    assert holds(edge.reason, "1 of 4 rows", " 3 ")
+    head, *rows, fit = str(edge).splitlines()
     assert holds(head, "accuracy", "rises", " 0.5 ", "snr", "1 of 4 samples")
     assert rows == [f"  samples 2: {low}", f"  samples 4: {high}", f"  samples 8: {missing}"]
-    assert holds(fit, "fit", found.reason)
-    assert found.constant_for(2.0).low == 0
-    assert found.constant_for(2.0).high == math.inf
+    assert holds(fit, "fit", edge.reason)
+    assert edge.constant_for(2.0).low == 0
+    assert edge.constant_for(2.0).high == math.inf
     with pytest.raises(ValueError, match=says("samples", "level 5")):
         boundary(values, 5.0).constant_for(2.0)
 
@@ -136,10 +136,10 @@ def test_several_crossings_are_counted_and_the_first_is_used():
         {"samples": [2, 4], "snr": [1.0, 4.0, 16.0, 64.0]},
         ("samples", "snr"),
     )
-    found = boundary(values, 0.5)
-    assert list(found.crossings.values) == [3, 1]
-    np.testing.assert_allclose(found.critical, [2.0, 32.0])
-    (row,) = [line for line in str(found).splitlines() if "samples 2: " in line]
+    edge = boundary(values, 0.5)
+    assert list(edge.crossings.values) == [3, 1]
+    np.testing.assert_allclose(edge.critical, [2.0, 32.0])
+    (row,) = [line for line in str(edge).splitlines() if "samples 2: " in line]
     assert holds(row, " 3 ", "first")
 
 
@@ -149,10 +149,10 @@ def test_missing_runs_are_skipped():
     holes[1, 3:6, 0] = math.nan  # one seed lacks a few cells
     holes[2, 10, :] = math.nan  # a cell lacks every seed
     holes[3, :, 1] = math.nan  # a row lacks one seed
-    found = boundary(holes, 0.5)
-    np.testing.assert_allclose(found.critical, boundary(full, 0.5).critical, rtol=1e-10)
-    assert found.critical_per_seed.isnull().sum() == 1
-    assert math.isnan(found.critical_per_seed[3, 1])
+    edge = boundary(holes, 0.5)
+    np.testing.assert_allclose(edge.critical, boundary(full, 0.5).critical, rtol=1e-10)
+    assert edge.critical_per_seed.isnull().sum() == 1
+    assert math.isnan(edge.critical_per_seed[3, 1])
 
 
 def test_one_seed_may_cross_where_the_mean_does_not():
@@ -161,10 +161,10 @@ def test_one_seed_may_cross_where_the_mean_does_not():
         {"samples": [2], "snr": [1.0, 4.0, 16.0]},
         ("samples", "snr", "seed"),
     )
-    found = boundary(values, 0.8)
-    assert math.isnan(found.critical[0])
-    assert found.critical_per_seed[0, 0] == pytest.approx(4**0.8)
-    assert math.isnan(found.critical_per_seed[0, 1])
+    edge = boundary(values, 0.8)
+    assert math.isnan(edge.critical[0])
+    assert edge.critical_per_seed[0, 0] == pytest.approx(4**0.8)
+    assert math.isnan(edge.critical_per_seed[0, 1])
 
 
 def test_a_slope_that_may_be_zero_leaves_the_exponent_open():
@@ -311,21 +311,21 @@ def test_numbers_are_written_short(value, text):
 
 
 def test_a_test_of_an_exponent_agrees_with_its_interval():
-    found = boundary(ramp(100.0, 2.0, seeds=6, noise=0.1, rng=np.random.default_rng(2)), 0.5)
-    fit = found.fit
+    edge = boundary(ramp(100.0, 2.0, seeds=6, noise=0.1, rng=np.random.default_rng(2)), 0.5)
+    fit = edge.fit
     assert fit is not None
     assert fit.errors.source == "seeds"
     low, high = fit.exponent_interval
     for exponent, inside in [(low * 1.001, True), (high * 0.999, True), (low * 0.999, False), (4, False)]:  # fmt: skip
-        tested = found.exponent_is(exponent)
+        tested = edge.exponent_is(exponent)
         assert bool(tested) == tested.inside == inside
         assert (tested.p_value >= 0.05) == inside
-    assert found.exponent_is(low).p_value == pytest.approx(0.05, rel=1e-6)
+    assert edge.exponent_is(low).p_value == pytest.approx(0.05, rel=1e-6)
     for near in (1, 1 + 1e-15, 1 - 1e-14):  # where rounding decides the distance
-        assert found.exponent_is(near * fit.exponent).p_value == pytest.approx(1, abs=1e-6)
-    assert holds(str(found.exponent_is(4.0)), "exponent 4 ", "outside", "[1.")
+        assert edge.exponent_is(near * fit.exponent).p_value == pytest.approx(1, abs=1e-6)
+    assert holds(str(edge.exponent_is(4.0)), "exponent 4 ", "outside", "[1.")
     with pytest.raises(ValueError, match=says("`exponent`", " 0")):
-        found.exponent_is(0)
+        edge.exponent_is(0)
     with pytest.raises(ValueError, match=says("fit", "0 of 7 rows")):
         boundary(ramp(100.0, 2.0), 50.0).exponent_is(2)
 
@@ -335,10 +335,10 @@ def test_seeds_with_shared_errors_widen_the_constant():
     rng = np.random.default_rng(4)
     values = ramp(100.0, 2.0, seeds=9)
     moved = values - 0.1 * 0.3 * rng.standard_normal(9)
-    found = boundary(moved, 0.5)
-    per_seed = np.log(SAMPLES[:, None] * found.critical_per_seed.values**2).mean(0)
+    edge = boundary(moved, 0.5)
+    per_seed = np.log(SAMPLES[:, None] * edge.critical_per_seed.values**2).mean(0)
     expected = stats.ttest_1samp(per_seed, 0).confidence_interval(0.95)
-    value, low, high = found.constant_for(2.0)
+    value, low, high = edge.constant_for(2.0)
     assert math.log(value) == pytest.approx(per_seed.mean(), rel=1e-9)
     # the standard error of 999 resamples is known to 2 %
     assert math.log(high / low) == pytest.approx(expected.high - expected.low, rel=0.07)
@@ -354,13 +354,13 @@ def test_a_grid_without_noise_covers_the_truth(exponent, constant, width):
     loss = 0.69 / (1 + np.exp(depth / width + math.log(0.49 / 0.2)))
     coords = {"samples": rows, "snr": columns, "seed": range(5)}
     map = xr.DataArray(np.repeat(loss[..., None], 5, -1), coords, tuple(coords))
-    found = boundary(map, 0.2)
+    edge = boundary(map, 0.2)
     truth = (constant / rows) ** (1 / exponent)
-    known = found.critical.notnull()
-    assert ((found.open.sel(end="low") <= truth) | ~known).all()
-    assert ((found.open.sel(end="high") >= truth) | ~known).all()
-    assert found.exponent_is(exponent)
-    at, fit = found.constant_for(exponent), found.fit
+    known = edge.critical.notnull()
+    assert ((edge.open.sel(end="low") <= truth) | ~known).all()
+    assert ((edge.open.sel(end="high") >= truth) | ~known).all()
+    assert edge.exponent_is(exponent)
+    at, fit = edge.constant_for(exponent), edge.fit
     assert at.low < constant < at.high
     assert fit is not None
     assert fit.constant_interval[0] < constant < fit.constant_interval[1]
@@ -387,10 +387,10 @@ def test_rows_off_any_power_law_widen_the_interval_and_are_reported():
     noise = np.random.default_rng(0).normal(0, 0.02, (rows.size, 1, 5))
     sharp = 8 * np.log(columns[None, :, None] / critical[:, None, None]) + noise
     coords = {"samples": rows, "snr": columns, "seed": range(5)}
-    found = boundary(xr.DataArray(1 / (1 + np.exp(-sharp)), coords, list(coords)), 0.5)
-    assert found.fit is not None
-    assert "scatter" in str(found)
-    low, high = found.fit.slope_interval
+    edge = boundary(xr.DataArray(1 / (1 + np.exp(-sharp)), coords, list(coords)), 0.5)
+    assert edge.fit is not None
+    assert "scatter" in str(edge)
+    low, high = edge.fit.slope_interval
     assert high - low > 0.5
     straight = 8 * np.log(columns[None, :, None] * np.sqrt(rows)[:, None, None] / 10) + noise
     fine = boundary(xr.DataArray(1 / (1 + np.exp(-straight)), coords, list(coords)), 0.5)

@@ -22,10 +22,10 @@ def a_map(values: np.ndarray) -> xr.DataArray:
 def test_one_line_has_scipys_tau():
     rng = np.random.default_rng(0)
     line = rng.integers(0, 5, (1, 12, 1)).astype(float)
-    found = monotone(a_map(line), "snr")
+    order = monotone(a_map(line), "snr")
     expected: Any = stats.kendalltau(np.arange(12), line[0, :, 0])
-    assert found.tau.value == pytest.approx(expected.statistic, rel=1e-12)
-    assert (found.tau.low, found.tau.high, found.share.low, found.share.high) == (-1, 1, 0, 1)
+    assert order.tau.value == pytest.approx(expected.statistic, rel=1e-12)
+    assert (order.tau.low, order.tau.high, order.share.low, order.share.high) == (-1, 1, 0, 1)
 
 
 def test_pairs_of_all_lines_are_counted_together():
@@ -36,14 +36,14 @@ def test_pairs_of_all_lines_are_counted_together():
     for line in mean:
         for a, b in itertools.combinations(line[~np.isnan(line)], 2):
             up, down, tied = up + (b > a), down + (b < a), tied + (a == b)
-    found = monotone(a_map(values), "snr", noise=0)
-    assert found.share.value == pytest.approx(up / (up + down), rel=1e-12)
-    assert found.tau.value == pytest.approx(
+    order = monotone(a_map(values), "snr", noise=0)
+    assert order.share.value == pytest.approx(up / (up + down), rel=1e-12)
+    assert order.tau.value == pytest.approx(
         (up - down) / math.sqrt((up + down) * (up + down + tied)), rel=1e-12
     )
-    assert (found.pairs, found.lines, found.of) == (up + down, 3, 3)
+    assert (order.pairs, order.lines, order.of) == (up + down, 3, 3)
     reversed_map = a_map(values).isel(snr=slice(None, None, -1))
-    assert monotone(reversed_map, "snr", noise=0) == found
+    assert monotone(reversed_map, "snr", noise=0) == order
     along_rows = monotone(a_map(values), "samples", noise=0)
     assert along_rows.of == 6
 
@@ -52,9 +52,9 @@ def test_flat_lines_are_left_out():
     rng = np.random.default_rng(2)
     rising = np.linspace(0, 1, 10)[None, :, None] + 0.01 * rng.standard_normal((2, 10, 8))
     flat = 0.01 * rng.standard_normal((3, 10, 8))
-    found = monotone(a_map(np.concatenate([rising, flat])), "snr")
-    assert (found.lines, found.of) == (2, 5)
-    assert found.tau.value == pytest.approx(1)
+    order = monotone(a_map(np.concatenate([rising, flat])), "snr")
+    assert (order.lines, order.of) == (2, 5)
+    assert order.tau.value == pytest.approx(1)
     with pytest.raises(ValueError, match=says("snr", " 1 ", "order")):
         monotone(a_map(flat), "snr", noise=1.0)
     with pytest.raises(ValueError, match=says("`along`", "'snr'", "'radius'")):
@@ -67,7 +67,7 @@ def test_intervals_of_a_known_order_cover(seeds: int):
     rng = np.random.default_rng(3)
     truth = np.linspace(0, 1, 6)[None, :, None]
     maps = [truth + rng.standard_normal((4, 6, seeds)) for _ in range(150)]
-    found = [monotone(a_map(each), "snr", noise=0) for each in maps]
-    mean = np.mean([each.tau.value for each in found])
-    missed = sum(not each.tau.low <= mean <= each.tau.high for each in found)
+    order = [monotone(a_map(each), "snr", noise=0) for each in maps]
+    mean = np.mean([each.tau.value for each in order])
+    missed = sum(not each.tau.low <= mean <= each.tau.high for each in order)
     assert missed <= stats.binom.ppf(1 - 1e-4, 150, 0.05)

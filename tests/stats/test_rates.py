@@ -1,4 +1,4 @@
-"""Intervals and tests of boundaries on maps with a known law: how often they miss, against what they promise.
+"""How often intervals and tests of boundaries miss on maps with a known law, compared with the nominal rate.
 
 `python -m tests.stats.test_rates` prints the table of docs/own-lemma.md (minutes).
 """

@@ -101,7 +101,7 @@ def between(
 
 
 def contains(value: float, but_not: tuple[float, ...] = ()) -> Rule:
-    """Return the rule that the interval must contain `value` and none of the rivals `but_not`."""
+    """Return the rule that the interval must contain `value` and no value of `but_not`."""
     return Contains(value, but_not)
 
 

@@ -82,7 +82,7 @@ def conditions_text(verdict: Verdict) -> str:
     if not missed:
         return conditions.label
     name = min(missed, key=lambda each: missed[each])
-    return f"{conditions.label}: {name} at {missed[name]:.2g}"
+    return f"{conditions.label}: {name} at {missed[name]:.2g} of the slack that it needs"
 
 
 def counts(judged: Iterable[TimedVerdict]) -> dict[str, int]:

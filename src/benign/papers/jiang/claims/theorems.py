@@ -35,54 +35,52 @@ from benign.papers.jiang.theory import (
     test_loss_limit,
     theorem_steps,
 )
-from benign.spec.axes import cells
-from benign.training.descent import Status
+from benign.papers.statistics import cells_of, converged, steps_to_loss
 
 CLAIMS = Claims("jiang")
 
 
-def numbers_of(evidence: Evidence) -> list[Numbers]:
-    """Of every cell, in the order of the result."""
-    return [Numbers.of(cell) for _, cell in cells(evidence.experiment)]
+FACTORS: dict[str, Callable[[Numbers], float]] = {
+    "eps": lambda n: n.loss,
+    "eta": lambda n: n.rate,
+    "|mu|": lambda n: n.signal**0.5,
+    "|w_O|": lambda n: n.output_norm,
+    "N": lambda n: n.samples,
+    "sigma_p": lambda n: n.noise**0.5,
+}
+"""numbers of a cell in which T has a power"""
 
 
-def times(result: xr.Dataset) -> np.ndarray:
-    """Steps to the loss, [cells, seeds]; NaN where a run did not reach it."""
-    found = result.steps.where(result.status == Status.CONVERGED)
-    return found.transpose("cell", "seed").values
+def _numbers(experiment: Experiment) -> list[Numbers]:
+    return [Numbers.of(cell) for cell in cells_of(experiment)]
 
 
-def differing(
-    numbers: list[Numbers], of: Callable[[Numbers], float], rest: Callable[[Numbers], tuple]
-) -> list[int]:
-    """The largest group of cells that differ in one number and agree in the rest, in the order of that number."""
+def _times(result: xr.Dataset) -> np.ndarray:
+    """Return T, [cells, seeds]; NaN where a run did not reach its loss."""
+    return steps_to_loss(result).transpose("cell", "seed").values
+
+
+def _varying(numbers: list[Numbers], name: str) -> list[int]:
+    """Return the largest group of cells that differ in one number only, in the order of that number."""
+
+    def rounded(n: Numbers, key: str) -> float:
+        return float(f"{FACTORS[key](n):.9g}")
+
     groups: dict[tuple, dict[float, int]] = {}
-    for place, each in enumerate(numbers):
-        groups.setdefault(rest(each), {}).setdefault(of(each), place)
+    for place, n in enumerate(numbers):
+        rest = (n.hidden, *(rounded(n, key) for key in FACTORS if key != name))
+        groups.setdefault(rest, {}).setdefault(rounded(n, name), place)
     largest = max(groups.values(), key=len)
     return [largest[value] for value in sorted(largest)]
 
 
-def rate(evidence: Evidence, name: str, of: Callable[[Numbers], float]) -> Measured:
-    """Slope of log T on the log of one number, the others unchanged."""
-    numbers = numbers_of(evidence)
-    read: dict[str, Callable[[Numbers], float]] = {
-        "eps": lambda n: n.loss,
-        "eta": lambda n: n.rate,
-        "|mu|": lambda n: n.signal**0.5,
-        "|w_O|": lambda n: n.output_norm,
-        "N": lambda n: n.samples,
-        "sigma_p": lambda n: n.noise**0.5,
-    }
-
-    def rest(n: Numbers) -> tuple:
-        return (n.hidden, *(float(f"{f(n):.9g}") for key, f in read.items() if key != name))
-
-    chosen = differing(numbers, lambda n: float(f"{of(n):.9g}"), rest)
-    x = [np.log(of(numbers[place])) for place in chosen]
-    return slope_by_seed(
-        f"slope of log T on log {name}", x, np.log(times(evidence.result)[chosen]).T
-    )
+def _power(evidence: Evidence, name: str) -> Measured:
+    """Return the slope of log T on the log of one number, over cells that differ in this number only."""
+    numbers = _numbers(evidence.experiment)
+    places = _varying(numbers, name)
+    logs = [np.log(FACTORS[name](numbers[place])) for place in places]
+    times = np.log(_times(evidence.result)[places]).T
+    return slope_by_seed(f"slope of log T on log {name}", logs, times)
 
 
 def _near(value: float, by: float) -> Rule:
@@ -91,61 +89,63 @@ def _near(value: float, by: float) -> Rule:
 
 @CLAIMS.add("thm4.1.convergence", "Theorem 4.1 (i)", at_most(1.0), BENIGN_INSIDE, conditions=benign)
 def benign_convergence(evidence: Evidence) -> Measured:
-    """The training loss is eps after O(1 / (eta eps |mu|^2 |w_O|^2)) steps, here with the constant 4 M^2 of attention
-    that never leaves its even start."""
-    return _in_time(evidence, "4.1", [4 * n.tokens**2 for n in numbers_of(evidence)])
+    """The training loss reaches eps after T = O(1 / (eta eps |mu|^2 |w_O|^2)) steps, here with the constant 4 M^2 of
+    attention that stays uniform."""
+    return _relative_time(evidence, "4.1", lambda n: 4 * n.tokens**2)
 
 
 @CLAIMS.add(
     "thm4.2.convergence", "Theorem 4.2 (i)", at_most(1.0), HARMFUL_RATES, conditions=harmful
 )
 def harmful_convergence(evidence: Evidence) -> Measured:
-    """The training loss is eps after O(N / (eta eps sigma_p^2 d |w_O|^2)) steps, here with the constant 10."""
-    return _in_time(evidence, "4.2", [10] * len(numbers_of(evidence)))
+    """The training loss reaches eps after T = O(N / (eta eps sigma_p^2 d |w_O|^2)) steps, here with the constant 10."""
+    return _relative_time(evidence, "4.2", lambda n: 10)
 
 
-def _in_time(evidence: Evidence, theorem: Theorem, constants: list[float]) -> Measured:
-    """The longest run beside its bound; one that never came is infinitely long."""
-    laws = [theorem_steps(n, theorem) for n in numbers_of(evidence)]
-    bounds = np.array(laws) * np.array(constants)
-    ratios = np.nan_to_num(times(evidence.result), nan=np.inf) / bounds[:, None]
-    return worst("longest T / bound", ratios)
+def _relative_time(
+    evidence: Evidence, theorem: Theorem, constant: Callable[[Numbers], float]
+) -> Measured:
+    """Return the longest T relative to its bound; infinite if a run did not reach its loss."""
+    numbers = _numbers(evidence.experiment)
+    bounds = np.array([theorem_steps(n, theorem) * constant(n) for n in numbers])
+    times = np.nan_to_num(_times(evidence.result), nan=np.inf)
+    return worst("longest T / bound", times / bounds[:, None])
 
 
 @CLAIMS.add("thm4.1.rate_eps", "Theorem 4.1", _near(-1, 0.15), BENIGN_RATES, conditions=benign)
 def benign_rate_eps(evidence: Evidence) -> Measured:
-    """T is inversely proportional to eps."""
-    return rate(evidence, "eps", lambda n: n.loss)
+    """In benign training T is inversely proportional to eps."""
+    return _power(evidence, "eps")
 
 
 @CLAIMS.add("thm4.1.rate_eta", "Theorem 4.1", _near(-1, 0.1), BENIGN_RATES, conditions=benign)
 def benign_rate_eta(evidence: Evidence) -> Measured:
-    """T is inversely proportional to the step size."""
-    return rate(evidence, "eta", lambda n: n.rate)
+    """In benign training T is inversely proportional to the step size eta."""
+    return _power(evidence, "eta")
 
 
 @CLAIMS.add("thm4.1.rate_mu", "Theorem 4.1", _near(-2, 0.3), BENIGN_RATES, conditions=benign)
 def benign_rate_mu(evidence: Evidence) -> Measured:
-    """T falls as |mu|^-2."""
-    return rate(evidence, "|mu|", lambda n: n.signal**0.5)
+    """In benign training T is proportional to |mu|^-2."""
+    return _power(evidence, "|mu|")
 
 
 @CLAIMS.add("thm4.1.rate_wO", "Theorem 4.1", _near(-2, 0.3), BENIGN_RATES, conditions=benign)
 def benign_rate_output(evidence: Evidence) -> Measured:
-    """T falls as |w_O|^-2."""
-    return rate(evidence, "|w_O|", lambda n: n.output_norm)
+    """In benign training T is proportional to |w_O|^-2."""
+    return _power(evidence, "|w_O|")
 
 
 @CLAIMS.add("thm4.2.rate_N", "Theorem 4.2", _near(1, 0.2), HARMFUL_RATES, conditions=harmful)
 def harmful_rate_samples(evidence: Evidence) -> Measured:
-    """T of harmful overfitting is proportional to N."""
-    return rate(evidence, "N", lambda n: n.samples)
+    """In harmful training T is proportional to N."""
+    return _power(evidence, "N")
 
 
 @CLAIMS.add("thm4.2.rate_sigma", "Theorem 4.2", _near(-2, 0.3), HARMFUL_RATES, conditions=harmful)
 def harmful_rate_noise(evidence: Evidence) -> Measured:
-    """T of harmful overfitting falls as sigma_p^-2."""
-    return rate(evidence, "sigma_p", lambda n: n.noise**0.5)
+    """In harmful training T is proportional to sigma_p^-2."""
+    return _power(evidence, "sigma_p")
 
 
 @CLAIMS.add(
@@ -156,26 +156,24 @@ def harmful_rate_noise(evidence: Evidence) -> Measured:
     conditions=benign,
 )
 def benign_test_loss(evidence: Evidence) -> dict[str, Measured]:
-    """The test loss goes to 0 with eps, for large d as eps^((2M-1) / (M^2 a)), a the attention left on the signal."""
-    numbers, result = numbers_of(evidence), evidence.result
-    chosen = _by_loss(numbers)
-    eps = [numbers[place].loss for place in chosen]
-    part = result.isel(cell=chosen).transpose("cell", "seed", ...)
-    found = np.log(part.test_loss.values).T
-    wanted = [
-        [np.log(test_loss_limit(e, numbers[0].tokens, a)) for e, a in zip(eps, row, strict=True)]
-        for row in part.attention_on_signal.values.T
+    """The test loss goes to 0 with eps; for large d as eps^((2M-1) / (M^2 a)), a the attention on the signal."""
+    numbers = _numbers(evidence.experiment)
+    places, tokens = _varying_loss(numbers), numbers[0].tokens
+    eps = [numbers[place].loss for place in places]
+    result = evidence.result.isel(cell=places).transpose("cell", "seed", ...)
+    losses = np.log(result.test_loss.values).T
+    derived = [
+        [np.log(test_loss_limit(e, tokens, a)) for e, a in zip(eps, row, strict=True)]
+        for row in result.attention_on_signal.values.T
     ]
-    power = test_loss_exponent(numbers[0].tokens, float(part.attention_on_signal.mean()))
-    falls = slope_by_seed("slope of log test loss on log eps", np.log(eps), found)
-    informational = slope_by_seed(
-        "that slope less the derived one", np.log(eps), found - np.array(wanted)
-    )
-    return {"falls": falls.noting(f"derived power {power:.3g}"), "as derived": informational}
+    power = test_loss_exponent(tokens, float(result.attention_on_signal.mean()))
+    falls = slope_by_seed("slope of log test loss on log eps", np.log(eps), losses)
+    rest = slope_by_seed("that slope less the derived one", np.log(eps), losses - np.array(derived))
+    return {"falls": falls.noting(f"derived power {power:.3g}"), "as derived": rest}
 
 
-def _by_loss(numbers: list[Numbers]) -> list[int]:
-    """The cells that differ from the first in eps only."""
+def _varying_loss(numbers: list[Numbers]) -> list[int]:
+    """Return the cells that differ from the first in eps only."""
 
     def rest(n: Numbers) -> tuple:
         return n.rate, n.signal, n.output_norm, n.samples, n.hidden
@@ -191,10 +189,10 @@ def _by_loss(numbers: list[Numbers]) -> list[int]:
     conditions=harmful,
 )
 def harmful_test_loss(evidence: Evidence) -> dict[str, Measured]:
-    """The test loss stays of order 1: at least .1 as the paper has it, and .237 by its own argument."""
+    """The test loss stays of order 1: at least 0.1 as printed, and at least 0.237 by the paper's own argument."""
     losses = evidence.result.test_loss.min("cell").values
-    found = mean("test loss, the smaller of two starts", losses)
-    return {"printed": found, "derived": found}
+    smaller = mean("test loss, the smaller of two starts", losses)
+    return {"printed": smaller, "derived": smaller}
 
 
 @CLAIMS.add(
@@ -216,42 +214,34 @@ def harmful_test_error(evidence: Evidence) -> dict[str, Measured]:
 
 @CLAIMS.add("derived.T_constants", "derived", between(0.75, 1.25), BENIGN_RATES, HARMFUL_RATES)
 def constants_of_times(evidence: Evidence) -> dict[str, Measured]:
-    """T is 2 / (a^2 eta eps |mu|^2 |w_O|^2) in benign training, N / (a^2 eta eps C_p^2 sigma_p^2 d |w_O|^2) in harmful,
-    a the attention at the end on the signal or on the strong token."""
-    looks: tuple[tuple[str, Theorem, str], ...] = (
-        ("benign", "4.1", "attention_on_signal"),
-        ("harmful", "4.2", "attention_on_strong_noise"),
-    )
-    parts = zip(looks, evidence.experiments, evidence.results, strict=True)
+    """T is 2 / (a^2 eta eps |mu|^2 |w_O|^2) in benign training and N / (a^2 eta eps C_p^2 sigma_p^2 d |w_O|^2) in
+    harmful training, where a is the final attention on the signal or on the strong token."""
+    benign_runs, harmful_runs = zip(evidence.experiments, evidence.results, strict=True)
     return {
-        name: _constant(experiment, result, theorem, attention)
-        for (name, theorem, attention), experiment, result in parts
+        "benign": _constant(*benign_runs, "4.1", "attention_on_signal"),
+        "harmful": _constant(*harmful_runs, "4.2", "attention_on_strong_noise"),
     }
 
 
 def _constant(
     experiment: Experiment, result: xr.Dataset, theorem: Theorem, attention: str
 ) -> Measured:
-    """T beside its formula at the smallest eps, where the formula is meant."""
-    numbers = [Numbers.of(cell) for _, cell in cells(experiment)]
-    place = min(range(len(numbers)), key=lambda at: numbers[at].loss)
-    left = result[attention].isel(cell=place).values
-    wanted = np.array([steps_derived(numbers[place], theorem, float(a)) for a in left])
-    found = mean("T / formula", times(result)[place] / wanted)
-    return found.noting(f"eps = {numbers[place].loss:g}, a = {left.mean():.3f}")
+    """Return T relative to its formula at the smallest eps, for which the formula is meant."""
+    numbers = _numbers(experiment)
+    place = min(range(len(numbers)), key=lambda index: numbers[index].loss)
+    final = result[attention].isel(cell=place).values
+    derived = np.array([steps_derived(numbers[place], theorem, float(a)) for a in final])
+    measured = mean("T / formula", _times(result)[place] / derived)
+    return measured.noting(f"eps = {numbers[place].loss:g}, a = {final.mean():.3f}")
 
 
 @CLAIMS.add(
-    "derived.testloss_formula",
-    "derived",
-    at_most(0.03),
-    BENIGN_RATES,
-    informational=("large d",),
+    "derived.testloss_formula", "derived", at_most(0.03), BENIGN_RATES, informational=("large d",)
 )
 def formula_of_test_loss(evidence: Evidence) -> dict[str, Measured]:
-    """The test loss is log(1 + exp(-a V_+)), a the attention of fresh points on their signal; for large d
-    log(1 + eps^((2M-1) / (M^2 a))), a that of training points."""
-    result, numbers = evidence.result, numbers_of(evidence)
+    """The test loss is log(1 + exp(-a V_+)), where a is the attention of fresh points on their signal; for large d it
+    is log(1 + eps^((2M-1) / (M^2 a))), where a is that of training points."""
+    result, numbers = evidence.result, _numbers(evidence.experiment)
     value = (result.value_positive_signal - result.value_negative_signal) / 2
     measured = xr.apply_ufunc(
         test_loss_derived, result.test_attention_on_signal, value, vectorize=True
@@ -264,11 +254,11 @@ def formula_of_test_loss(evidence: Evidence) -> dict[str, Measured]:
         vectorize=True,
     )
     return {
-        "measured attention": _apart(result, measured),
-        "large d": _apart(result, limit),
+        "measured attention": _difference(result, measured),
+        "large d": _difference(result, limit),
     }
 
 
-def _apart(result: xr.Dataset, formula: xr.DataArray) -> Measured:
-    apart = abs(result.test_loss - formula).where(result.status == Status.CONVERGED).max("cell")
-    return mean("largest |test loss - formula| over cells", apart.values)
+def _difference(result: xr.Dataset, formula: xr.DataArray) -> Measured:
+    differences = abs(result.test_loss - formula).where(converged(result)).max("cell")
+    return mean("largest |test loss - formula| over cells", differences.values)

@@ -5,8 +5,8 @@
     errors        the test errors of Theorems 3.1 and 3.2
     figures       Figures 1 to 6
     identities    identities of Appendix B, on small runs in float64
-    studies       the runs that these modules share
-    replayed      the same runs trained again: the quantities of the lemmas at a step
+    studies       the studies that these modules share
+    extremes      their runs trained again: the quantities of the lemmas at each step, and their extremes
 
 To add a claim, write a function of `Evidence` that returns `Measured` and decorate it with `CLAIMS.add`; its docstring
 is the statement. Claims import from `benign.claims` and from the modules of this paper. They train no run of a study
@@ -15,10 +15,4 @@ again except by `evidence.replays`, and draw random numbers only by `benign.clai
 
 from benign.papers.wang.claims import errors, figures, identities, lemmas, training
 
-CLAIMS = [
-    *training.CLAIMS,
-    *lemmas.CLAIMS,
-    *errors.CLAIMS,
-    *figures.CLAIMS,
-    *identities.CLAIMS,
-]
+CLAIMS = [*training.CLAIMS, *lemmas.CLAIMS, *errors.CLAIMS, *figures.CLAIMS, *identities.CLAIMS]

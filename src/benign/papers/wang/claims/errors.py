@@ -1,4 +1,4 @@
-"""Test errors of Theorems 3.1 and 3.2: bounds above and below, rates, closed forms."""
+"""Test errors of Theorems 3.1 and 3.2: upper and lower bounds, rates, closed forms."""
 
 import math
 from collections.abc import Sequence
@@ -21,13 +21,14 @@ from benign.claims import (
     share,
     worst,
 )
+from benign.papers.statistics import cells_of
 from benign.papers.wang.bounds import (
     alignment,
     linear_rule_errors,
     margin_error_bound,
     robust_error_floor,
 )
-from benign.papers.wang.claims import replayed
+from benign.papers.wang.claims.extremes import Numbers, rhos
 from benign.papers.wang.claims.lemmas import GOOD_RUN, power_laws
 from benign.papers.wang.claims.studies import (
     BY_PACE,
@@ -48,16 +49,16 @@ CLAIMS = Claims("wang")
 
 
 def _radii(evidence: Evidence) -> xr.DataArray:
-    """alpha of every cell."""
-    cells = replayed.cells_of(evidence.experiment)
-    return xr.DataArray([replayed.Numbers.of(cell).radius for cell in cells], dims="cell")
+    """Return alpha of every cell."""
+    cells = cells_of(evidence.experiment)
+    return xr.DataArray([Numbers.of(cell).radius for cell in cells], dims="cell")
 
 
-def _in_errors(error: xr.DataArray, bound: xr.DataArray, count: int) -> np.ndarray:
-    """By how many standard errors an error exceeds a bound, where there is one."""
+def _excess(error: xr.DataArray, bound: xr.DataArray, count: int) -> np.ndarray:
+    """Return by how many standard errors an error exceeds its bound, in the runs that have one."""
     spread = np.sqrt(np.maximum(bound * (1 - bound), 1 / count) / count)
-    found = ((error - bound) / spread).values.ravel()
-    return found[np.isfinite(found)]
+    excess = ((error - bound) / spread).values.ravel()
+    return excess[np.isfinite(excess)]
 
 
 @CLAIMS.add(
@@ -68,21 +69,18 @@ def _in_errors(error: xr.DataArray, bound: xr.DataArray, count: int) -> np.ndarr
     robust=True,
 )
 def margin_bound(evidence: Evidence) -> dict[str, Measured]:
-    """Where the mean margin M_y of both classes is at least alpha ||W||_2, the robust error beyond the label noise is
-    at most the mean over y of exp(-(M_y / ||W||_2 - alpha)^2 / 2), on Gaussian clusters."""
+    """On Gaussian clusters, if the mean margin M_y of both classes is at least alpha ||W||_2, the robust error beyond
+    the label noise is at most the mean over y of exp(-(M_y / ||W||_2 - alpha)^2 / 2)."""
     result, count = evidence.result, evidence.experiment.evaluation.samples
-    radius = _radii(evidence)
-    pairs = {
-        "clean": (1 - result.test_accuracy, margin_error_bound(result)),
-        "robust": (1 - result.robust_accuracy, margin_error_bound(result, radius)),
+    robust_bound = margin_error_bound(result, _radii(evidence))
+    excesses = {
+        "clean": _excess(1 - result.test_accuracy, margin_error_bound(result), count),
+        "robust": _excess(1 - result.robust_accuracy, robust_bound, count),
     }
-    found = {}
-    for name, (error, bound) in pairs.items():
-        excess = _in_errors(error, bound, count)
-        if not excess.size:
-            raise Undecided("the hypothesis M_y >= alpha ||W||_2 holds in no run")
-        found[name] = worst("excess over the bound, in standard errors", excess)
-    return found
+    if not all(excess.size for excess in excesses.values()):
+        raise Undecided("the hypothesis M_y >= alpha ||W||_2 holds in no run")
+    of = "excess over the bound, in standard errors"
+    return {name: worst(of, excess) for name, excess in excesses.items()}
 
 
 @CLAIMS.add(
@@ -94,7 +92,7 @@ def margin_bound(evidence: Evidence) -> dict[str, Measured]:
 )
 def clean_rate(evidence: Evidence) -> dict[str, Measured]:
     """The clean error beyond the label noise is exp(-c n r^4 / d): its normal quantile z grows as r^2 sqrt(n/d)."""
-    # z is mean over deviation of y f on fresh points: inside the theorem no error can be counted.
+    # z is the mean over the standard deviation of y f on fresh points: inside the theorem errors are too rare to count.
     result = evidence.result
     return power_laws(evidence, result.test_margin_mean / result.test_margin_std, "z")
 
@@ -108,13 +106,13 @@ def clean_rate(evidence: Evidence) -> dict[str, Measured]:
     robust=True,
 )
 def robust_rate(evidence: Evidence) -> dict[str, Measured]:
-    """The robust error beyond the label noise is exp(-c (r^2 sqrt(n/d) / C - alpha)^2): the root of minus its
-    logarithm rises with r^2 sqrt(n/d) and falls with alpha."""
+    """The robust error beyond the label noise is exp(-c (r^2 sqrt(n/d) / C - alpha)^2): the square root of
+    minus its logarithm rises with r^2 sqrt(n/d) and falls with alpha."""
     result = evidence.result
     strength = result.signal**2 * np.sqrt(result.samples / result.dim)
     given = np.stack([np.ones(strength.size), strength.values, _radii(evidence).values], 1)
     errors = (1 - result.robust_accuracy).transpose("cell", "seed").values
-    # Half an error more where none was counted, so that a logarithm exists.
+    # Where no error was counted, half an error, so that a logarithm exists.
     counted = np.maximum(errors, 0.5 / evidence.experiment.evaluation.samples)
     roots = np.sqrt(-np.log(np.minimum(counted, 1 - 1e-9)))
     fits = np.linalg.lstsq(given, roots, rcond=None)[0]
@@ -133,17 +131,17 @@ def robust_rate(evidence: Evidence) -> dict[str, Measured]:
     informational=("up_to_signal",),
 )
 def clean_as_without_attack(evidence: Evidence) -> dict[str, Measured]:
-    """The clean error of adversarial training is that of clean training."""
+    """Adversarial training has the clean error of clean training."""
     errors = 1 - evidence.result.test_accuracy.transpose("cell", "seed").values
-    rhos = replayed.rhos(evidence.experiment)
-    small = (rhos > 0) & (rhos <= 0.1)
-    if not (rhos == 0).any() or not small.any():
+    rho = rhos(evidence.experiment)
+    small = (rho > 0) & (rho <= 0.1)
+    if not (rho == 0).any() or not small.any():
         raise Undecided("no clean runs, or none with rho <= 0.1")
-    change = errors - errors[rhos == 0]
-    change_of, largest = "change of clean error by attacks, same draws", int(rhos.argmax())
+    change = errors - errors[rho == 0]
+    of, largest = "change of clean error by attacks, same draws", int(rho.argmax())
     return {
-        "small": mean(f"{change_of}, rho <= 0.1", np.mean(change[small], axis=0)),
-        "up_to_signal": mean(f"{change_of}, rho = {rhos[largest]:g}", change[largest]),
+        "small": mean(f"{of}, rho <= 0.1", np.mean(change[small], axis=0)),
+        "up_to_signal": mean(f"{of}, rho = {rho[largest]:g}", change[largest]),
     }
 
 
@@ -156,106 +154,104 @@ def clean_as_without_attack(evidence: Evidence) -> dict[str, Measured]:
     robust=True,
 )
 def benign(evidence: Evidence) -> Measured:
-    """Overfitting is benign: with flipped labels fitted robustly, the robust error stays at the label noise."""
+    """Overfitting is benign: flipped labels are fitted robustly, and yet the robust error stays at the label noise."""
     result = evidence.result
     flipped = result.flipped_fitted.notnull()  # NaN where no label was flipped
     fitted = (result.train_robust_accuracy_judged == 1) & (result.flipped_fitted == 1)
     good = fitted & (result.robust_noisy_error <= FLIP + 0.01)
-    found = share("fitted, with robust error <= beta + 0.01", good.values[flipped.values], "run")
-    return found.noting(f"largest robust error {float(result.robust_noisy_error.max()):.4g}")
+    measured = share("fitted, with robust error <= beta + 0.01", good.values[flipped.values], "run")
+    return measured.noting(f"largest robust error {float(result.robust_noisy_error.max()):.4g}")
 
 
-def _above(evidence: Evidence, version: Literal["printed", "sharp"]) -> Measured:
-    """By how many standard errors the floor exceeds the mean robust error of a cell, at alpha < |mu|."""
+def _below_floor(evidence: Evidence, version: Literal["printed", "sharp"]) -> Measured:
+    """Return by how many standard errors the floor exceeds the mean robust error of a cell, at alpha < |mu|."""
     result, count = evidence.result, evidence.experiment.evaluation.samples
-    rhos, found = replayed.rhos(evidence.experiment), []
-    below = np.flatnonzero(rhos < 1)
+    numbers = [Numbers.of(cell) for cell in cells_of(evidence.experiment)]
+    below = [place for place, n in enumerate(numbers) if n.rho < 1]
+    gaps = []
     for place in below:
-        numbers = replayed.Numbers.of(replayed.cells_of(evidence.experiment)[place])
-        floor = float(
-            robust_error_floor(numbers.signal, numbers.radius, FLIP, 1.0, version=version)
-        )
+        n = numbers[place]
+        floor = float(robust_error_floor(n.signal, n.radius, FLIP, 1.0, version=version))
         errors = result.robust_noisy_error.isel(cell=place).values
         spread = math.sqrt(floor * (1 - floor) / count / errors.size)
-        found.append((floor - errors.mean()) / spread)
-    measured = worst("floor less robust error, in standard errors", found)
-    return measured.noting(f"closest at rho = {rhos[below[np.argmax(found)]]:g}")
+        gaps.append((floor - errors.mean()) / spread)
+    measured = worst("floor less robust error, in standard errors", gaps)
+    return measured.noting(f"closest at rho = {numbers[below[np.argmax(gaps)]].rho:g}")
 
 
 @CLAIMS.add("thm3.2.lower-bound", "Theorem 3.2", at_most(3.0), FLOOR, robust=True)
 def lower_bound(evidence: Evidence) -> Measured:
     """No classifier has a robust error below beta + (1 - 2 beta)/2 Phi(-(r - alpha)) on Gaussian clusters."""
-    return _above(evidence, "printed")
+    return _below_floor(evidence, "printed")
 
 
 @CLAIMS.add("derived.lower-bound-sharp", "derived", at_most(3.0), FLOOR, robust=True)
 def lower_bound_sharp(evidence: Evidence) -> Measured:
-    """The bound of Theorem 3.2 is twice as far from beta: beta + (1 - 2 beta) Phi(-(r - alpha))."""
-    return _above(evidence, "sharp")
+    """The bound of Theorem 3.2 holds at twice the distance from beta: beta + (1 - 2 beta) Phi(-(r - alpha))."""
+    return _below_floor(evidence, "sharp")
 
 
 @CLAIMS.add("thm3.2.alpha-ge-mu", "Theorem 3.2", at_most(3.0), FLOOR, robust=True)
 def attack_beyond_signal(evidence: Evidence) -> Measured:
     """For alpha >= |mu| every classifier has a robust error of at least 1/2."""
-    places = np.flatnonzero(replayed.rhos(evidence.experiment) >= 1)
+    places = np.flatnonzero(rhos(evidence.experiment) >= 1)
     errors = evidence.result.robust_noisy_error.isel(cell=places)
     spread = 0.5 / math.sqrt(evidence.experiment.evaluation.samples)
-    return worst(
-        "1/2 less robust error, in standard errors", ((0.5 - errors) / spread).values.ravel()
-    )
+    gaps = ((0.5 - errors) / spread).values.ravel()
+    return worst("1/2 less robust error, in standard errors", gaps)
 
 
 def _alignments(evidence: Evidence) -> np.ndarray:
-    """s = <u, mu> / |u| of the training points of every run, [cells, seeds]; NaN for a run that is not there."""
-    found = []
+    """Return s = <u, mu> / |u| of the training points of every run, [cells, seeds]; NaN for a missing run."""
+    rows = []
     for replay in evidence.replays_by_cell():
         sample, row = replay.start().sample, np.full(evidence.experiment.seeds, np.nan)
         aligned = alignment(sample.x[:, :, 0], sample.y, sample.latent["signal"][:, 0])
         row[replay.seeds] = aligned.numpy()
-        found.append(row)
-    return np.array(found)
+        rows.append(row)
+    return np.array(rows)
 
 
 @CLAIMS.add("derived.one-step-closed-form", "derived", at_most(4.0), ONE_STEP, robust=True)
 def one_step_closed_form(evidence: Evidence) -> Measured:
     """After one step from a vanishing start a smooth network is the linear rule sum_i y_i x_i, whose clean and robust
-    errors are known."""
+    errors have closed forms."""
     result, count = evidence.result, evidence.experiment.evaluation.samples
-    found = []
+    deviations = []
     for name, radius in (("test_noisy_error", 0.0), ("robust_noisy_error", _radii(evidence))):
-        exactly, spread = _linear_rule(_alignments(evidence), np.asarray(radius).reshape(-1, 1))
+        expected, spread = _linear_rule(_alignments(evidence), np.asarray(radius).reshape(-1, 1))
         measured = result[name].transpose("cell", "seed").values
-        found.append(np.abs(measured - exactly) / (spread / math.sqrt(count)))
-    return worst("deviation, in standard errors", np.ravel(found))
+        deviations.append(np.abs(measured - expected) / (spread / math.sqrt(count)))
+    return worst("deviation, in standard errors", np.ravel(deviations))
 
 
 def _linear_rule(s: np.ndarray, radius: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Robust error of a linear rule, and the deviation of what one point adds to it.
+    """Return the robust error of a linear rule, and the standard deviation of the contribution of one point.
 
-    A point adds 1 - beta where the attack can make it wrong, and beta where it can make it right; the first is a part
-    of the second.
+    A point contributes 1 - beta if the attack can make it wrong, and beta if it can make it right; where the first is
+    possible, the second is, too.
     """
     wrong, right = special.ndtr(radius - s), special.ndtr(radius + s)
-    kept = 1 - FLIP
+    clean = 1 - FLIP
     variance = (
-        kept**2 * wrong * (1 - wrong)
+        clean**2 * wrong * (1 - wrong)
         + FLIP**2 * right * (1 - right)
-        + 2 * FLIP * kept * wrong * (1 - right)
+        + 2 * FLIP * clean * wrong * (1 - right)
     )
-    return kept * wrong + FLIP * right, np.sqrt(variance)
+    return clean * wrong + FLIP * right, np.sqrt(variance)
 
 
 @CLAIMS.add("derived.linear-predictor", "derived", at_most(0.03), LEVELS, robust=True)
 def linear_predictor(evidence: Evidence) -> Measured:
-    """A trained network errs as the linear rule sum_i y_i x_i does, for d >= 40 n, a vanishing start and
-    alpha <= 1."""
+    """For d >= 40 n, a vanishing start and alpha <= 1, a trained network has the errors of the linear rule
+    sum_i y_i x_i."""
     s, radius = map(torch.from_numpy, (_alignments(evidence), _radii(evidence).values[:, None]))
     expected = linear_rule_errors(s, radius).robust.numpy()
     errors = 1 - evidence.result.robust_accuracy.transpose("cell", "seed").values
     gaps = np.abs((errors - expected).mean(1))
-    width = replayed.Numbers.of(replayed.cells_of(evidence.experiment)[0]).width
-    found = worst("gap of robust errors, mean over seeds of a cell", gaps)
-    return found.noting(f"{width} neurons: the gap falls with their number")
+    width = Numbers.of(cells_of(evidence.experiment)[0]).width
+    measured = worst("gap of robust errors, mean over seeds of a cell", gaps)
+    return measured.noting(f"{width} neurons: the gap falls with their number")
 
 
 @CLAIMS.add(
@@ -267,12 +263,14 @@ def linear_predictor(evidence: Evidence) -> Measured:
     robust=True,
 )
 def noise_modes(evidence: Evidence) -> dict[str, Measured]:
-    """Flips that depend on the point (those of a half space) change nothing: training interpolates robustly, and the
-    robust error is that of independent flips."""
+    """Label noise that depends on the point (flips in a half space) changes nothing: training interpolates robustly,
+    with the robust error of independent flips."""
     result = evidence.result.isel(cell=0)
     by_half_space = result.sel(flip_mode="half_space")
     fitted = by_half_space.train_robust_accuracy_judged == 1
-    right = result.robust_accuracy  # against clean labels, so that no luck of test labels is in it
+    right = (
+        result.robust_accuracy
+    )  # against clean labels, which leaves out the chance in test labels
     change = right.sel(flip_mode="independent") - right.sel(flip_mode="half_space")
     return {
         "interpolation": share("robustly fitted, half-space flips", fitted),
@@ -281,10 +279,9 @@ def noise_modes(evidence: Evidence) -> dict[str, Measured]:
 
 
 def _at_equal_time(evidence: Evidence, name: str) -> np.ndarray:
-    """A curve where eta T is what it is at the end of the slowest run, [step sizes, seeds], the slowest last."""
-    curve, rates = evidence.result[name], {}
-    for place, cell in enumerate(replayed.cells_of(evidence.experiment)):
-        rates[replayed.Numbers.of(cell).rate] = place
+    """Return a curve at the eta T of the end of the slowest run, [step sizes, seeds], with the slowest last."""
+    curve, setups = evidence.result[name], cells_of(evidence.experiment)
+    rates = {Numbers.of(cell).rate: place for place, cell in enumerate(setups)}
     steps = {rate: round(int(curve.step[-1]) * min(rates) / rate) for rate in rates}
     if len(rates) < 2 or not set(steps.values()) <= set(curve.step.values.tolist()):
         raise Undecided("no two step sizes have snapshots at equal eta T")
@@ -303,29 +300,26 @@ def _at_equal_time(evidence: Evidence, name: str) -> np.ndarray:
     robust=True,
 )
 def eta_invariance(evidence: Evidence) -> dict[str, Measured]:
-    """Test errors depend on eta T alone: a larger step size may stand for the tiny one of condition (4)."""
-    found = {}
+    """Test errors depend on eta and T through eta T alone: a larger step size may replace the tiny one of condition
+    (4)."""
+    parts = {}
     for name, curve in (("clean", "test_noisy_error"), ("robust", "robust_noisy_error")):
         rows = _at_equal_time(evidence, f"{curve}_curve")
-        # Seeds share their draws, but an error of two step sizes differs by points near the boundary: their count
-        # decides, as if the points of each were drawn anew.
+        # Seeds share their draws, but errors of two step sizes differ by points near the boundary, so the standard
+        # error is that of independent points.
         count = evidence.experiment.evaluation.samples * rows.shape[1]
         spread = np.sqrt(2 * rows.mean() * (1 - rows.mean()) / count)
         gaps = np.abs(rows.mean(1)[:-1] - rows.mean(1)[-1]) / spread
-        found[name] = worst("gap between step sizes at equal eta T, in standard errors", gaps)
-    return found
+        parts[name] = worst("gap between step sizes at equal eta T, in standard errors", gaps)
+    return parts
 
 
 @CLAIMS.add(
-    "sec3.4.ub-lb-exponent",
-    "Section 3.4",
-    between(0.85, 1.15),
-    SCALING,
-    conditions=assumption,
+    "sec3.4.ub-lb-exponent", "Section 3.4", between(0.85, 1.15), SCALING, conditions=assumption
 )
 def exponent_of_the_floor(evidence: Evidence) -> Measured:
-    """The error beyond the label noise is that of the lower bound to a power proportional to n r^2 / d."""
-    # Judged at alpha = 0, where both are functions of margins that runs give; 1 is the exponent of "proportional".
+    """The error beyond the label noise is the lower bound to a power proportional to n r^2 / d."""
+    # Judged at alpha = 0, where both are functions of measured margins; "proportional" is the exponent 1.
     result = evidence.result
     z = result.test_margin_mean / result.test_margin_std
     upper = special.log_ndtr(-z)  # no label is flipped

@@ -1,6 +1,4 @@
-"""What the figures of Wang et al. show, on the settings of the figures: synthetic data, and two digits of MNIST."""
-
-from dataclasses import replace
+"""Claims about Figures 1 to 6 of Wang et al., in their settings: synthetic data, and two digits of MNIST."""
 
 import numpy as np
 from scipy.special import ndtri
@@ -17,20 +15,21 @@ from benign.claims import (
     slope_by_seed,
     worst,
 )
-from benign.papers.wang.claims import replayed
+from benign.papers.statistics import boundary_slope, cells_of
+from benign.papers.wang.claims.extremes import Numbers
 from benign.papers.wang.claims.studies import SWITCH
 from benign.papers.wang.exponents import LEVEL, boundaries
 from benign.papers.wang.image_curves import CASES, FIG6, UNDERTRAINING, change
 from benign.papers.wang.image_maps import FIG4, FIG5, edges, radius_edge
 from benign.papers.wang.windows import FIG1, FIG3
 from benign.spec.axes import dimensions
-from benign.stats.boundary import Boundary, boundary
-from benign.stats.intervals import Estimate
+from benign.stats.boundary import boundary
 from benign.training.optimisers import GradientDescent
 
 CLAIMS = Claims("wang")
 FIG2, EXPONENTS = "wang/fig2", "wang/exponents"
 LAW = "signal * dim**p"
+RADIUS_SLOPE = "slope of log rho* on log d"
 NOISE = 0.1
 """share of flipped labels in all figures of synthetic data"""
 FIG2_STEPS, LOSS_ZERO = 1000, 0.01
@@ -39,35 +38,25 @@ Setting = tuple[float, float, float]
 """signal, dimension and rho"""
 
 
-def exponent(found: Boundary, of: str) -> Measured:
-    """Slope of log d* on log r over the rows that cross, with its interval."""
-    if found.fit is None:
-        raise Undecided(f"{of}: {found.reason}")
-    low, high = found.fit.slope_interval
-    return Measured(of, Estimate(found.fit.slope, low, high), f"{found.fit.rows} signals")
-
-
 @CLAIMS.add("fig1.clean-exponent-4", "Figure 1", between(3.5, 4.5), FIG1)
 def clean_exponent(evidence: Evidence) -> Measured:
-    """Clean accuracy changes at a dimension d* that grows as r^4."""
-    accuracy = evidence.result.test_accuracy
-    return exponent(boundary(accuracy, LEVEL, LAW), "slope of log d* on log r, clean")
+    """The transition of clean accuracy is at a dimension d* that grows as r^4."""
+    edge = boundary(evidence.result.test_accuracy, LEVEL, LAW)
+    return boundary_slope("slope of log d* on log r, clean", edge, "signals")
 
 
 @CLAIMS.add("fig1.robust-exponent-2", "Figure 1", between(1.7, 2.3), FIG1, robust=True)
 def robust_exponent(evidence: Evidence) -> Measured:
-    """Robust accuracy changes at a dimension d* that grows as r^2, in the window of the figure."""
-    accuracy = evidence.result.robust_accuracy
-    return exponent(boundary(accuracy, LEVEL, LAW), "slope of log d* on log r, robust")
+    """The transition of robust accuracy is at a dimension d* that grows as r^2, in the window of the figure."""
+    edge = boundary(evidence.result.robust_accuracy, LEVEL, LAW)
+    return boundary_slope("slope of log d* on log r, robust", edge, "signals")
 
 
 @CLAIMS.add("fig1.robust-below-clean", "Figure 1", at_most(0.0), FIG1)
 def robust_below_clean(evidence: Evidence) -> Measured:
     """Robust accuracy is nowhere above clean accuracy."""
-    result = evidence.result
-    return worst(
-        "robust less clean accuracy", (result.robust_accuracy - result.test_accuracy).values.ravel()
-    )
+    difference = evidence.result.robust_accuracy - evidence.result.test_accuracy
+    return worst("robust less clean accuracy", difference.values.ravel())
 
 
 @CLAIMS.add(
@@ -78,8 +67,8 @@ def robust_below_clean(evidence: Evidence) -> Measured:
     robust=True,
 )
 def robust_exponent_far_out(evidence: Evidence) -> Measured:
-    """The dimension at which robust accuracy changes grows as r^2 where rho r is large."""
-    # Local exponents against 1/(1 + rho r), in which the predictor's are linear; 1/(rho r) is so only far out.
+    """Where rho r is large, the dimension at the transition of robust accuracy grows as r^2."""
+    # Local exponents against 1/(1 + rho r): the predictor's are linear in it, and in 1/(rho r) only for large rho r.
     _, robust = boundaries(evidence.result)
     rows = robust.critical_per_seed.dropna("signal")
     if rows.sizes["signal"] < 3:
@@ -90,8 +79,8 @@ def robust_exponent_far_out(evidence: Evidence) -> Measured:
     local = np.diff(logs, axis=1) / np.diff(given)
     middle = np.exp((given[1:] + given[:-1]) / 2)
     far = 1 / (1 + NOISE * middle)
-    ends = [np.polyfit(far, each, 1)[1] for each in local]
-    return mean("exponent of d* as rho r grows without bound", ends)
+    limits = [np.polyfit(far, row, 1)[1] for row in local]
+    return mean("exponent of d* as rho r grows without bound", limits)
 
 
 @CLAIMS.add(
@@ -102,44 +91,44 @@ def robust_exponent_far_out(evidence: Evidence) -> Measured:
     robust=True,
 )
 def radius_switch(evidence: Evidence) -> dict[str, Measured]:
-    """A radius of 0.1, as printed, gives the robust boundary the exponent 4; a radius of 0.1 |mu| a smaller one."""
+    """With a radius of 0.1, as printed, the robust boundary has the exponent 4; with a radius of 0.1 |mu| a smaller
+    one."""
     result = evidence.result
-    radii = [replayed.Numbers.of(cell).radius for cell in replayed.cells_of(evidence.experiment)]
+    radii = [Numbers.of(cell).radius for cell in cells_of(evidence.experiment)]
     literal = np.isclose(radii, 0.1)
     slopes = {}
-    for name, kept in (("literal", literal), ("intended", ~literal)):
-        rows = result[["robust_accuracy"]].isel(cell=np.flatnonzero(kept))
+    for name, chosen in (("literal", literal), ("intended", ~literal)):
+        rows = result[["robust_accuracy"]].isel(cell=np.flatnonzero(chosen))
         table = rows.set_index(cell=["signal", "dim"]).unstack("cell").robust_accuracy
         critical = boundary(table, LEVEL, LAW).critical_per_seed.transpose("seed", "signal")
-        slopes[name] = seed_slopes(np.log(critical.signal.values), np.log(critical.values))
+        slopes[name] = _seed_slopes(np.log(critical.signal.values), np.log(critical.values))
+    difference = np.subtract(slopes["literal"], slopes["intended"])
     return {
         "literal": mean("slope of log d* on log r, radius 0.1", slopes["literal"]),
-        "difference": mean(
-            "literal less intended slope", np.subtract(slopes["literal"], slopes["intended"])
-        ),
+        "difference": mean("literal less intended slope", difference),
     }
 
 
-def seed_slopes(given: np.ndarray, rows: np.ndarray) -> list[float]:
-    """The slope of every row, NaN where fewer than three points are known."""
-    found = []
+def _seed_slopes(x: np.ndarray, rows: np.ndarray) -> list[float]:
+    """Return the slope of every row; NaN where fewer than three points are known."""
+    slopes = []
     for row in rows:
         known = np.isfinite(row)
-        fit = np.polyfit(given[known], row[known], 1)[0] if known.sum() > 2 else np.nan
-        found.append(float(fit))
-    return found
+        slope = np.polyfit(x[known], row[known], 1)[0] if known.sum() > 2 else np.nan
+        slopes.append(float(slope))
+    return slopes
 
 
 @CLAIMS.add("fig2.loss-zero", "Figure 2", at_most(LOSS_ZERO), FIG2)
 def loss_zero(evidence: Evidence) -> Measured:
     """The robust training loss goes to 0 in every setting."""
-    found = worst("final robust training loss", evidence.result.train_loss.values.ravel())
+    loss = worst("final robust training loss", evidence.result.train_loss.values.ravel())
     steps = evidence.experiment.training.most_steps()
-    if found.estimate.value > LOSS_ZERO and steps < FIG2_STEPS:
+    if loss.estimate.value > LOSS_ZERO and steps < FIG2_STEPS:
         raise Undecided(
-            f"{found.estimate.value:.3g} after {steps} steps, where the figure has {FIG2_STEPS}"
+            f"{loss.estimate.value:.3g} after {steps} steps; the figure has {FIG2_STEPS}"
         )
-    return found
+    return loss
 
 
 @CLAIMS.add(
@@ -150,20 +139,20 @@ def error_to_noise(evidence: Evidence) -> Measured:
     errors = evidence.result.robust_noisy_error
     furthest = int(np.abs(errors.mean("seed").values - NOISE).argmax())
     chosen = errors.isel(setting=furthest)
-    told = f"r = {float(chosen.signal):g}, d = {int(chosen.dim)}"
-    return mean("final robust error of the setting that is furthest", chosen).noting(told)
+    setting = f"r = {float(chosen.signal):g}, d = {int(chosen.dim)}"
+    return mean("final robust error of the setting furthest from the noise", chosen).noting(setting)
 
 
 def _settings(evidence: Evidence) -> list[Setting]:
-    """The settings of Figure 2, in the order of the result."""
+    """Return the settings of Figure 2, in the order of the result."""
     return [
-        (numbers.signal, numbers.dim, round(numbers.radius / numbers.signal, 6))
-        for numbers in map(replayed.Numbers.of, replayed.cells_of(evidence.experiment))
+        (n.signal, n.dim, round(n.radius / n.signal, 6))
+        for n in map(Numbers.of, cells_of(evidence.experiment))
     ]
 
 
 def _worse(evidence: Evidence, better: Setting, worse: Setting) -> Measured:
-    """Robust error of one setting less that of another, a one-sided test at 1 %."""
+    """Return the robust error of one setting less that of another, for a one-sided test at 1 %."""
     known = _settings(evidence)
     errors = evidence.result.robust_noisy_error.transpose("setting", "seed").values
     change = errors[known.index(worse)] - errors[known.index(better)]
@@ -171,7 +160,7 @@ def _worse(evidence: Evidence, better: Setting, worse: Setting) -> Measured:
 
 
 def _middle(evidence: Evidence) -> float:
-    """The dimension of most settings."""
+    """Return the dimension of most settings."""
     dims = [dim for _, dim, _ in _settings(evidence)]
     return max(dims, key=dims.count)
 
@@ -184,7 +173,7 @@ def _middle(evidence: Evidence) -> float:
     robust=True,
 )
 def monotone_signal(evidence: Evidence) -> dict[str, Measured]:
-    """A smaller signal has a larger robust error."""
+    """A smaller signal leads to a larger robust error."""
     dim, known = _middle(evidence), _settings(evidence)
     signals = [4.0, 6.0, 8.0, 10.0]
     places = [known.index((signal, dim, 0.1)) for signal in signals]
@@ -197,28 +186,28 @@ def monotone_signal(evidence: Evidence) -> dict[str, Measured]:
 
 
 def _quantile(errors: np.ndarray, evidence: Evidence) -> np.ndarray:
-    """-Phi^-1 of the error beyond the noise, of which half a point is the least that can be told."""
+    """Return -Phi^-1 of the error beyond the noise; an error below half a point counts as half a point."""
     least = 0.5 / evidence.experiment.evaluation.samples
     return -ndtri(np.clip((errors - NOISE) / (1 - 2 * NOISE), least, 0.5))
 
 
 @CLAIMS.add("fig2.monotone-d", "Figure 2, middle", at_least(0.0), FIG2, robust=True)
 def monotone_dim(evidence: Evidence) -> Measured:
-    """A larger dimension has a larger robust error."""
+    """A larger dimension leads to a larger robust error."""
     dims = sorted({dim for signal, dim, _ in _settings(evidence) if signal == 5})
     return _worse(evidence, (5.0, dims[0], 0.1), (5.0, dims[-1], 0.1))
 
 
 @CLAIMS.add("fig2.monotone-alpha", "Figure 2, bottom", at_least(0.0), FIG2, robust=True)
 def monotone_radius(evidence: Evidence) -> Measured:
-    """A larger radius has a larger robust error."""
+    """A larger radius leads to a larger robust error."""
     dim = _middle(evidence)
     return _worse(evidence, (5.0, dim, 0.05), (5.0, dim, 0.15))
 
 
 @CLAIMS.add("sec3.4.no-robust-overfitting", "Section 3.4", at_most(0.005), FIG2)
 def no_robust_overfitting(evidence: Evidence) -> Measured:
-    """Robust test error does not rise after the step size drops, while the robust training loss falls on."""
+    """After the step size drops, the robust training loss keeps falling, and the robust test error does not rise."""
     # 0.005 is what 10 runs of 2000 points resolve (papers/wang.md 3.2).
     curve = evidence.result.robust_noisy_error_curve
     training = evidence.experiment.training
@@ -232,23 +221,17 @@ def no_robust_overfitting(evidence: Evidence) -> Measured:
 @CLAIMS.add("fig3.tradeoff", "Figure 3", at_most(0.0), FIG3, robust=True)
 def tradeoff(evidence: Evidence) -> Measured:
     """The larger the dimension, the smaller the radius up to which robust accuracy is at least 80 %."""
-    radii = _zipped(evidence, "rho")
+    (axis,) = [dim for dim in dimensions(evidence.experiment) if dim.name == "rho"]
+    radii = list(next(iter(axis.fields.values())))
     accuracy = (1 - evidence.result.robust_noisy_error).assign_coords(rho=radii)
-    found = boundary(accuracy, 0.8, "dim * rho**p")
-    return exponent(found, "slope of log rho* on log d")
+    return boundary_slope(RADIUS_SLOPE, boundary(accuracy, 0.8, "dim * rho**p"), "signals")
 
 
-def _zipped(evidence: Evidence, name: str) -> list[float]:
-    """The radii along a zipped axis."""
-    (found,) = [dim for dim in dimensions(evidence.experiment) if dim.name == name]
-    return list(next(iter(found.fields.values())))
-
-
-# Figures 4 to 6: two digits, pictures scaled to norm r.
+# Figures 4 to 6: two digits, images scaled to norm r.
 
 
 STEPS, ZERO = 1000, 0.02
-"""steps of figure 6; what counts as zero"""
+"""steps of figure 6, and the largest number that counts as zero"""
 
 
 @CLAIMS.add(
@@ -259,17 +242,13 @@ STEPS, ZERO = 1000, 0.02
     robust=True,
 )
 def mnist_transition(evidence: Evidence) -> dict[str, Measured]:
-    """On two digits of MNIST, images scaled to norm r, accuracies change at d ~ r^4 (clean) and d ~ r^2 (robust)."""
-    # r* of every d: its power of d is 1/4 and 1/2, and may be 0, where d* would have no exponent.
+    """On two digits of MNIST with images scaled to norm r, the transitions of accuracy are at d ~ r^4 (clean) and
+    d ~ r^2 (robust)."""
+    # The power of d in r*: 1/4 and 1/2. It may be 0, where d* would have no exponent.
     return {
-        kind: _slope(edge, f"slope of log r* on log d, {kind}")
+        kind: boundary_slope(f"slope of log r* on log d, {kind}", edge, "dimensions")
         for kind, edge in edges(evidence.result).items()
     }
-
-
-def _slope(edge: Boundary, of: str) -> Measured:
-    found = exponent(edge, of)
-    return replace(found, basis=found.basis.replace("signals", "dimensions"))
 
 
 @CLAIMS.add(
@@ -284,36 +263,32 @@ def _slope(edge: Boundary, of: str) -> Measured:
     informational=("robust, as it is",),
 )
 def is_undertraining(evidence: Evidence) -> dict[str, Measured]:
-    """The transition of Figure 4 is undertraining: the smallest r, with step size and start rescaled, has the accuracy
+    """The transition of Figure 4 is undertraining: with step size and start rescaled, the smallest r has the accuracy
     of the largest."""
     _, plain, rescaled = CASES
-    cases = {
-        "clean, rescaled": ("test_accuracy", rescaled),
-        "robust, rescaled": ("robust_accuracy", rescaled),
-        "robust, as it is": ("robust_accuracy", plain),
+    changes = {
+        "clean, rescaled": change(evidence.result, "test_accuracy", rescaled),
+        "robust, rescaled": change(evidence.result, "robust_accuracy", rescaled),
+        "robust, as it is": change(evidence.result, "robust_accuracy", plain),
     }
-    return {
-        part: mean(
-            "accuracy at r = 0.1 less that at r = 2", change(evidence.result, *each).mean("dim")
-        )
-        for part, each in cases.items()
-    }
+    of = "accuracy at r = 0.1 less that at r = 2"
+    return {part: mean(of, difference.mean("dim")) for part, difference in changes.items()}
 
 
 @CLAIMS.add("fig5.tradeoff-mnist", "Figure 5", at_most(0.0), FIG5, robust=True)
 def tradeoff_mnist(evidence: Evidence) -> Measured:
     """On two digits of MNIST, the larger the dimension, the smaller the radius up to which robust accuracy is at least
     80 %."""
-    return _slope(radius_edge(evidence.result), "slope of log rho* on log d")
+    return boundary_slope(RADIUS_SLOPE, radius_edge(evidence.result), "dimensions")
 
 
 @CLAIMS.add("fig6.zero-zero", "Figure 6", at_most(ZERO), FIG6, robust=True)
 def zero_zero(evidence: Evidence) -> dict[str, Measured]:
-    """On two digits of MNIST robust training loss and robust test error go to 0 in every setting."""
+    """On two digits of MNIST the robust training loss and the robust test error go to 0 in every setting."""
     result, steps = evidence.result, evidence.experiment.training.most_steps()
     loss, error = float(result.train_loss.mean("seed").max()), 1 - result.robust_accuracy
     if loss > ZERO and steps < STEPS:
-        raise Undecided(f"loss {loss:.3g} after {steps} steps, the figure has {STEPS}")
+        raise Undecided(f"loss {loss:.3g} after {steps} steps; the figure has {STEPS}")
     largest = error.isel(setting=int(error.mean("seed").argmax("setting")))
     return {
         "loss": worst("final robust training loss", result.train_loss.mean("seed")),

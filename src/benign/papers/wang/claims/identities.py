@@ -1,4 +1,4 @@
-"""What must hold to rounding: identities of Wang's appendix, on a small run of each activation."""
+"""Identities of Wang's appendix, which hold to rounding, on a small run of each activation."""
 
 import math
 from functools import cache
@@ -10,7 +10,8 @@ from benign.claims import Claims, Evidence, Measured, at_most, worst
 from benign.claims.identity import identity_batch, identity_steps
 from benign.networks.network import Params
 from benign.networks.two_layer import TwoLayer
-from benign.papers.wang.claims import replayed
+from benign.papers.statistics import cells_of
+from benign.papers.wang.claims import extremes
 from benign.papers.wang.claims.studies import CASES, Cell, experiment, network
 from benign.training.descent import Step
 from benign.training.setup import Setup
@@ -20,21 +21,21 @@ ROUNDING = 1e-10
 
 
 def _small(case: str) -> Setup:
-    """A run whose start is large enough to see both sides of the bend."""
+    """Return a run whose start is large enough for neurons to be on both sides of the bend."""
     layer = network(case, 8, preset="theory", init_std=0.05)
     made = experiment(
         [Cell(6, 40, 3.0, 0.1, 0.5)], layer, steps=10, seeds=1, test=1, coordinates="ambient"
     )
-    return replayed.cells_of(made)[0]
+    return cells_of(made)[0]
 
 
 def increment_error(before: Step, weights: Params, after: Params, x: Tensor) -> Tensor:
-    """f(x; W') - f(x; W) beside (eta/n) sum_i g_i lambda_i(x) <y_i x_i, x>, as a share of the largest.
+    """Return the error of f(x; W') - f(x; W) = (eta/n) sum_i g_i lambda_i(x) <y_i x_i, x>, relative to the largest.
 
     lambda_i(x) = (1/m) sum_s [phi(<w'_s, x>) - phi(<w_s, x>)] / <w'_s - w_s, x> phi'(<w_s, x_i>), at the points x_i
     trained on: exact for any activation.
     """
-    layer, sample = replayed.two_layer(before.batch.setup), before.batch.sample
+    layer, sample = extremes.two_layer(before.batch.setup), before.batch.sample
     points, fresh = before.attacked[:, :, 0], x[:, :, 0]
     old, new = (fresh @ each["inner"].mT for each in (weights, after))
     secant = (layer.activate(new) - layer.activate(old)) / (new - old)
@@ -42,15 +43,16 @@ def increment_error(before: Step, weights: Params, after: Params, x: Tensor) -> 
     shares = torch.einsum("rqm,rnm->rqn", secant, bent) / layer.width
     products = torch.einsum("rqd,rnd->rqn", fresh, points)
     pace = before.batch.setup.training.rate_at(before.number) / points.shape[1]
-    pulls = replayed.slopes(before) * sample.y
-    told = pace[:, None] * torch.einsum("rqn,rqn,rn->rq", shares, products, pulls)
+    pulls = extremes.slopes(before) * sample.y
+    expected = pace[:, None] * torch.einsum("rqn,rqn,rn->rq", shares, products, pulls)
     moved = layer.run(after, x).outputs - layer.run(weights, x).outputs
-    return (moved - told).abs().amax() / moved.abs().amax()
+    return (moved - expected).abs().amax() / moved.abs().amax()
 
 
 def gradient_product_error(step: Step) -> Tensor:
-    """Lemma B.8: <grad f(x), grad f(x')> = (1/m) <x, x'> sum_s phi'(<w_s, x>) phi'(<w_s, x'>), by autograd."""
-    layer, weights = replayed.two_layer(step.batch.setup), step.batch.params
+    """Return the error of Lemma B.8 by autograd: <grad f(x), grad f(x')> = (1/m) <x, x'> sum_s phi'(<w_s, x>)
+    phi'(<w_s, x'>)."""
+    layer, weights = extremes.two_layer(step.batch.setup), step.batch.params
     points = step.attacked[0, :2, 0]
     bent = layer.derivative(points @ weights["inner"][0].T)
     printed = (points[0] @ points[1]) * (bent[0] @ bent[1]) / layer.width
@@ -67,46 +69,46 @@ def _gradient(layer: TwoLayer, weights: Params, point: Tensor) -> Tensor:
 
 @cache
 def errors(case: str) -> dict[str, float]:
-    """The relative error of every identity along a small run."""
+    """Return the largest relative error of every identity along a small run."""
     cell = _small(case)
-    found: dict[str, float] = {}
+    largest: dict[str, float] = {}
     fresh = torch.randn(1, 5, 1, 40, generator=torch.Generator().manual_seed(1)).double()
     total = start = torch.zeros(())
-    for before, weights, after in replayed.pairs(identity_steps(identity_batch([cell]))):
+    for before, weights, after in extremes.pairs(identity_steps(identity_batch([cell]))):
         if before.number == 0:
-            found |= _at_the_start(before, weights, fresh)
+            largest |= _start_errors(before, weights, fresh)
             start = _aligned(before, weights)
-        total = total + cell.training.rate * replayed.along_signal(before)
-        told = {
+        total = total + cell.training.rate * extremes.along_signal(before)
+        now = {
             "eq. (15)": (_aligned(after, after.batch.params) - start - total).abs() / total.abs(),
             "increment": increment_error(before, weights, after.batch.params, fresh),
             "B.8": gradient_product_error(after),
         }
-        for name, error in told.items():
-            found[name] = max(found.get(name, 0.0), float(error))
-    return found
+        for name, error in now.items():
+            largest[name] = max(largest.get(name, 0.0), float(error))
+    return largest
 
 
 def _aligned(step: Step, weights: Params) -> Tensor:
-    """<W, V>."""
+    """Return <W, V>."""
     return torch.einsum(
-        "rmd,rm,rd->r", weights["inner"], weights["outer"], replayed.signal_direction(step)
+        "rmd,rm,rd->r", weights["inner"], weights["outer"], extremes.signal_direction(step)
     )
 
 
-def _at_the_start(step: Step, weights: Params, fresh: Tensor) -> dict[str, float]:
+def _start_errors(step: Step, weights: Params, fresh: Tensor) -> dict[str, float]:
     values = step.batch.setup.network.run(weights, fresh).outputs
     return {
         "f = 0": float(values.abs().amax()),
         "loss log 2": abs(float(step.loss) / math.log(2) - 1),
-        "G = 1/2": abs(float(replayed.slopes(step).mean()) * 2 - 1),
+        "G = 1/2": abs(float(extremes.slopes(step).mean()) * 2 - 1),
     }
 
 
 @CLAIMS.add("identities", "(15), Lemma B.8, proof of Lemma B.26, section 2", at_most(ROUNDING))
 def identities(evidence: Evidence) -> Measured:
-    """At the start f = 0, the loss is log 2 and G is 1/2; products of gradients are as in Lemma B.8; f grows in a step
-    by (eta/n) sum_i g_i lambda_i <y_i x_i, x>; and <W, V> grows by what equation (15) says."""
-    found = {f"{name}, {case}": error for case in CASES for name, error in errors(case).items()}
-    largest = max(found, key=lambda name: found[name])
-    return worst("relative error", list(found.values())).noting(f"largest: {largest}")
+    """At the start f = 0, the loss is log 2 and G is 1/2. Products of gradients are as in Lemma B.8, a step changes f
+    by (eta/n) sum_i g_i lambda_i <y_i x_i, x>, and <W, V> grows as in equation (15)."""
+    named = {f"{name}, {case}": error for case in CASES for name, error in errors(case).items()}
+    largest = max(named, key=lambda name: named[name])
+    return worst("relative error", list(named.values())).noting(f"largest: {largest}")

@@ -1,9 +1,10 @@
-"""The lemmas of Wang's sections 4 and B along training: attacked points, margins, activations, weights, gradients."""
+"""The lemmas of Section 4 and Appendix B along training: attacked points, margins, activations, weights, gradients."""
 
 import math
 
 import numpy as np
 import torch
+import xarray as xr
 from torch import Tensor
 
 from benign.claims import (
@@ -19,11 +20,19 @@ from benign.claims import (
     slope_by_seed,
     worst,
 )
+from benign.papers.statistics import cells_of
 from benign.papers.wang import bounds
-from benign.papers.wang.claims import replayed
-from benign.papers.wang.claims.replayed import aligned_share, trail
+from benign.papers.wang.claims.extremes import (
+    Numbers,
+    aligned_share,
+    extremes_of,
+    is_smooth,
+    steps_of,
+    two_layer,
+)
 from benign.papers.wang.claims.studies import (
     ACTIVE,
+    CASES,
     FIRST,
     INSIDE,
     SCALING,
@@ -35,13 +44,14 @@ from benign.training.setup import Setup
 
 CLAIMS = Claims("wang")
 GOOD_RUN = 0.8
-"""1 - 2 delta with the delta = 0.1 of the conditions: how often a run is good"""
+"""share of good runs: 1 - 2 delta with the delta = 0.1 of the conditions"""
 LEAST_ACTIVE = 0.05
+"""share of active points or neurons that counts as constant"""
 
 
-def _trails(evidence: Evidence, name: str) -> list[Tensor]:
-    """An extreme of the runs of every cell: ReLU first, then smooth."""
-    return [trail(replay)[name] for replay in evidence.replays_by_cell()]
+def _extremes(evidence: Evidence, name: str) -> list[Tensor]:
+    """Return an extreme of the runs of every cell: ReLU first, then smooth."""
+    return [extremes_of(replay)[name] for replay in evidence.replays_by_cell()]
 
 
 @CLAIMS.add(
@@ -54,30 +64,28 @@ def _trails(evidence: Evidence, name: str) -> list[Tensor]:
 def span_distance(evidence: Evidence) -> dict[str, Measured]:
     """Attacked points stay within min(omega sqrt(m d) / eta, alpha) of the span of the training points; the distance
     is proportional to omega."""
-    cells = replayed.cells_of(evidence.experiment)
-    largest = evidence.result.span_distance_curve.max("step").transpose("cell", "seed")
+    cells = cells_of(evidence.experiment)
+    largest = evidence.result.span_distance_curve.max("step").transpose("cell", "seed").values
     starts = np.array([_start(cell) for cell in cells])
-    radii = np.array([replayed.Numbers.of(cell).radius for cell in cells])
-    bounds = np.minimum(starts, radii)[:, None] * (1 + 1e-6)
-    smooth = np.array([replayed.is_smooth(cell) for cell in cells])
+    radii = np.array([Numbers.of(cell).radius for cell in cells])
+    limits = np.minimum(starts, radii)[:, None] * (1 + 1e-6)
+    smooth = np.array([is_smooth(cell) for cell in cells])
     relu_starts, smooth_starts = starts[~smooth], starts[smooth]
     if not np.array_equal(relu_starts, smooth_starts):
-        raise Undecided("ReLU and smooth networks start at other sizes")
-    rows = np.concatenate([largest.values[case].T for case in (~smooth, smooth)])
-    found = share("runs within the bound", largest.values <= bounds, "run")
+        raise Undecided("ReLU and smooth networks start at different sizes")
+    rows = np.concatenate([largest[case].T for case in (~smooth, smooth)])
+    within = share("runs within the bound", largest <= limits, "run")
     return {
-        "bound": found.noting(f"largest distance over bound {np.max(largest.values / bounds):.3g}"),
+        "bound": within.noting(f"largest distance over bound {np.max(largest / limits):.3g}"),
         "scaling": slope_by_seed(
-            "slope of log distance on log omega",
-            np.log(relu_starts),
-            np.log(rows),
+            "slope of log distance on log omega", np.log(relu_starts), np.log(rows)
         ),
     }
 
 
 def _start(cell: Setup) -> float:
-    """omega sqrt(m d) / eta, which condition (3) bounds by 1."""
-    numbers, std = replayed.Numbers.of(cell), replayed.two_layer(cell).init_std or 0.0
+    """Return omega sqrt(m d) / eta, which condition (3) bounds by 1."""
+    numbers, std = Numbers.of(cell), two_layer(cell).init_std or 0.0
     return float(f"{std * math.sqrt(numbers.width * numbers.dim) / numbers.rate:.6g}")
 
 
@@ -89,22 +97,23 @@ def _start(cell: Setup) -> float:
     conditions=assumption,
 )
 def perturbation_angle(evidence: Evidence) -> dict[str, Measured]:
-    """Every perturbation of a training point, times its label, has a small angle to -sum_k y_k x_k."""
-    found = {}
-    for name, cosines in zip(("relu", "smooth"), _trails(evidence, "cosine"), strict=True):
-        told = share("runs whose smallest cosine is at least 0.9", cosines >= 0.9)
-        found[name] = told.noting(f"smallest cosine {float(cosines.min()):.3g}")
-    return found
+    """Every perturbation of a training point, times its label, is at a small angle to -sum_k y_k x_k."""
+    return {
+        case: share("runs whose smallest cosine is at least 0.9", cosines >= 0.9).noting(
+            f"smallest cosine {float(cosines.min()):.3g}"
+        )
+        for case, cosines in zip(CASES, _extremes(evidence, "cosine"), strict=True)
+    }
 
 
 @CLAIMS.add(
     "lemB9.monotone-margin", "Lemma B.9", at_least(GOOD_RUN), INSIDE, conditions=smooth_only
 )
 def monotone_margin(evidence: Evidence) -> Measured:
-    """With a smooth activation y_i f grows in every step, at training points and in their balls."""
-    _, rises = _trails(evidence, "rise")
-    found = share("runs in which every margin grows", rises >= -1e-12)
-    return found.noting(f"smallest growth {float(rises.min()):.3g}")
+    """With a smooth activation y_i f grows in every step, at the training points and in their balls."""
+    _, rises = _extremes(evidence, "rise")
+    growing = share("runs in which every margin grows", rises >= -1e-12)
+    return growing.noting(f"smallest growth {float(rises.min()):.3g}")
 
 
 @CLAIMS.add(
@@ -116,13 +125,11 @@ def monotone_margin(evidence: Evidence) -> Measured:
     informational=("order_one",),
 )
 def loss_ratio(evidence: Evidence) -> dict[str, Measured]:
-    """The slopes of the loss at any two training points differ by a constant factor at most, at all times."""
+    """At all times the slopes of the loss at any two training points differ by at most a constant factor."""
     ratios = evidence.result.isel(cell=1).loss_ratio_curve.max("step").values
-    slope = replayed.Numbers.of(replayed.cells_of(evidence.experiment)[1]).slope
+    bound = bounds.loss_ratio_bound(Numbers.of(cells_of(evidence.experiment)[1]).slope)
     return {
-        "bound": worst(
-            "largest ratio over the printed C_r", ratios / bounds.loss_ratio_bound(slope)
-        ),
+        "bound": worst("largest ratio over the printed C_r", ratios / bound),
         "order_one": worst("largest ratio", ratios),
     }
 
@@ -135,10 +142,10 @@ def loss_ratio(evidence: Evidence) -> dict[str, Measured]:
     conditions=assumption,
 )
 def signal_in_attacked(evidence: Evidence) -> Measured:
-    """An attacked training point keeps its signal: y_c <mu, x> stays between r^2/3 and 3 r^2."""
-    low, high = (torch.cat(_trails(evidence, f"signal_{end}")) for end in ("low", "high"))
-    found = share("runs within [1/3, 3] r^2", (low >= 1 / 3) & (high <= 3), "run")
-    return found.noting(f"range {float(low.min()):.3g} to {float(high.max()):.3g}")
+    """An attacked training point x with clean label y_c keeps its signal: y_c <mu, x> stays between r^2/3 and 3 r^2."""
+    low, high = (torch.cat(_extremes(evidence, f"signal_{end}")) for end in ("low", "high"))
+    within = share("runs within [1/3, 3] r^2", (low >= 1 / 3) & (high <= 3), "run")
+    return within.noting(f"range {float(low.min()):.3g} to {float(high.max()):.3g}")
 
 
 @CLAIMS.add(
@@ -150,20 +157,19 @@ def signal_in_attacked(evidence: Evidence) -> Measured:
     conditions=assumption,
 )
 def norm_growth(evidence: Evidence) -> dict[str, Measured]:
-    """|W_t| grows by at most C2 eta sqrt(d/n) times the sum of G, with one C2 for all n, r and d."""
+    """|W_t| grows by at most C2 eta sqrt(d/n) times the sum of G over the steps, with one C2 for all n, r and d."""
     seeds = range(min(each.seeds for each in evidence.experiments))
-    replays = [each.of_seeds(seeds) for study in (0, 1) for each in evidence.replays_by_cell(study)]
-    found = [trail(replay)["growth"] for replay in replays]
-    shares = [
-        float(each.max()) / bounds.norm_growth_bound(replayed.Numbers.of(replay.cell).slope)
-        for each, replay in zip(found, replays, strict=True)
-    ]
-    middles = [float(each.mean()) for each in found]
+    replays = [cell.of_seeds(seeds) for study in (0, 1) for cell in evidence.replays_by_cell(study)]
+    growths = [extremes_of(replay)["growth"] for replay in replays]
+    largest = [float(growth.max()) for growth in growths]
+    limits = [bounds.norm_growth_bound(Numbers.of(replay.cell).slope) for replay in replays]
+    ratios = [growth / limit for growth, limit in zip(largest, limits, strict=True)]
+    means = [float(growth.mean()) for growth in growths]
     return {
-        "bound": worst("largest C2 over the proof's 594 / gamma", shares).noting(
-            f"C2 itself is up to {max(float(each.max()) for each in found):.3g}"
+        "bound": worst("largest C2 over the proof's 594 / gamma", ratios).noting(
+            f"C2 itself is up to {max(largest):.3g}"
         ),
-        "spread": worst("largest over smallest C2 of a cell", [max(middles) / min(middles)]),
+        "spread": worst("largest over smallest C2 of a cell", [max(means) / min(means)]),
     }
 
 
@@ -175,15 +181,17 @@ def norm_growth(evidence: Evidence) -> dict[str, Measured]:
     conditions=assumption,
 )
 def gradient_lower_bound(evidence: Evidence) -> dict[str, Measured]:
-    """The gradient has at least gamma r G / 4 along the signal, for ReLU times the share c0 of active neurons."""
-    relu, smooth = replayed.cells_of(evidence.experiment)
-    pulls, active = _trails(evidence, "pull"), _trails(evidence, "active")[0]
-    bounds = [replayed.Numbers.of(relu).slope * active / 4, replayed.Numbers.of(smooth).slope / 4]
-    found = {}
-    for name, pulled, bound in zip(("relu", "smooth"), pulls, bounds, strict=True):
-        told = share("runs with <-grad, V> / (r G) above its bound", pulled >= bound)
-        found[name] = told.noting(f"smallest over its bound {float((pulled / bound).min()):.3g}")
-    return found
+    """The component of the gradient along the signal is at least gamma r G / 4; for ReLU this times the share c0 of
+    active neurons."""
+    relu, smooth = (Numbers.of(cell).slope for cell in cells_of(evidence.experiment))
+    pulls, active = _extremes(evidence, "pull"), _extremes(evidence, "active")[0]
+    limits = [relu * active / 4, smooth / 4]
+    return {
+        case: share("runs with <-grad, V> / (r G) above its bound", pull >= limit).noting(
+            f"smallest over its bound {float((pull / limit).min()):.3g}"
+        )
+        for case, pull, limit in zip(CASES, pulls, limits, strict=True)
+    }
 
 
 @CLAIMS.add(
@@ -194,15 +202,17 @@ def gradient_lower_bound(evidence: Evidence) -> dict[str, Measured]:
     conditions=relu_only,
 )
 def active_neurons(evidence: Evidence) -> dict[str, Measured]:
-    """Before and after the first step every neuron is active on a constant share of the points of its sign, and every
-    point has a constant share of neurons active on its ball."""
+    """Before and after the first step every neuron is active on a constant share of the points of its sign, and a
+    constant share of the neurons is active on the ball of every point."""
     early = evidence.result.sel(step=[0, 1])
     least = np.minimum(early.active_neurons_min_curve, early.active_points_min_curve).min("step")
     largest = least.isel(cell=-1)
-    found = share(f"runs with both shares >= {LEAST_ACTIVE}", largest >= LEAST_ACTIVE)
+    constant = share(f"runs with both shares >= {LEAST_ACTIVE}", largest >= LEAST_ACTIVE)
     rows = least.transpose("seed", "cell").values
     return {
-        "share": found.noting(f"smallest share {float(largest.min()):.3g}, at the largest n = m"),
+        "share": constant.noting(
+            f"smallest share {float(largest.min()):.3g}, at the largest n = m"
+        ),
         "trend": slope_by_seed(
             "slope of the smallest share on log n, m = n", np.log(least.samples), rows
         ),
@@ -210,17 +220,13 @@ def active_neurons(evidence: Evidence) -> dict[str, Measured]:
 
 
 @CLAIMS.add(
-    "lemB26.nested-activation",
-    "Lemma B.26, (E1)",
-    at_least(GOOD_RUN),
-    INSIDE,
-    conditions=relu_only,
+    "lemB26.nested-activation", "Lemma B.26, (E1)", at_least(GOOD_RUN), INSIDE, conditions=relu_only
 )
 def nested_activation(evidence: Evidence) -> Measured:
-    """A neuron that is active on the ball of a point of its sign stays so in all later steps."""
+    """A neuron that is active on the ball of a point of its sign stays active there in all later steps."""
     lost = evidence.result.isel(cell=0).activation_lost
-    found = share("runs that lose no active pair", lost == 0)
-    return found.noting(f"largest share of pairs lost {float(lost.max()):.3g}")
+    nested = share("runs that lose no active pair", lost == 0)
+    return nested.noting(f"largest share of pairs lost {float(lost.max()):.3g}")
 
 
 @CLAIMS.add(
@@ -231,10 +237,11 @@ def nested_activation(evidence: Evidence) -> Measured:
     conditions=relu_only,
 )
 def increment_band(evidence: Evidence) -> Measured:
-    """With ReLU a margin y_i f grows in a step by an amount of order eta d g_i / n, within printed constants."""
-    low, high, active = (_trails(evidence, name)[0] for name in ("band_low", "band_high", "active"))
-    found = share("runs within the band", (low >= active) & (high <= 1))
-    return found.noting(
+    """With ReLU a step increases a margin y_i f by an amount of order eta d g_i / n, within the printed constants."""
+    names = ("band_low", "band_high", "active")
+    low, high, active = (_extremes(evidence, name)[0] for name in names)
+    within = share("runs within the band", (low >= active) & (high <= 1))
+    return within.noting(
         f"smallest over its lower end {float((low / active).min()):.3g}, "
         f"largest over its upper end {float(high.max()):.3g}"
     )
@@ -244,17 +251,18 @@ def increment_band(evidence: Evidence) -> Measured:
     "corB31.all-neurons-align", "Corollary B.31", at_least(GOOD_RUN), INSIDE, conditions=relu_only
 )
 def all_neurons_align(evidence: Evidence) -> Measured:
-    """On a fresh point every neuron has the sign of a_s y, but for a chance of 4 (d/n)^(-11)."""
-    # Three standard errors are those of the printed chance: those of what is found would excuse any few misses.
+    """On a fresh point every neuron has the sign of a_s y, except with probability 4 (d/n)^(-11)."""
+    # The three standard errors are those of the printed probability: those of the measured share would excuse any few
+    # misses.
     count, replay = evidence.size(100, 250, 250), evidence.replays_by_cell()[0]
-    numbers = replayed.Numbers.of(replay.cell)
+    numbers = Numbers.of(replay.cell)
     aligned = aligned_share(replay, count).numpy()
     chance = 4 * (numbers.dim / numbers.samples) ** -11
     error = math.sqrt(max(chance * (1 - chance), 1 / count) / count)
-    found = share(
-        "runs that miss no more points than the chance", aligned >= 1 - chance - 3 * error
+    rare = share(
+        "runs that miss no more points than this probability", aligned >= 1 - chance - 3 * error
     )
-    return found.noting(f"aligned on {aligned.mean():.5g} of {aligned.size * count} points")
+    return rare.noting(f"aligned on {aligned.mean():.5g} of {aligned.size * count} points")
 
 
 @CLAIMS.add(
@@ -270,16 +278,16 @@ def all_neurons_align(evidence: Evidence) -> Measured:
     conditions=assumption,
 )
 def margin_scaling(evidence: Evidence) -> dict[str, Measured]:
-    """E[y f] / ||W||_2 on fresh points is r^2 sqrt(n/d) up to a constant, from the first step on."""
-    from_runs = evidence.result
-    margin = np.minimum(from_runs.test_margin_positive, from_runs.test_margin_negative)
-    found = power_laws(evidence, margin / from_runs.spectral_norm, "E[y f] / ||W||")
-    early = trail_margins(evidence)
-    return found | {"constant": mean("change of the margin over steps, base cell", early)}
+    """From the first step on E[y f] / ||W||_2 on fresh points is r^2 sqrt(n/d) up to a constant."""
+    result = evidence.result
+    margin = np.minimum(result.test_margin_positive, result.test_margin_negative)
+    powers = power_laws(evidence, margin / result.spectral_norm, "E[y f] / ||W||")
+    change = mean("change of the margin over steps, base cell", _margin_changes(evidence))
+    return powers | {"constant": change}
 
 
-def power_laws(evidence: Evidence, values, of: str) -> dict[str, Measured]:
-    """Exponents of r, n and d, one fit of all cells for each seed."""
+def power_laws(evidence: Evidence, values: xr.DataArray, of: str) -> dict[str, Measured]:
+    """Return the exponents of r, n and d, from one fit of all cells for each seed."""
     result = evidence.result
     names = ("signal", "samples", "dim")
     logs = np.stack([np.ones(result.sizes["cell"]), *(np.log(result[name]) for name in names)], 1)
@@ -290,13 +298,13 @@ def power_laws(evidence: Evidence, values, of: str) -> dict[str, Measured]:
     }
 
 
-def trail_margins(evidence: Evidence) -> np.ndarray:
-    """Largest |kappa_t / kappa_T - 1| over t >= 1 of every seed, kappa the mean margin over ||W||_2; base cell."""
-    found = []
-    for step in replayed.walked(evidence.replays_by_cell()[0]):
+def _margin_changes(evidence: Evidence) -> np.ndarray:
+    """Return the largest |kappa_t / kappa_T - 1| over t >= 1, by seed; kappa is the mean margin over ||W||_2."""
+    kappas = []
+    for step in steps_of(evidence.replays_by_cell()[0]):
         if step.number:
             fresh = step.batch.test_points("test/0", 250)
             margins = (fresh.clean_y * step.batch.run(fresh).outputs).mean(1)
-            found.append(margins / torch.linalg.matrix_norm(step.batch.params["inner"], 2))
-    curve = torch.stack(found)
+            kappas.append(margins / torch.linalg.matrix_norm(step.batch.params["inner"], 2))
+    curve = torch.stack(kappas)
     return (curve / curve[-1] - 1).abs().amax(0).numpy()

@@ -1,7 +1,8 @@
-"""The runs that Wang's theorems and lemmas are judged on, in exact coordinates: d is only a number in them.
+"""The studies that judge the claims about Wang's theorems and lemmas, in exact coordinates: d is only a number there.
 
-Condition (4) of Assumption 1, eta <= 1/(C d^2), leaves a run of any length to the first step: `FIRST` and `ACTIVE` keep
-it, the others take eta as a multiple of n/d, and their verdicts say so. derived.eta-invariance tells what that changes.
+With condition (4) of Assumption 1, eta <= 1/(C d^2), a run of any length stays at its first step. `FIRST` and `ACTIVE`
+satisfy it; in the others eta is a multiple of n/d, and their verdicts say so. derived.eta-invariance judges what that
+changes.
 """
 
 import math
@@ -14,8 +15,8 @@ import numpy as np
 from benign.attacks.balls import Ball
 from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.pgd import PGD
-from benign.claims import Reading, Study
 from benign.claims.conditions import Conditions
+from benign.claims.study import Reading, Study, at
 from benign.data.mixture import Mixture
 from benign.experiment import Experiment
 from benign.networks.two_layer import TwoLayer
@@ -34,7 +35,7 @@ SLOPE, SMOOTHNESS = 0.5, 1.0
 
 @dataclass(frozen=True)
 class Cell:
-    """Numbers of one cell; `pace` is eta d / n, None is the largest eta of condition (4)."""
+    """The numbers of one cell."""
 
     samples: int
     dim: int
@@ -42,6 +43,7 @@ class Cell:
     radius: float
     """alpha / |mu|"""
     pace: float | None = 1.0
+    """eta d / n; the largest eta of condition (4) if None"""
 
     @property
     def rate(self) -> float:
@@ -51,14 +53,14 @@ class Cell:
 
 
 def inside(case: str, pace: float | None, width: int, **chosen: Any) -> Cell:
-    """The smallest cell inside Theorem 3.1 with its item 3, but for the rate where a pace is given."""
+    """Return the smallest cell inside Theorem 3.1 with its item 3, except for the rate if a pace is given."""
     made = inside_theorem("wang", activation=case, width=width, relaxed=pace, robust=True, **chosen)
     data, _ = theory.parts(made.experiment)
     return Cell(data.samples, data.dim, data.signal, chosen["radius"], pace)
 
 
 def network(case: str, width: int, slope: float = SLOPE, **more: Any) -> TwoLayer:
-    """With a vanishing start, unless another is asked for."""
+    """Return the network of a case, with a vanishing start unless `more` has another."""
     bend = {"activation": "smoothed_leaky_relu", "slope": slope, "smoothness": SMOOTHNESS}
     more = {"preset": "vanishing"} | more
     return TwoLayer(width=width, **(bend if case == "smooth" else {}), **more)
@@ -75,7 +77,8 @@ def experiment(
     data: dict[str, Any] | None = None,
     **more: Any,
 ) -> Experiment:
-    """Cells along the axis `cell`, trained for a fixed number of steps against PGD, judged by a stronger attack."""
+    """Return the cells along an axis `cell`, trained for a fixed number of steps against PGD, judged by a stronger
+    attack."""
 
     def along(name: str) -> Any:
         return zipped("cell", [getattr(cell, name) for cell in cells])
@@ -98,13 +101,13 @@ def experiment(
 
 
 def assumption(setup: Setup) -> Conditions | None:
-    """Assumption 1; None at the cells of figures, which have another network."""
-    _, found = theory.parts(setup)
-    return theory.conditions(setup) if found.preset in ("theory", "vanishing") else None
+    """Return Assumption 1; None at the cells of figures, which have another network."""
+    _, layer = theory.parts(setup)
+    return theory.conditions(setup) if layer.preset in ("theory", "vanishing") else None
 
 
 def for_robust_error(setup: Setup) -> Conditions | None:
-    """Assumption 1 with what item 3 of Theorem 3.1 needs more."""
+    """Return Assumption 1 with the further conditions of item 3 of Theorem 3.1."""
     return None if assumption(setup) is None else theory.conditions(setup, robust=True)
 
 
@@ -116,16 +119,12 @@ def relu_only(setup: Setup) -> Conditions | None:
     return None if theory.Numbers.of(setup).smooth else assumption(setup)
 
 
-def _size(scale: str, smoke: Any, quick: Any, paper: Any) -> Any:
-    return {"smoke": smoke, "quick": quick, "paper": paper}[scale]
-
-
 STARTS = (1e-3, 1e-2, 1e-1, 1.0)
 """omega sqrt(m d) / eta, which condition (3) bounds by 1"""
 
 
 def _first(scale: str, reading: Reading) -> Experiment:
-    samples, const, seeds = _size(scale, (20, 2.0, 2), (30, 5.0, 15), (100, 10.0, 60))
+    samples, const, seeds = at(scale, (20, 2.0, 2), (30, 5.0, 15), (100, 10.0, 60))
     cells, networks = [], []
     for case in CASES:
         cell = inside(case, None, samples, samples=samples, radius=0.03, const=const)
@@ -133,42 +132,42 @@ def _first(scale: str, reading: Reading) -> Experiment:
             std = start * cell.rate / math.sqrt(samples * cell.dim)
             cells.append(cell)
             networks.append(network(case, samples, preset="theory", init_std=std))
-    found = zipped("cell", networks)
-    return experiment(cells, found, steps=8, seeds=seeds, test=1)
+    return experiment(cells, zipped("cell", networks), steps=8, seeds=seeds, test=1)
 
 
 def _active(scale: str, reading: Reading) -> Experiment:
-    sizes, seeds = _size(scale, ((20, 40), 3), ((20, 40, 80), 15), ((50, 100, 200), 30))
+    sizes, seeds = at(scale, ((20, 40), 3), ((20, 40, 80), 15), ((50, 100, 200), 30))
     cells = [inside("relu", None, size, samples=size, radius=0.05) for size in sizes]
     networks = zipped("cell", [network("relu", size) for size in sizes])
     return experiment(cells, networks, steps=1, seeds=seeds, test=1)
 
 
 def _inside(scale: str, reading: Reading) -> Experiment:
-    size, const, steps, seeds = _size(
+    size, const, steps, seeds = at(
         scale, (20, 2.0, 20, 2), (30, 5.0, 200, 30), (100, 10.0, 2000, 60)
     )
     cells = [
         inside(case, 2.0, size, samples=size, radius=0.03, const=const, flip=0.1) for case in CASES
     ]
     networks = zipped("cell", [network(case, size) for case in CASES])
-    return experiment(cells, networks, steps=steps, seeds=seeds, test=_size(scale, 50, 200, 2000))
+    return experiment(cells, networks, steps=steps, seeds=seeds, test=at(scale, 50, 200, 2000))
 
 
 def _long(scale: str, reading: Reading) -> Experiment:
-    """Few samples and a slope near 1: there the printed rates fall below log 2 in the fewest steps."""
-    steps, seeds = _size(scale, (100, 1), (4000, 5), (10_000, 10))
+    """Few samples and a slope near 1, where the printed rates fall below log 2 in the fewest steps."""
+    steps, seeds = at(scale, (100, 1), (4000, 5), (10_000, 10))
     cells = [inside("smooth", 6.0, 6, samples=5, radius=0.05)]
     layer = network("smooth", 6, slope=0.9)
     return experiment(cells, layer, steps=steps, seeds=seeds, test=1, ascend=4)
 
 
 def _long_relu(scale: str, reading: Reading) -> Experiment:
-    """With ReLU it takes about 5e5 steps, an hour of a GPU, and more samples for every neuron to be active on some.
+    """More samples, so that every neuron is active on some of them.
 
-    At these scales the rate is vacuous, and its claim says so.
+    With ReLU the rate falls below log 2 after about 5e5 steps, an hour of a GPU: it is vacuous at these scales, and its
+    claim says so.
     """
-    steps, seeds = _size(scale, (20, 1), (100, 5), (10_000, 10))
+    steps, seeds = at(scale, (20, 1), (100, 5), (10_000, 10))
     cells = [inside("relu", 4.0, 40, samples=40, radius=0.05)]
     return experiment(cells, network("relu", 40), steps=steps, seeds=seeds, test=1, ascend=4)
 
@@ -177,7 +176,7 @@ RADII = (0.0, 0.025, 0.05, 0.1, 0.3, 0.6, 1.0)
 
 
 def _radii(scale: str, reading: Reading) -> Experiment:
-    steps, seeds, test = _size(scale, (20, 2, 100), (100, 10, 500), (1000, 30, 4000))
+    steps, seeds, test = at(scale, (20, 2, 100), (100, 10, 500), (1000, 30, 4000))
     sized = inside("relu", 1.0, 20, samples=20, radius=0.1)
     cells = [Cell(sized.samples, sized.dim, sized.signal, rho) for rho in RADII]
     more: dict[str, Any] = {"pairing": "common"}
@@ -185,27 +184,27 @@ def _radii(scale: str, reading: Reading) -> Experiment:
 
 
 PACES = (0.5, 0.125, 0.03125)
-"""eta d / n; a factor of 4 apart, so that equal eta T are snapshots (the rule's own 5 has none)"""
+"""eta d / n; a factor of 4 apart, so that snapshots share eta T (with the usual factor of 5 they share none)"""
 
 
 def _paces(scale: str, reading: Reading) -> Experiment:
-    steps, seeds, test = _size(scale, (64, 2, 50), (1024, 10, 250), (8192, 20, 2000))
+    steps, seeds, test = at(scale, (64, 2, 50), (1024, 10, 250), (8192, 20, 2000))
     sized = inside("relu", 1.0, 20, samples=20, radius=0.1)
     cells = [Cell(sized.samples, sized.dim, sized.signal, 0.1, pace) for pace in PACES]
     made = experiment(cells, network("relu", 20), steps=steps, seeds=seeds, test=test, ascend=5)
-    seen = made.evaluation.model_copy(update={"at": "snapshots"})
-    return made.model_copy(update={"evaluation": seen, "pairing": "common"})
+    evaluation = made.evaluation.model_copy(update={"at": "snapshots"})
+    return made.model_copy(update={"evaluation": evaluation, "pairing": "common"})
 
 
 SCALING_BASE = Cell(16, 16_000_000, 160.0, 0.01)
 
 
 def _scaling(scale: str, reading: Reading) -> Experiment:
-    """n, r and d varied one at a time, with d >= 19 n r^2 and d <= r^4: inside, but for the rate.
+    """n, r and d varied one at a time, with d >= 19 n r^2 and d <= r^4: inside except for the rate.
 
-    No label is flipped: of 8 labels one more or less would hide the exponent of n.
+    No label is flipped: one flip more or less among 8 labels would hide the exponent of n.
     """
-    base, steps = SCALING_BASE, _size(scale, 10, 60, 400)
+    base, steps = SCALING_BASE, at(scale, 10, 60, 400)
     cells = [
         base,
         *(Cell(n, base.dim, base.signal, base.radius) for n in (8, 32)),
@@ -213,42 +212,42 @@ def _scaling(scale: str, reading: Reading) -> Experiment:
         *(Cell(base.samples, d, base.signal, base.radius) for d in (24_000_000, 35_000_000)),
     ]
     made = experiment(
-        cells, network("smooth", 16), steps=steps, seeds=_size(scale, 2, 10, 30), test=_size(scale, 200, 1000, 4000),
+        cells, network("smooth", 16), steps=steps, seeds=at(scale, 2, 10, 30), test=at(scale, 200, 1000, 4000),
         ascend=3, pairing="common", data={"flip": 0.0},
     )  # fmt: skip
-    # Only clean margins are read: the attack of training judges, which is cheap.
+    # Claims use clean margins only, so the cheap training attack judges.
     return made.model_copy(
         update={"evaluation": Evaluation(samples=made.evaluation.samples, attack=made.attack)}
     )
 
 
 def _levels(scale: str, reading: Reading) -> Experiment:
-    """Errors that can be counted: r^2 sqrt(n/d) from 0.8 to 2.5, alpha from 0 to 0.5, d >= 64 n r^2."""
-    steps, seeds, test = _size(scale, (10, 2, 200), (60, 6, 500), (400, 20, 10_000))
+    """Errors large enough to count: r^2 sqrt(n/d) from 0.8 to 2.5, alpha from 0 to 0.5, d >= 64 n r^2."""
+    steps, seeds, test = at(scale, (10, 2, 200), (60, 6, 500), (400, 20, 10_000))
     cells = [
         Cell(20, 512_000, r, alpha / r)
         for r in (11.0, 14.0, 17.0, 20.0)
         for alpha in (0.0, 0.25, 0.5)
     ]
     more: dict[str, Any] = {"pairing": "common"}
-    width = _size(scale, 20, 40, 1000)  # few neurons add an error of their own to that of the data
+    width = at(scale, 20, 40, 1000)  # few neurons add an error of their own
     return experiment(cells, network("relu", width), steps=steps, seeds=seeds, test=test, **more)
 
 
 def _modes(scale: str, reading: Reading) -> Experiment:
-    size, const, steps, seeds = _size(
+    size, const, steps, seeds = at(
         scale, (20, 2.0, 20, 2), (30, 5.0, 60, 60), (100, 10.0, 1000, 60)
     )
     cell = inside("relu", 2.0, size, samples=size, radius=0.03, const=const)
     modes = {"flip_mode": ["independent", "half_space"]}
-    test = _size(scale, 50, 100, 2000)
+    test = at(scale, 50, 100, 2000)
     return experiment(
         [cell], network("relu", size), steps=steps, seeds=seeds, test=test, data=modes
     )
 
 
 def _one_step(scale: str, reading: Reading) -> Experiment:
-    seeds, test = _size(scale, (2, 200), (10, 1000), (50, 20_000))
+    seeds, test = at(scale, (2, 200), (10, 1000), (50, 20_000))
     cell = Cell(50, 3000, 4.0, 0.15)
     return experiment([cell], network("smooth", 20), steps=1, seeds=seeds, test=test)
 
@@ -257,8 +256,8 @@ FLOOR_RADII = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.2)
 
 
 def _floor(scale: str, reading: Reading) -> Experiment:
-    """Many samples in few dimensions: networks come close to what no classifier can beat."""
-    steps, seeds, test = _size(scale, (20, 2, 200), (100, 5, 1000), (1000, 10, 10_000))
+    """Many samples in few dimensions, where networks come close to the lower bound for all classifiers."""
+    steps, seeds, test = at(scale, (20, 2, 200), (100, 5, 1000), (1000, 10, 10_000))
     cells = [Cell(100, 10, 1.5, rho) for rho in FLOOR_RADII]
     return experiment(
         cells,
@@ -272,8 +271,8 @@ def _floor(scale: str, reading: Reading) -> Experiment:
 
 
 def _switch(scale: str, reading: Reading) -> Experiment:
-    """Dimensions around the predicted boundary of robust accuracy, for a radius of 0.1 r and for one of 0.1."""
-    samples, signals, dims, steps, seeds, test = _size(
+    """Dimensions around the predicted boundary of robust accuracy, for the radii 0.1 r and 0.1."""
+    samples, signals, dims, steps, seeds, test = at(
         scale,
         (20, (4.0, 8.0, 16.0), 2, 7, 1, 50),
         (30, (4.0, 8.0, 16.0), 3, 37, 8, 250),

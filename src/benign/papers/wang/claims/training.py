@@ -1,4 +1,4 @@
-"""What Wang et al. say about training: robust interpolation, the loss and its printed rates, the first step."""
+"""Claims of Wang et al. about training: robust interpolation, the loss and its printed rates, the first step."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -20,8 +20,15 @@ from benign.claims import (
     worst,
 )
 from benign.claims.replays import Replays
+from benign.papers.statistics import cells_of
 from benign.papers.wang import bounds
-from benign.papers.wang.claims import replayed
+from benign.papers.wang.claims.extremes import (
+    Numbers,
+    distance_between,
+    extremes_of,
+    is_smooth,
+    steps_of,
+)
 from benign.papers.wang.claims.studies import (
     BY_RADIUS,
     FIRST,
@@ -34,18 +41,18 @@ from benign.papers.wang.claims.studies import (
     smooth_only,
 )
 from benign.training.descent import Step
-from benign.training.setup import Setup
 
 CLAIMS = Claims("wang")
 OFTEN = 0.95
-"""share of seeds that papers/wang.md 4 asks for"""
+"""share of seeds (papers/wang.md 4)"""
 
 
 @CLAIMS.add(
     "thm3.1.robust-interpolation", "Theorem 3.1, item 1", at_least(OFTEN), INSIDE, conditions=assumption, robust=True
 )  # fmt: skip
 def robust_interpolation(evidence: Evidence) -> Measured:
-    """Adversarial training fits every training point, flipped ones too, in its whole ball, with robust loss near 0."""
+    """Adversarial training fits every training point, flipped ones included, in its whole ball, with robust loss near
+    0."""
     result = evidence.result
     fitted = (result.train_robust_accuracy_judged == 1) & (result.train_loss <= 0.01)
     return share("fitted under attack with loss <= 0.01", fitted, "run")
@@ -72,65 +79,62 @@ def loss_to_zero(evidence: Evidence) -> dict[str, Measured]:
     "sec3.4.one-step-interpolation", "Section 3.4", at_least(OFTEN), FIRST, conditions=assumption, robust=True
 )  # fmt: skip
 def one_step_interpolation(evidence: Evidence) -> Measured:
-    """After one step every training point is right under attack, flipped ones too."""
+    """After one step every training point is fitted under attack, flipped ones included."""
     return share("robustly fitted after one step", evidence.result.first_fit == 1, "run")
 
 
 @CLAIMS.add("propB34.leaves-lazy", "Proposition B.34", at_least(0.8), FIRST, conditions=assumption)
 def leaves_lazy(evidence: Evidence) -> Measured:
-    """The first step moves the weights by at least gamma r / 10 times their norm, for ReLU times the share c0 of
-    active neurons."""
-    hits, least = [], math.inf
+    """The first step moves the weights by at least gamma r / 10 times their norm; for ReLU by this times the share c0
+    of active neurons."""
+    ratios = []
     for replay in evidence.replays_by_cell():
-        numbers, found = replayed.Numbers.of(replay.cell), replayed.trail(replay)
+        numbers, values = Numbers.of(replay.cell), extremes_of(replay)
         bound = numbers.slope * numbers.signal / 10
-        if not replayed.is_smooth(replay.cell):
-            bound = bound * found["active"]
-        ratio = found["first_move"] / bound
-        hits.append(ratio >= 1)
-        least = min(least, float(ratio.min()))
-    found = share("runs that move so far", torch.cat(hits), "run")
-    return found.noting(f"smallest move over its bound: {least:.3g}")
+        if not is_smooth(replay.cell):
+            bound = bound * values["active"]
+        ratios.append(values["first_move"] / bound)
+    ratio = torch.cat(ratios)
+    measured = share("runs that move so far", ratio >= 1, "run")
+    return measured.noting(f"smallest move over its bound: {float(ratio.min()):.3g}")
 
 
-def _under(evidence: Evidence, bound: Callable[[Setup, float], float]) -> Measured:
-    """Largest loss over its bound, at all steps at which the bound, which falls as 1 / sqrt T, is below log 2."""
+def _relative_loss(evidence: Evidence, bound: Callable[[float, Numbers], float]) -> Measured:
+    """Return the largest loss over its bound of (T, numbers), at the steps at which this bound is below log 2.
+
+    The bound falls as 1 / sqrt T.
+    """
     result = evidence.result.isel(cell=0)
-    (cell,) = replayed.cells_of(evidence.experiment)
-    steps = result.step.values[1:]
-    bounds = np.array([bound(cell, float(step)) for step in steps])
-    telling = bounds < math.log(2)
-    if not telling.any():
-        needed = float(steps[-1]) * (bounds[-1] / math.log(2)) ** 2
+    (cell,) = cells_of(evidence.experiment)
+    steps, numbers = result.step.values[1:], Numbers.of(cell)
+    limits = np.array([bound(float(step), numbers) for step in steps])
+    counting = limits < math.log(2)
+    if not counting.any():
+        needed = float(steps[-1]) * (limits[-1] / math.log(2)) ** 2
         raise Undecided(f"vacuous: the printed bound is below log 2 only from step {needed:.2g} on")
     curve: xr.DataArray = result.train_loss_curve.transpose("seed", "step")[:, 1:]
-    return worst(
-        "loss over its bound", (curve.values[:, telling] / bounds[telling]).ravel()
-    ).noting(f"telling from step {int(steps[telling][0])} on")
+    ratios = (curve.values[:, counting] / limits[counting]).ravel()
+    first = int(steps[counting][0])
+    return worst("loss over its bound", ratios).noting(f"not vacuous from step {first} on")
 
 
 @CLAIMS.add("lemB15.rate-smooth", "Lemma B.15", at_most(1.0), LONG, conditions=smooth_only)
 def rate_smooth(evidence: Evidence) -> Measured:
     """With a smooth activation the robust loss after T steps is at most
     (35 + 8 sqrt(m/d^3)) / (gamma r eta T^((1 - zeta)/2))."""
-
-    def bound(cell: Setup, steps: float) -> float:
-        n = replayed.Numbers.of(cell)
-        return bounds.smooth_rate(steps, n.rate, n.signal, n.slope, n.width, n.dim)
-
-    return _under(evidence, bound)
+    return _relative_loss(
+        evidence, lambda t, n: bounds.smooth_rate(t, n.rate, n.signal, n.slope, n.width, n.dim)
+    )
 
 
 @CLAIMS.add("corB16.rate-slrelu", "Corollary B.16", at_most(1.0), LONG, conditions=smooth_only)
 def rate_smoothed_leaky(evidence: Evidence) -> Measured:
     """With the smoothed leaky ReLU the robust loss after T steps is at most
     (30 + 6 m^(1/4) / sqrt H) / (gamma r sqrt(eta T))."""
-
-    def bound(cell: Setup, steps: float) -> float:
-        n = replayed.Numbers.of(cell)
-        return bounds.smoothed_leaky_rate(steps, n.rate, n.signal, n.slope, n.width, SMOOTHNESS)
-
-    return _under(evidence, bound)
+    return _relative_loss(
+        evidence,
+        lambda t, n: bounds.smoothed_leaky_rate(t, n.rate, n.signal, n.slope, n.width, SMOOTHNESS),
+    )
 
 
 @CLAIMS.add("lemB29.rate-relu", "Lemma B.29", at_most(1.0), LONG_RELU, conditions=relu_only)
@@ -142,12 +146,9 @@ def rate_relu(evidence: Evidence) -> Measured:
     active = min(float(early[name].min()) for name in curves)
     if active == 0:
         raise Undecided("vacuous: some neuron is active on no point of its sign, so that c0 = 0")
-
-    def bound(cell: Setup, steps: float) -> float:
-        n = replayed.Numbers.of(cell)
-        return bounds.non_smooth_rate(steps, n.rate, n.signal, n.slope, active)
-
-    return _under(evidence, bound)
+    return _relative_loss(
+        evidence, lambda t, n: bounds.non_smooth_rate(t, n.rate, n.signal, n.slope, active)
+    )
 
 
 @CLAIMS.add(
@@ -160,32 +161,33 @@ def rate_relu(evidence: Evidence) -> Measured:
 )
 def trajectory_close(evidence: Evidence) -> dict[str, Measured]:
     """Adversarial training stays close to clean training: |W - W_clean| / |W_clean| shrinks with alpha / |mu|."""
-    # "Close" has no number in the paper: half the norm is ours; alpha = |mu| is told beside.
-    found = _distances(evidence)
-    radii = np.array(sorted(found))
-    logs = np.log([found[rho] for rho in radii]).T
-    small = [found[rho] for rho in radii if rho <= 0.1]
-    if not small or 1.0 not in found:
+    # The paper gives no number for "close": half the norm is ours; alpha = |mu| is informational.
+    distances = _distances(evidence)
+    radii = np.array(sorted(distances))
+    logs = np.log([distances[rho] for rho in radii]).T
+    small = [distances[rho] for rho in radii if rho <= 0.1]
+    if not small or 1.0 not in distances:
         raise Undecided("no runs with rho <= 0.1, or none with rho = 1")
     return {
         "trend": slope_by_seed("slope of log distance on log rho", np.log(radii), logs),
         "small": mean("largest distance, rho <= 0.1", np.max(small, axis=0)),
-        "whole": mean("largest distance, rho = 1", found[1.0]),
+        "whole": mean("largest distance, rho = 1", distances[1.0]),
     }
 
 
 def _distances(evidence: Evidence) -> dict[float, np.ndarray]:
-    """How far runs go from the clean runs of their seeds, by rho; NaN for a seed that lacks one of the two."""
-    cells = {replayed.Numbers.of(each.cell).rho: each for each in evidence.replays_by_cell()}
-    clean = cells.pop(0.0, None)
-    if clean is None or not cells:
-        raise Undecided("no clean runs, or none that are attacked")
-    found = {}
-    for rho, attacked in cells.items():
+    """Return the largest distance of runs from the clean runs of their seeds, by rho; NaN if a seed lacks one of
+    them."""
+    by_rho = {Numbers.of(replay.cell).rho: replay for replay in evidence.replays_by_cell()}
+    clean = by_rho.pop(0.0, None)
+    if clean is None or not by_rho:
+        raise Undecided("no clean runs, or no attacked runs")
+    distances = {}
+    for rho, attacked in by_rho.items():
         both = sorted({*attacked.seeds} & {*clean.seeds})
-        found[rho] = np.full(evidence.experiment.seeds, np.nan)
-        found[rho][both] = replayed.distance_between(attacked.of_seeds(both), clean.of_seeds(both))
-    return found
+        distances[rho] = np.full(evidence.experiment.seeds, np.nan)
+        distances[rho][both] = distance_between(attacked.of_seeds(both), clean.of_seeds(both))
+    return distances
 
 
 @CLAIMS.add(
@@ -197,31 +199,31 @@ def _distances(evidence: Evidence) -> dict[float, np.ndarray]:
     robust=True,
 )
 def perturb_at_zero(evidence: Evidence) -> dict[str, Measured]:
-    """Where step 0 is attacked too, robust interpolation still holds for alpha <= c |mu| with some c < 1."""
-    # f = 0 at step 0, so that every perturbation is a worst one; against the signal hurts most. The runs of the study
-    # leave step 0 clean, which PGD could not attack where f = 0: its attacked step is put into runs of the evidence.
+    """If step 0 is attacked too, robust interpolation still holds for alpha <= c |mu| with some c < 1."""
+    # f = 0 at step 0, so every perturbation is a worst one; a move against the signal hurts most. PGD cannot attack
+    # where f = 0, so the study leaves step 0 clean: here an attacked step 0 is put into the runs of the evidence.
     largest = {True: 0.0, False: 0.0}
     for replay in evidence.replays_by_cell():
-        rho = replayed.Numbers.of(replay.cell).rho
+        rho = Numbers.of(replay.cell).rho
         for attacked in largest:
             fitted = _interpolating(replay, attacked)
             largest[attacked] = max(largest[attacked], rho * (fitted >= OFTEN))
-    told = "largest alpha / |mu| at which 95 % of the runs interpolate"
+    of = "largest alpha / |mu| at which 95 % of the runs interpolate"
     return {
-        "attacked": worst(f"{told}, step 0 attacked", [largest[True]]),
-        "clean": worst(f"{told}, step 0 clean", [largest[False]]),
+        "attacked": worst(f"{of}, step 0 attacked", [largest[True]]),
+        "clean": worst(f"{of}, step 0 clean", [largest[False]]),
     }
 
 
 def _interpolating(replay: Replays, attacked: bool) -> float:
-    """Share of runs that fit every attacked point at the end."""
-    *_, last = _attacked_first(replay) if attacked else replayed.walked(replay)
+    """Return the share of runs that fit every attacked point at the end."""
+    *_, last = _attacked_first(replay) if attacked else steps_of(replay)
     return float((last.margins > 0).all(1).double().mean())
 
 
 def _attacked_first(replay: Replays) -> Iterator[Step]:
-    """What the runs would be if step 0 were attacked too: every point moved against its signal."""
-    sample, radius = replay.start().sample, replayed.Numbers.of(replay.cell).radius
+    """Yield the steps of the runs with an attacked step 0, where every point is moved against its signal."""
+    sample, radius = replay.start().sample, Numbers.of(replay.cell).radius
     signal = sample.latent["signal"]
     against = -sample.y[..., None] * radius * signal / signal.norm(dim=2, keepdim=True)
     return replay.steps_after(sample.x + against[:, :, None])

@@ -1,7 +1,7 @@
-"""Claims about vectors and draws of Zhang et al., without training: norms, products of tokens, initial values.
+"""Claims about vectors and draws, without training: norms, products of tokens, initial values.
 
-Lemmas 10 to 13 are judged inside Condition 1, where d is 1e10 and no machine stores a token: products of Gaussian
-vectors have a law in which d and d_h are degrees of freedom only (`benign.bartlett`).
+Lemmas 10 to 13 are judged inside Condition 1, where d is 1e10 and no machine stores a token: in the distribution of the
+products of Gaussian vectors, d and d_h are degrees of freedom only (`benign.bartlett`).
 """
 
 import math
@@ -22,11 +22,11 @@ CLAIMS = Claims("zhang")
 FAILURE = 0.05
 """delta"""
 RARE = at_most(FAILURE)
-"""the share of draws in which a statement fails; fails if the lower end of its interval is above delta"""
+"""share of draws in which a statement may fail; refuted if the lower end of its interval is above delta"""
 
 
 def sizes(evidence: Evidence) -> Numbers:
-    """The smallest numbers inside Condition 1 with N >= 8 log(4 / delta), tau = |mu| / log d_h."""
+    """Return the smallest numbers inside Condition 1 with N >= 8 log(4 / delta) and tau = |mu| / log d_h."""
     tokens = evidence.size(2, 2, 4)
     chosen = inside_theorem(
         "zhang", samples=36, tokens=tokens, loss=0.1, failure=FAILURE, snr=1.0
@@ -35,12 +35,15 @@ def sizes(evidence: Evidence) -> Numbers:
 
 
 def _draws(evidence: Evidence) -> Streams:
-    """60 draws without a failure show a chance below 0.05."""
+    """Return the streams of the draws; 60 draws without a failure show a probability below 0.05."""
     return own_streams("zhang/starts", evidence.size(60, 300, 2000))
 
 
 def token_draws(evidence: Evidence, n: Numbers) -> Tensor:
-    """mu_+, mu_- and all noise tokens of independent training sets, in a basis of their span [draws, tokens, basis]."""
+    """Return mu_+, mu_- and all noise tokens of independent training sets, in a basis of their span.
+
+    The shape is [draws, tokens, basis].
+    """
     streams, rows = _draws(evidence), n.samples * (n.tokens - 1)
     noise = n.noise_std * bartlett(streams.within("noise"), rows, n.dim - 2)
     tokens = noise.new_zeros(len(streams), 2 + rows, 2 + rows)
@@ -49,14 +52,14 @@ def token_draws(evidence: Evidence, n: Numbers) -> Tensor:
     return tokens
 
 
-def _failing(found: Tensor, unit: str = "draw") -> Measured:
-    return share("draws in which it fails", found.numpy(), unit)
+def _failing(fails: Tensor) -> Measured:
+    return share("draws in which it fails", fails.numpy(), "draw")
 
 
 @CLAIMS.add("lem10.class_balance", "Lemma 10", RARE)
 def class_balance(evidence: Evidence) -> Measured:
-    """With N >= 8 log(4 / delta) points both classes have between N/4 and 3N/4 of them, with probability 1 - delta
-    (N = 36, delta = 0.05)."""
+    """Of N >= 8 log(4 / delta) points, each class has between N/4 and 3N/4, with probability 1 - delta (here N = 36,
+    delta = 0.05)."""
     samples = math.ceil(8 * math.log(4 / FAILURE))
     data = SignalNoise(samples=samples, tokens=1, dim=2, signal=1.0, noise_std=1.0)
     labels = data.sample(_draws(evidence), "train", samples, torch.float64).y
@@ -66,14 +69,15 @@ def class_balance(evidence: Evidence) -> Measured:
 
 @CLAIMS.add("lem11.v_init", "Lemma 11", RARE, informational=("r=1",))
 def values_at_start(evidence: Evidence) -> dict[str, Measured]:
-    """With probability 1 - delta all values |V_+|, |V_-|, |V_{n,i}| of perturbed tokens start below d_h^(-1/4)."""
+    """With probability 1 - delta all initial values |V_+|, |V_-|, |V_{n,i}| of perturbed tokens are below
+    d_h^(-1/4)."""
     n = sizes(evidence)
     streams, tokens = _draws(evidence), token_draws(evidence, n)
     std = n.value_std * n.output_norm
-    seen = std * streams("values").normal(tokens.shape[2])
-    unseen = std**2 * chi_square(streams("unseen"), float(n.dim - tokens.shape[2]))
-    values = torch.einsum("rtb,rb->rt", tokens, seen).abs().amax(1)
-    length = (seen.square().sum(1) + unseen).sqrt()
+    in_basis = std * streams("values").normal(tokens.shape[2])
+    rest = std**2 * chi_square(streams("unseen"), float(n.dim - tokens.shape[2]))
+    values = torch.einsum("rtb,rb->rt", tokens, in_basis).abs().amax(1)
+    length = (in_basis.square().sum(1) + rest).sqrt()
 
     def beyond(r: float) -> Measured:
         return _failing(values + r * math.sqrt(n.signal) * length > n.hidden**-0.25)
@@ -83,31 +87,31 @@ def values_at_start(evidence: Evidence) -> dict[str, Measured]:
 
 @CLAIMS.add("lem12.qk_init", "Lemma 12", RARE, informational=("printed", "attacked"))
 def queries_and_keys_at_start(evidence: Evidence) -> dict[str, Measured]:
-    """With probability 1 - delta queries and keys start with the norms and the small products of Lemma 12 (its units
-    corrected: sigma_h^2 in norms of signals, sqrt d beside noise)."""
+    """With probability 1 - delta initial queries and keys have the norms and the small products of Lemma 12. Its units
+    are corrected: sigma_h^2 for sigma_p^2 in the norms of signals, sqrt(d) for d^(3/2) in products with noise."""
     n = sizes(evidence)
     tokens = token_draws(evidence, n)
     products = _score_products(evidence, n, tokens)
     log = math.log(6 * (n.samples * n.tokens) ** 2 / FAILURE)
     numbers = (math.sqrt(n.signal), n.noise_std, n.dim, n.hidden, n.score_std, log)
-    right = bounds.start_bounds_corrected(*numbers)
+    corrected = bounds.start_bounds_corrected(*numbers)
     return {
-        "corrected": _failing(_beyond(products, right)),
-        "printed": _failing(_beyond(products, bounds.start_bounds_printed(*numbers))),
-        "attacked": _failing(_attacked_norm(evidence, n, products) > 1.5 * right.signal_norm),
+        "corrected": _failing(_outside(products, corrected)),
+        "printed": _failing(_outside(products, bounds.start_bounds_printed(*numbers))),
+        "attacked": _failing(_attacked_norm(evidence, n, products) > 1.5 * corrected.signal_norm),
     }
 
 
 def _score_products(evidence: Evidence, n: Numbers, tokens: Tensor) -> Tensor:
-    """All products of q_+, q_-, q_{n,i}, k_+, k_-, k_{n,i} [draws, 2 tokens, 2 tokens]."""
+    """Return all products of q_+, q_-, q_{n,i}, k_+, k_-, k_{n,i}: [draws, 2 tokens, 2 tokens]."""
     count = tokens.shape[2]
     weights = n.score_std * bartlett(_draws(evidence).within("scores"), 2 * count, n.hidden)
     both = torch.cat([tokens @ weights[:, :count], tokens @ weights[:, count:]], 1)
     return both @ both.transpose(1, 2)
 
 
-def _beyond(products: Tensor, limits: bounds.StartBounds) -> Tensor:
-    """Draws in which some norm or product is outside of the bounds."""
+def _outside(products: Tensor, limits: bounds.StartBounds) -> Tensor:
+    """Return in which draws some norm or product is outside the bounds."""
     count = products.shape[1]
     signal = torch.zeros(count, dtype=torch.bool)
     signal[[0, 1, count // 2, count // 2 + 1]] = True
@@ -122,9 +126,10 @@ def _beyond(products: Tensor, limits: bounds.StartBounds) -> Tensor:
 
 
 def _attacked_norm(evidence: Evidence, n: Numbers, products: Tensor) -> Tensor:
-    """|q~_+|^2 for mu_+ moved by tau along W_Q q_+, off the signal, where the rows of W_Q do not know q_+.
+    """Return |q~_+|^2 for mu_+ moved by tau along W_Q q_+, orthogonally to the signal.
 
-    Their product with q_+ / |q_+| has length sigma_h sqrt(chi-square with d - 1 degrees of freedom).
+    There the rows of W_Q are independent of q_+, so their product with q_+ / |q_+| has length sigma_h sqrt(chi-square
+    with d - 1 degrees of freedom).
     """
     tau = n.radius * math.sqrt(n.signal)
     chi = chi_square(_draws(evidence)("moved"), float(n.dim - 1))
@@ -152,14 +157,14 @@ ORDERS = ((1.0, 2.0), (2.0, 4.0), (1.0, torch.inf), (2.0, torch.inf))
 
 
 def _vectors(evidence: Evidence, dim: int = 50) -> Tensor:
-    """Dense vectors, and the two extremes: one coordinate, and all of one size."""
+    """Return dense vectors and the two extremes: a single coordinate, and all coordinates equal."""
     count = evidence.size(100, 1000, 10_000)
     draws = torch.randn(count, dim, generator=evidence.generator(), dtype=torch.float64)
     return torch.cat([draws, torch.eye(1, dim), torch.ones(1, dim)])
 
 
 def _ratios(x: Tensor, left: float, right: float, factor: float) -> Tensor:
-    """|x|_left / (factor |x|_right)."""
+    """Return |x|_left / (factor |x|_right)."""
     return x.norm(left, 1) / (factor * x.norm(right, 1))
 
 
@@ -201,7 +206,7 @@ def norm_equivalence(evidence: Evidence) -> dict[str, Measured]:
     x, orders = _vectors(evidence), (3.0, 4.0, 8.0, torch.inf)
 
     def largest(left: float | None, right: float | None, power: float) -> Measured:
-        """Norms of order p where None is given."""
+        """Return the largest ratio over p; None is the norm of order p."""
         factors = [x.shape[1] ** (power * (1 / 2 - 1 / p)) for p in orders]
         ratios = [
             _ratios(x, left or p, right or p, factor)
@@ -232,9 +237,10 @@ def smallest_signal_product(evidence: Evidence) -> dict[str, Measured]:
 
 
 def _smallest_product(r: float, angles: int) -> float:
-    """min <a, b> over the disc of radius r around (1, 0): for every a the best b gives a_1 - r |a|.
+    """Return min <a, b> over the disc of radius r around (1, 0), where the best b for a gives a_1 - r |a|.
 
-    A disc is enough: the best b lies in the plane of mu and a. So is its circle, where a ray from 0 ends.
+    The disc suffices because the best b lies in the plane of mu and a; its circle suffices because the minimum is
+    there.
     """
     turn = torch.linspace(0, math.pi, angles + 1, dtype=torch.float64)
     first, second = 1 + r * turn.cos(), r * turn.sin()
@@ -243,14 +249,14 @@ def _smallest_product(r: float, angles: int) -> float:
 
 @CLAIMS.add("lem13.uniform_in_ball", "Lemma 13", at_most(FAILURE), informational=("independent",))
 def cross_products(evidence: Evidence) -> dict[str, Measured]:
-    """With probability 0.95 every |<mu~, xi~>| over the balls around signal and noise tokens stays below
+    """With probability 0.95, |<mu~, xi~>| for all mu~ and xi~ in the balls around signal and noise tokens stays below
     |mu| tau + sigma_p tau sqrt(2 log(4 N M / delta)) + tau^2 (tau = |mu| / log d_h)."""
     n = sizes(evidence)
     mu, tau = math.sqrt(n.signal), n.radius * math.sqrt(n.signal)
     bound = bounds.cross_product_printed(mu, tau, n.noise_std, n.samples, n.tokens, FAILURE)
     noise = token_draws(evidence, n)[:, 2:].norm(dim=2)
     reached, _ = bounds.cross_product_corrected(mu, tau, noise)
-    # Perturbations that do not know the other token: fixed directions e, e' of length 1, so that
+    # Perturbations that are independent of the other token: fixed directions e, e' of length 1, so that
     # <mu + tau e, xi + tau e'> = tau <mu, e'> + tau <e, xi> + tau^2 <e, e'>, with <e, xi> normal.
     along = torch.randn(noise.shape, generator=evidence.generator(2), dtype=torch.float64)
     fixed = mu * tau + tau * n.noise_std * along.abs() + tau**2

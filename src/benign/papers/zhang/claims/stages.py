@@ -1,13 +1,15 @@
-"""The proof of Theorem 2, Case 1, on runs: its three stages, lemma by lemma.
+"""The three stages of the proof of Theorem 2, Case 1, lemma by lemma.
 
-Claims are decided on clean runs, which are inside Condition 1 at any width d_h (but for the rate at small scales). What
-the same numbers are under attack, at a width d_h that exact coordinates can hold, is told beside.
+Clean runs decide the claims: they are inside Condition 1 at any width d_h (except for the rate at small scales). The
+same numbers under attack, at the small width d_h that exact coordinates can hold, are informational.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import xarray as xr
+from torch import Tensor
 
 from benign.claims import (
     Claims,
@@ -25,6 +27,7 @@ from benign.claims import (
 from benign.experiment import Experiment
 from benign.papers.jiang.recursion import State, predict, start
 from benign.papers.jiang.theory import Numbers
+from benign.papers.statistics import by_seed
 from benign.papers.zhang.claims.studies import (
     STAGES,
     STAGES_ATTACKED,
@@ -40,9 +43,11 @@ from benign.spec.axes import cells
 CLAIMS = Claims("zhang")
 
 LATE = 0.1
-"""training loss down to which Stage III must go before its laws, which are asymptotic, are looked for"""
+"""largest final training loss at which the asymptotic laws of Stage III are judged"""
 
 NORMS = ("signal_query_norm", "signal_key_norm", "noise_query_norm", "noise_key_norm")
+PARTS = ("clean", "attacked")
+"""the two studies of most claims"""
 
 
 @CLAIMS.add(
@@ -55,30 +60,32 @@ NORMS = ("signal_query_norm", "signal_key_norm", "noise_query_norm", "noise_key_
     informational=("attacked", "attacked, T1 as printed"),
 )
 def stage_1(evidence: Evidence) -> dict[str, Measured]:
-    """By T1 (corrected) every signal has a value of at least 3M times that of any noise token of its points."""
+    """By T1 (corrected) the value of every signal is at least 3M times the value of any noise token of its points."""
     clean, attacked = zip(evidence.experiments, evidence.results, strict=True)
-    found = {
+    hits_by_part = {
         "clean": _on_time(*clean, stage_1_steps_corrected),
         "attacked": _on_time(*attacked, stage_1_steps_corrected),
         "attacked, T1 as printed": _on_time(*attacked, stage_1_steps_printed),
     }
     return {
         name: share("runs whose Stage I ends by T1", hits, "run")
-        for name, hits in found.items()
+        for name, hits in hits_by_part.items()
         if hits or name == "clean"
     }
 
 
-def _on_time(experiment: Experiment, result: xr.Dataset, formula) -> list[bool]:
-    """Whether Stage I ended by the formula, in every run for which it is finite and was trained so long."""
-    found = []
+def _on_time(
+    experiment: Experiment, result: xr.Dataset, t1: Callable[[Numbers], float]
+) -> list[bool]:
+    """Return whether Stage I ended by T1, for every run with a finite T1 that was trained so long."""
+    hits = []
     for where, cell in cells(experiment):
-        due = formula(Numbers.of(cell, attacked=True))
+        due = t1(Numbers.of(cell, attacked=True))
         runs = result.sel(where)
         for ended, steps in zip(runs.stage_1_end.values, runs.steps.values, strict=True):
             if np.isfinite(due) and (ended >= 0 or steps >= due):
-                found.append(bool(0 <= ended <= due))
-    return found
+                hits.append(bool(0 <= ended <= due))
+    return hits
 
 
 @CLAIMS.add(
@@ -91,18 +98,18 @@ def _on_time(experiment: Experiment, result: xr.Dataset, formula) -> list[bool]:
     informational=("attacked",),
 )
 def queries_and_keys_hold(evidence: Evidence) -> dict[str, Measured]:
-    """During Stage I the squared norms of queries and keys of signal and noise tokens stay of the order of their start:
-    within a factor of 2."""
-    found = {"clean": _changes(evidence.results[0]), "attacked": _changes(evidence.results[1])}
+    """During Stage I the squared norms of queries and keys of signal and noise tokens keep the order of their initial
+    values: they stay within a factor of 2."""
+    changes = dict(zip(PARTS, map(_changes, evidence.results), strict=True))
     return {
         name: worst("largest factor of change of a squared norm", factors)
-        for name, factors in found.items()
+        for name, factors in changes.items()
         if factors.size or name == "clean"
     }
 
 
 def _changes(result: xr.Dataset) -> np.ndarray:
-    """The largest factor by which a squared norm differs from its start, of runs whose Stage I ended, up to there."""
+    """Return the largest factor of change of a squared norm during Stage I, of every run whose Stage I ended."""
     early = result.step <= result.stage_1_end
     factors = []
     for name in NORMS:
@@ -122,15 +129,10 @@ def _changes(result: xr.Dataset) -> np.ndarray:
     conditions=clean_case_1,
 )
 def scores_are_monotone(evidence: Evidence) -> Measured:
-    """In Stage II scores with a signal as key only rise, and scores with a noise token of the same point as key only
-    fall, whichever token asks."""
-    wrong, steps = [], 0
-    before = None
-    for state in _stage_2(evidence):
-        if before is not None:
-            moved = state.scores - before
-            wrong.append(_share_against(moved, columns=True))
-        before, steps = state.scores, steps + 1
+    """In Stage II, for every query, scores with a signal as key only rise, and scores with a noise token of the same
+    point as key only fall."""
+    scores = (state.scores for state in _stage_2(evidence))
+    wrong = [_wrong_share(later - now, columns=True) for now, later in pairwise(scores)]
     return _mean_share("share of (step, score) that move the other way", wrong)
 
 
@@ -138,21 +140,22 @@ def scores_are_monotone(evidence: Evidence) -> Measured:
     "stageII.signs", "Appendix K.5", at_most(0.01, fails_above=0.1), STAGES, conditions=clean_case_1
 )
 def coefficients_have_signs(evidence: Evidence) -> Measured:
-    """In Stage II the alpha that multiply a signal's key, and the beta of a signal's key, are non-negative; those of
-    noise keys of the same point are non-positive."""
+    """In Stage II the coefficients alpha that multiply a signal's key, and beta of a signal's key, are non-negative;
+    those of noise keys of the same point are non-positive."""
     wrong = []
     for state in _stage_2(evidence):
         runs = np.arange(len(state.places))[:, None, None, None]
         pairs = runs, state.places[..., :, None], state.places[..., None, :]
         alpha, beta = state.alpha[pairs], state.beta[pairs]
-        wrong.append(
-            (_share_against(alpha, columns=True) + _share_against(beta, columns=False)) / 2
-        )
+        wrong.append((_wrong_share(alpha, columns=True) + _wrong_share(beta, columns=False)) / 2)
     return _mean_share("share of (step, coefficient) with the other sign", wrong)
 
 
-def _share_against(numbers, columns: bool) -> np.ndarray:
-    """For each run, the share of numbers [runs, points, M, M] not of the sign that the first column (or row) has."""
+def _wrong_share(numbers: Tensor, columns: bool) -> np.ndarray:
+    """Return the share of numbers [runs, points, M, M] with the wrong sign, by run.
+
+    The first column (or row) must not be negative, the others not positive.
+    """
     signs = -np.ones(numbers.shape[-2:])
     signs[(slice(None), 0) if columns else 0] = 1
     return (numbers.numpy() * signs < 0).mean((1, 2, 3))
@@ -172,21 +175,19 @@ def _mean_share(of: str, wrong: list[np.ndarray]) -> Measured:
     conditions=clean_case_1,
 )
 def gaps_grow_quadratically(evidence: Evidence) -> Measured:
-    """In Stage II exp(Lambda), Lambda the gap between a signal's score with itself and with noise, grows as the square
-    of time."""
-    gaps = np.stack(
-        [(s.scores[:, :, 0, :1] - s.scores[:, :, 0, 1:]).mean((1, 2)) for s in _stage_2(evidence)],
-        axis=1,
-    )
+    """In Stage II exp(Lambda) grows as the square of time, where Lambda is the score of a signal with itself less its
+    score with noise."""
+    rows = (state.scores[:, :, 0] for state in _stage_2(evidence))
+    gaps = np.stack([(row[..., :1] - row[..., 1:]).mean((1, 2)) for row in rows], axis=1)
     grown = np.exp(gaps[:, 1:]) - np.exp(gaps[:, :1])
     times = np.arange(1, gaps.shape[1])
-    kept = np.unique(np.geomspace(1, times[-1], 20).astype(int)) - 1  # evenly in the logarithm
-    logs = np.log(np.where(grown > 0, grown, np.nan))[:, kept]
-    return slope_by_seed("slope of log(exp Lambda - exp Lambda(T1))", np.log(times[kept]), logs)
+    chosen = np.unique(np.geomspace(1, times[-1], 20).astype(int)) - 1  # evenly in the logarithm
+    logs = np.log(np.where(grown > 0, grown, np.nan))[:, chosen]
+    return slope_by_seed("slope of log(exp Lambda - exp Lambda(T1))", np.log(times[chosen]), logs)
 
 
 def _stage_2(evidence: Evidence) -> Iterator[State]:
-    """The exact states of the clean runs from T1 to T2 (papers/jiang.md 2.3), the shortest Stage II of the seeds."""
+    """Yield the exact states of the clean runs from the last T1 to the first T2 of the seeds (papers/jiang.md 2.3)."""
     replay = evidence.replay()
     result = evidence.results[0].sel(seed=replay.seeds)
     first, last = result.stage_1_end.max(), result.stage_2_end.min()
@@ -207,10 +208,9 @@ def _stage_2(evidence: Evidence) -> Iterator[State]:
     informational=("attacked",),
 )
 def exp_of_value_is_linear(evidence: Evidence) -> dict[str, Measured]:
-    """In Stage III exp(V_+), with V_+ the value of the positive signal, grows linearly in time."""
-    return _both(
-        evidence, "R^2 of exp(V_+) on time", "value_positive_signal_curve", _linear_r_squared
-    )
+    """In Stage III exp(V_+) grows linearly in time, where V_+ is the value of the positive signal."""
+    of = "R^2 of exp(V_+) on time"
+    return _in_stage_3(evidence, of, "value_positive_signal_curve", _linear_r_squared)
 
 
 @CLAIMS.add(
@@ -224,16 +224,19 @@ def exp_of_value_is_linear(evidence: Evidence) -> dict[str, Measured]:
 )
 def loss_falls_as_one_over_t(evidence: Evidence) -> dict[str, Measured]:
     """In Stage III the training loss falls as 1/t."""
-    return _both(evidence, "slope of log loss on log t at the end", "train_loss_curve", _last_slope)
+    of = "slope of log loss on log t at the end"
+    return _in_stage_3(evidence, of, "train_loss_curve", _last_slope)
 
 
-def _both(evidence: Evidence, of: str, curve: str, statistic) -> dict[str, Measured]:
-    """A statistic of a curve over Stage III, a number a run; attacked runs are averaged over radii."""
-    reached = evidence.experiments[0].training.stop_loss
-    if reached > LATE:
-        raise Undecided(f"Stage III has hardly begun where training stops, at a loss of {reached}")
-    found = {}
-    for name, result in zip(("clean", "attacked"), evidence.results, strict=True):
+def _in_stage_3(
+    evidence: Evidence, of: str, curve: str, statistic: Callable[[np.ndarray, np.ndarray], float]
+) -> dict[str, Measured]:
+    """Return a statistic of steps and values of a curve in Stage III; attacked runs are averaged over radii."""
+    final = evidence.experiments[0].training.stop_loss
+    if final > LATE:
+        raise Undecided(f"Stage III has hardly begun where training stops, at a loss of {final}")
+    parts = {}
+    for name, result in zip(PARTS, evidence.results, strict=True):
         late = (result.step >= result.stage_2_end) & (result.stage_2_end >= 0)
         values = xr.apply_ufunc(
             statistic,
@@ -242,8 +245,8 @@ def _both(evidence: Evidence, of: str, curve: str, statistic) -> dict[str, Measu
             input_core_dims=[["step"], ["step"]],
             vectorize=True,
         )
-        found[name] = mean(of, values.mean([d for d in values.dims if d != "seed"]))
-    return found
+        parts[name] = mean(of, by_seed(values))
+    return parts
 
 
 def _linear_r_squared(step: np.ndarray, values: np.ndarray) -> float:
@@ -254,7 +257,7 @@ def _linear_r_squared(step: np.ndarray, values: np.ndarray) -> float:
 
 
 def _last_slope(step: np.ndarray, values: np.ndarray) -> float:
-    """Over the last factor of 4 in time."""
+    """Return the log-log slope over the last factor of 4 in time."""
     known = np.isfinite(values)
     if known.sum() < 4:
         return np.nan
@@ -264,17 +267,16 @@ def _last_slope(step: np.ndarray, values: np.ndarray) -> float:
 
 @CLAIMS.add("stageIII.attn_to_one", "Appendix H.3", at_most(0.0), WIDTHS, conditions=clean_case_1)
 def attention_goes_to_the_signal(evidence: Evidence) -> Measured:
-    """At the end of Stage III attention on the signal is 1 - o(1). The bound itself says something from about
-    d_h = 2.5e9 on, so its trend is judged: what attention leaves for noise falls as d_h grows."""
+    """At the end of Stage III attention on the signal is 1 - o(1). The printed bound is vacuous up to about d_h =
+    2.5e9, so its trend is judged: attention on noise falls as d_h grows."""
     result = evidence.result
     if result.sizes["width"] < 2:
         raise Undecided("one width has no trend")
-    left = np.log(1 - result.attention_on_signal).transpose("seed", "width").values
-    found = slope_by_seed(
-        "slope of log(1 - attention) on log d_h", np.log(result.hidden.values), left
-    )
+    rest = np.log(1 - result.attention_on_signal).transpose("seed", "width").values
+    widths = np.log(result.hidden.values)
+    measured = slope_by_seed("slope of log(1 - attention) on log d_h", widths, rest)
     last = float(result.attention_on_signal.isel(width=-1).mean())
-    return found.noting(f"attention on the signal at the largest d_h is {last:.3f}")
+    return measured.noting(f"attention on the signal at the largest d_h is {last:.3f}")
 
 
 @CLAIMS.add(
@@ -287,15 +289,14 @@ def attention_goes_to_the_signal(evidence: Evidence) -> Measured:
     informational=("attacked",),
 )
 def noise_values_stay_small(evidence: Evidence) -> dict[str, Measured]:
-    """At the end of Stage III every noise token has a value of at most 1/(3M) that of a signal."""
-    found = {}
-    for name, experiment, result in zip(
-        ("clean", "attacked"), evidence.experiments, evidence.results, strict=True
-    ):
+    """At the end of Stage III the value of every noise token is at most 1/(3M) of the value of a signal."""
+    parts = {}
+    runs = zip(PARTS, evidence.experiments, evidence.results, strict=True)
+    for name, experiment, result in runs:
         signal = np.minimum(abs(result.value_positive_signal), abs(result.value_negative_signal))
         ratios = 3 * experiment.data.tokens * result.value_noise_max / signal
-        found[name] = mean("3M max |V_{n,i}| / min |V_+-|", _by_seed(ratios))
-    return found
+        parts[name] = mean("3M max |V_{n,i}| / min |V_+-|", by_seed(ratios))
+    return parts
 
 
 @CLAIMS.add(
@@ -308,14 +309,8 @@ def noise_values_stay_small(evidence: Evidence) -> dict[str, Measured]:
     informational=("attacked",),
 )
 def value_vector_aligns(evidence: Evidence) -> dict[str, Measured]:
-    """With N SNR^2 of at least 60 M^2 the value vector u = W_V w_O ends along mu_+ - mu_-: a cosine of at least 0.9."""
-    found = zip(("clean", "attacked"), evidence.results, strict=True)
+    """If N SNR^2 >= 60 M^2, the value vector u = W_V w_O ends along mu_+ - mu_-, with a cosine of at least 0.9."""
     return {
-        name: mean("cos(u, mu_+ - mu_-)", _by_seed(result.value_alignment))
-        for name, result in found
+        name: mean("cos(u, mu_+ - mu_-)", by_seed(result.value_alignment))
+        for name, result in zip(PARTS, evidence.results, strict=True)
     }
-
-
-def _by_seed(values: xr.DataArray) -> np.ndarray:
-    """The mean over all axes but seeds."""
-    return values.mean([dim for dim in values.dims if dim != "seed"]).values

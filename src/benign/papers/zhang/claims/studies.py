@@ -1,6 +1,6 @@
-"""The studies that the claims about Zhang et al. use, where possible inside Condition 1.
+"""The studies that judge the claims about Zhang et al., inside Condition 1 where possible.
 
-`Cell` has the sizes and rates of Condition 1, in units in which a noise token has length 1. The last two studies have
+`Cell` has the sizes and rates of Condition 1, in units in which a noise token has length 1. The last two studies use
 the setting of the figures instead.
 """
 
@@ -35,7 +35,8 @@ from benign.training.setup import Evaluation, Setup
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """The numbers of a run; widths are the smallest, sigma_V and the rate the largest that Condition 1 allows."""
+    """The numbers of one cell: the smallest widths, the largest sigma_V and the largest rate that Condition 1
+    allows."""
 
     samples: int
     tokens: int = 2
@@ -43,11 +44,11 @@ class Cell:
     loss: float
     """eps"""
     hidden: int | None = None
-    """d_h, if it is not to be the smallest allowed; smaller ones are outside Condition 1"""
+    """d_h; the smallest that Condition 1 allows if not given"""
     faster: float = 1.0
-    """rate as a multiple of condition (4)"""
+    """rate as a multiple of the largest in condition (4)"""
     loud: bool = False
-    """|V(0)| near d_h^-1/4, the most that Lemma 11 leaves: without the d^-1/2 that (5) has on top for attacks"""
+    """whether |V(0)| is near d_h^(-1/4), the bound of Lemma 11, without the factor d^(-1/2) of (5) for attacks"""
 
     @property
     def width(self) -> int:
@@ -69,7 +70,7 @@ class Cell:
 
     @property
     def score_std(self) -> float:
-        """The middle of its window."""
+        """sigma_h, the geometric middle of its window."""
         window = score_variances(self.scale, self.width, self.samples, self.tokens, ALL_ONE)
         return math.prod(window) ** 0.25
 
@@ -98,7 +99,7 @@ class Cell:
     def experiment(
         self, *, steps: int, seeds: int, test: int = 50, radii: list[float] | None = None
     ) -> Experiment:
-        """Clean training, or training against balls of these radii as shares of |mu|."""
+        """Return clean training, or training against balls of these radii, as shares of |mu|."""
         return Experiment(
             data=self.data(),
             network=self.network(),
@@ -113,24 +114,24 @@ class Cell:
 
 
 def case_1(cell: Setup) -> Conditions | None:
-    """Those of Theorem 2, Case 1, at cells with a radius of that case."""
+    """Return the conditions of Theorem 2, Case 1, at cells with a radius of this case."""
     return _of_case(cell, 1)
 
 
 def case_2(cell: Setup) -> Conditions | None:
-    """Those of Theorem 2, Case 2, at cells with a radius of that case."""
+    """Return the conditions of Theorem 2, Case 2, at cells with a radius of this case."""
     return _of_case(cell, 2)
 
 
 def clean_case_1(cell: Setup) -> Conditions | None:
-    """The same at clean cells, where a claim is decided: attacked ones, told beside, have too small a d_h."""
+    """Return the conditions of Case 1 at clean cells, which decide; d_h of attacked ones is too small."""
     return None if cell.attack is not None else theory.conditions(cell, 1)
 
 
 def clean_loud(cell: Setup) -> Conditions | None:
-    """The same without (5) on sigma_V: of it Lemma 18 uses |V(0)| <= d_h^-1/4 alone, which loud cells have."""
-    found = clean_case_1(cell)
-    return None if found is None else found.without("(5) V")
+    """Return the same without (5) on sigma_V: Lemma 18 uses only |V(0)| <= d_h^(-1/4), which loud cells satisfy."""
+    conditions = clean_case_1(cell)
+    return None if conditions is None else conditions.without("(5) V")
 
 
 def _of_case(cell: Setup, case: theory.Case) -> Conditions | None:
@@ -139,18 +140,18 @@ def _of_case(cell: Setup, case: theory.Case) -> Conditions | None:
 
 
 def weak_radius(setup: Setup) -> float:
-    """1 / log d_h, the largest radius of Case 1 as a share of |mu|."""
+    """Return 1 / log d_h, the largest radius of Case 1 as a share of |mu|."""
     assert isinstance(setup.network, Attention)
     return theory.radii(setup.network.hidden, 1, ALL_ONE)[1]
 
 
 def either_case(cell: Setup) -> Conditions | None:
-    """Those of the case that the radius of a cell belongs to."""
+    """Return the conditions of the case to which the radius of a cell belongs."""
     return case_1(cell) or case_2(cell)
 
 
 def _start(scale: str, reading: Reading) -> Experiment:
-    """N SNR^2 = 120 M^2 and loud initial values: Stage I takes its time (claim rules)."""
+    """N SNR^2 = 120 M^2 and large initial values, so that Stage I takes many steps."""
     faster = at(scale, 50.0, 10.0, 1.0)
     cell = Cell(samples=8, snr=math.sqrt(60), loss=0.5, faster=faster, loud=True)
     return cell.experiment(steps=at(scale, 200, 1500, 15_000), seeds=at(scale, 3, 29, 29), test=2)
@@ -165,7 +166,7 @@ def _start_attacked(scale: str, reading: Reading) -> Experiment:
 
 
 def _stages(scale: str, reading: Reading) -> Experiment:
-    """Clean training with N SNR^2 = 60 M^2, as in the proof; inside Condition 1 but for the rate at small scales."""
+    """Clean training with N SNR^2 = 60 M^2, as in the proof; inside Condition 1 except for the rate at small scales."""
     faster = at(scale, 300.0, 100.0, 1.0)
     cell = Cell(samples=8, snr=math.sqrt(30), loss=at(scale, 0.2, 0.05, 0.05), faster=faster)
     return cell.experiment(steps=at(scale, 300, 6000, 600_000), seeds=at(scale, 2, 6, 6))
@@ -181,14 +182,8 @@ def _stages_attacked(scale: str, reading: Reading) -> Experiment:
 def _convergence(scale: str, reading: Reading) -> Experiment:
     """Cells that differ in eps, in the rate and in |mu|, one at a time from the first; d_h is enough for all."""
     f = at(scale, 800.0, 100.0, 1.0)
-    numbers = [
-        (0.04, f, 2.0),
-        (0.02, f, 2.0),
-        (0.01, f, 2.0),
-        (0.04, f / 2, 2.0),
-        (0.04, f / 4, 2.0),
-    ]
-    numbers += [(0.04, f, 1.0), (0.04, f, 4.0)]
+    numbers = [(0.04, f, 2.0), (0.02, f, 2.0), (0.01, f, 2.0)]
+    numbers += [(0.04, f / 2, 2.0), (0.04, f / 4, 2.0), (0.04, f, 1.0), (0.04, f, 4.0)]
     cells = [
         Cell(samples=8, loss=loss, faster=faster, snr=snr, hidden=3200**2)
         for loss, faster, snr in numbers
@@ -222,7 +217,7 @@ def _cases(scale: str, reading: Reading) -> Experiment:
 
 
 def _values_alone(attend: Any) -> Attention:
-    """Attention that does not learn where to look, from almost nothing."""
+    """Return attention whose queries and keys stay at 0, with values that start near 0."""
     init = GaussianInit(score_std=0.0, value_std=1e-6)
     return Attention(hidden=1, value_dim=1, init=init, output_norm=1.0, attend=attend)
 
@@ -251,7 +246,7 @@ def _slowdown(scale: str, reading: Reading) -> Experiment:
 
 
 def _needed_ratio(scale: str, reading: Reading) -> Experiment:
-    """Uniform attention under attack; one full step along the gradient is then the exact maximum (S5)."""
+    """Uniform attention under attack, where one full step along the gradient is the exact maximum (S5)."""
     return Experiment(
         data=SignalNoise(
             samples=10,
@@ -275,7 +270,7 @@ def _needed_ratio(scale: str, reading: Reading) -> Experiment:
 
 
 def _threshold(scale: str, reading: Reading) -> Experiment:
-    """Radii and widths, sigma_h and the rate rescaled with the width as Condition 1 has them."""
+    """Radii and widths, with sigma_h and the rate of Condition 1 for every width."""
     widths = at(scale, [4, 8], [16, 32, 64], [16, 64, 256, 1024, 4096])
     faster = at(scale, 4.0, 3.0, 1.0)
     cells = [Cell(samples=4, snr=2.0, loss=0.1, hidden=width, faster=faster) for width in widths]
@@ -295,7 +290,7 @@ def _threshold(scale: str, reading: Reading) -> Experiment:
 
 
 def _error_law(scale: str, reading: Reading) -> Experiment:
-    """d and SNR on a grid, inside Condition 1 for the largest SNR and every d (but for the rate at small scales)."""
+    """d and SNR on a grid, inside Condition 1 for the largest SNR and every d (except for the rate at small scales)."""
     cell = Cell(samples=8, snr=2.0, loss=0.1, faster=at(scale, 100.0, 40.0, 1.0))
     factors = at(scale, [1, 16], [1, 8, 64], [1, 4, 16, 64, 256])
     dims = [cell.dim * factor for factor in factors]
@@ -329,7 +324,7 @@ def _output_norms(scale: str, reading: Reading) -> Experiment:
 
 
 def _many_tokens(scale: str, reading: Reading) -> Experiment:
-    """N SNR^2 = 64 and ever more tokens."""
+    """N SNR^2 = 64 and more and more tokens."""
     tokens = at(scale, [2, 3], [2, 4, 8], [2, 4, 8, 16, 32, 64])
     cell = Cell(samples=4, snr=4.0, loss=0.2, faster=at(scale, 60.0, 60.0, 1.0))
     whole = cell.experiment(
@@ -340,7 +335,7 @@ def _many_tokens(scale: str, reading: Reading) -> Experiment:
 
 
 def _widths(scale: str, reading: Reading) -> Experiment:
-    """Clean training with ever wider queries and keys."""
+    """Clean training with wider and wider queries and keys."""
     widths = at(scale, [10**4], [10**4, 10**5, 10**6], [10**4, 10**6, 10**8, 10**10])
     faster = at(scale, 100.0, 10.0, 10.0)
     cells = [Cell(samples=4, snr=1.0, loss=0.05, hidden=w, faster=faster) for w in widths]
@@ -357,7 +352,7 @@ def _widths(scale: str, reading: Reading) -> Experiment:
 
 
 def _zipped_data(axis: str, cells: list[Cell]) -> SignalNoise:
-    """The data of cells with the same number of points and tokens, along an axis."""
+    """Return the data of cells along an axis, all with the same number of points and tokens."""
     return SignalNoise(
         samples=cells[0].samples,
         tokens=cells[0].tokens,
@@ -385,7 +380,7 @@ WIDTHS = Study(name="zhang/widths", build=_widths)
 
 
 def _sparse(scale: str, reading: Reading) -> Experiment:
-    """One signal among 16 tokens, with learned and with uniform attention; clean, so that no attack is in doubt."""
+    """One signal among 16 tokens, with learned and with uniform attention; clean, so that no attack can be too weak."""
     dim, hidden = at(scale, (32, 4), (128, 16), (1024, 128))
     return Experiment(
         data=noisy_signals(dim, samples=10, snr=logspace(0.2, 8.0, at(scale, 3, 8, 16))),
@@ -398,7 +393,7 @@ def _sparse(scale: str, reading: Reading) -> Experiment:
 
 
 def _output_scales(scale: str, reading: Reading) -> Experiment:
-    """w_O as drawn and divided by 16. Clean below the paper's scale: 5000 attacked steps take minutes."""
+    """w_O as drawn, and divided by 16. Clean below paper scale, because 5000 attacked steps take minutes."""
     dim, hidden = at(scale, (32, 4), (64, 8), (1024, 128))
     return Experiment(
         data=noisy_signals(dim, samples=6, snr=at(scale, [1.0, 8.0], [1.0, 4.0, 8.0], [1.0, 4.0, 8.0, 16.0])),

@@ -1,4 +1,4 @@
-"""Claims about the text of Zhang et al. outside theorems and figures: remarks on Theorem 2, practical guideline 2."""
+"""Claims about the text of Zhang et al. outside theorems and figures: remarks on Theorem 2, and guideline 2."""
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from benign.claims import (
     worst,
 )
 from benign.papers.jiang.theory import ALL_ONE, Numbers, largest_rate
+from benign.papers.statistics import converged, log_steps, steps_to_loss
 from benign.papers.zhang.augment import COPIES, INJECTED, worth
 from benign.papers.zhang.bounds import augmented_race
 from benign.papers.zhang.claims.figures import crossings
@@ -29,7 +30,6 @@ from benign.papers.zhang.claims.studies import (
 from benign.papers.zhang.setting import LEVEL
 from benign.papers.zhang.theory import minimal_steps_corrected, wang_steps
 from benign.spec.axes import cells
-from benign.training.descent import Status
 
 CLAIMS = Claims("zhang")
 
@@ -37,19 +37,20 @@ CLAIMS = Claims("zhang")
 @CLAIMS.add("text.error_below_eps", "Section 4", at_least(0.9), CONVERGENCE, conditions=case_1)
 def error_below_loss(evidence: Evidence) -> Measured:
     """The clean test error of a network trained to the loss eps is below eps."""
-    reached = (evidence.result.status == Status.CONVERGED).values
-    return share(
-        "runs with a test error below eps, of those that reach eps",
-        _benign(evidence)[reached],
-        "run",
-    )
+    reached = converged(evidence.result).values
+    of = "runs with a test error below eps, of those that reach eps"
+    return share(of, _is_benign(evidence)[reached], "run")
 
 
-def _benign(evidence: Evidence) -> np.ndarray:
-    """Whether a run reached eps and errs on a smaller share of fresh points."""
+def _is_benign(evidence: Evidence) -> np.ndarray:
+    """Return which runs reach eps with a test error below eps."""
     result = evidence.result
     eps = result.coords.get("stop_loss", evidence.experiment.training.stop_loss)
-    return ((result.status == Status.CONVERGED) & (1 - result.test_accuracy < eps)).values
+    return (converged(result) & (1 - result.test_accuracy < eps)).values
+
+
+def _benign_share(evidence: Evidence) -> Measured:
+    return share("runs that reach eps with a test error below it", _is_benign(evidence), "run")
 
 
 @CLAIMS.add(
@@ -61,17 +62,17 @@ def _benign(evidence: Evidence) -> np.ndarray:
     informational=("power of eps",),
 )
 def shorter_than_wang(evidence: Evidence) -> dict[str, Measured]:
-    """The shortest training, of the order of N max(SNR^2, SNR^-4) steps, is shorter than the d^2 / (|mu|^2 eps^2) of
-    earlier work. (Derived: the printed order leaves out a factor of eps^-2, which earlier work is charged with.)"""
+    """The shortest training takes of the order of N max(SNR^2, SNR^-4) steps, fewer than the d^2 / (|mu|^2 eps^2) of
+    earlier work. (Derived: the printed order omits a factor of eps^-2, which it counts for earlier work.)"""
     result = evidence.result
     constants, ratios, eps = [], [], []
     for where, cell in cells(evidence.experiment):
         n = Numbers.of(cell, attacked=True)
         runs = result.sel(where)
-        times = runs.steps.where(runs.status == Status.CONVERGED).values
+        times = steps_to_loss(runs).values
         at_bound = times * n.rate / largest_rate(n.scale, n.hidden, ALL_ONE)
         ratios.append(at_bound / wang_steps(n))
-        # the same law at the smallest d_h that eps allows, where the rate may be largest
+        # the same law at the smallest d_h that eps allows, and so at the largest rate
         constant = times * n.rate * n.loss * n.signal * n.output_norm**2
         constants.append(np.log(constant * minimal_steps_corrected(n)))
         eps.append(np.log(n.loss))
@@ -91,14 +92,12 @@ def shorter_than_wang(evidence: Evidence) -> dict[str, Measured]:
     conditions=case_1,
 )
 def any_output_norm(evidence: Evidence) -> dict[str, Measured]:
-    """|w_O| need not be of order 1: smaller and larger ones reach eps with a test error below it as well, in a time
-    proportional to |w_O|^-2."""
-    result = evidence.result
-    times = np.log(result.steps.where(result.status == Status.CONVERGED))
-    rows = times.transpose("seed", "w_O").values
-    norms = np.log(result.output_norm.values)
+    """|w_O| need not be of order 1: with a smaller or larger |w_O|, too, training reaches eps with a test error below
+    eps, in a time proportional to |w_O|^-2."""
+    rows = log_steps(evidence.result).transpose("seed", "w_O").values
+    norms = np.log(evidence.result.output_norm.values)
     return {
-        "benign": share("runs that reach eps with a test error below it", _benign(evidence), "run"),
+        "benign": _benign_share(evidence),
         "power of |w_O|": slope_by_seed("power of |w_O| in T", norms, rows),
     }
 
@@ -112,22 +111,18 @@ def any_output_norm(evidence: Evidence) -> dict[str, Measured]:
     informational=("power of M",),
 )
 def any_number_of_tokens(evidence: Evidence) -> dict[str, Measured]:
-    """M need not be of order 1: with many tokens training reaches eps with a test error below it as well."""
-    result = evidence.result
-    times = np.log(result.steps.where(result.status == Status.CONVERGED))
-    rows = times.transpose("seed", "tokens").values
-    found = {
-        "benign": share("runs that reach eps with a test error below it", _benign(evidence), "run")
-    }
+    """M need not be of order 1: with many tokens, too, training reaches eps with a test error below eps."""
+    rows = log_steps(evidence.result).transpose("seed", "tokens").values
+    parts = {"benign": _benign_share(evidence)}
     if np.isfinite(rows).all():
-        tokens = np.log(result.tokens.values)
-        found["power of M"] = slope_by_seed("power of M in T", tokens, rows)
-    return found  # fmt: skip
+        tokens = np.log(evidence.result.tokens.values)
+        parts["power of M"] = slope_by_seed("power of M in T", tokens, rows)
+    return parts
 
 
 @CLAIMS.add("text.sparser_signals", "Section 4", at_most(-0.01, fails_above=0.0), SPARSE)
 def attention_finds_sparser_signals(evidence: Evidence) -> Measured:
-    """Learned attention generalises from sparser signals than the linear model that uniform attention is: with one
+    """Learned attention generalises from sparser signals than uniform attention, which is a linear model: with one
     signal among 16 tokens its critical SNR is lower."""
     accuracy = evidence.result.test_accuracy
     learned, uniform = (
@@ -138,9 +133,9 @@ def attention_finds_sparser_signals(evidence: Evidence) -> Measured:
 
 
 def _real_share(copies: int) -> float:
-    """What K N points are worth if copies share their noise, relative to what is told."""
-    told, real = augmented_race(1.0, copies, INJECTED)
-    return real / told
+    """Return the N SNR^2 of K N copies that share their noise, relative to the stated one."""
+    stated, real = augmented_race(1.0, copies, INJECTED)
+    return real / stated
 
 
 @CLAIMS.add(
@@ -154,13 +149,13 @@ def _real_share(copies: int) -> float:
     informational=("gain",),
 )
 def augmentation(evidence: Evidence) -> dict[str, Measured]:
-    """Noise-injected copies are new data points: K copies of N points, at the SNR that the noise leaves, are worth as
-    much N SNR^2 as K N independent points of that SNR."""
-    found = worth(evidence.result)
-    shares = found.copied / found.independent
-    told = {
+    """Noise-injected copies are new data points: K copies of N points, with the SNR that the injected noise leaves,
+    have the N SNR^2 of K N independent points of this SNR."""
+    measured = worth(evidence.result)
+    shares = measured.copied / measured.independent
+    parts = {
         f"K={copies}": mean("N SNR^2 of copies / of as many points", shares.sel(copies=copies))
         for copies in COPIES
     }
-    gain = (found.copied.isel(copies=-1) / found.original).values
-    return {**told, "gain": mean(f"N SNR^2 with K={COPIES[-1]} copies / without", gain)}
+    gain = (measured.copied.isel(copies=-1) / measured.original).values
+    return {**parts, "gain": mean(f"N SNR^2 with K={COPIES[-1]} copies / without", gain)}

@@ -1,7 +1,7 @@
-"""What no classifier, no network and no training can do at a radius: Theorem 3, its corrections, the stall radius.
+"""Radii at which no classifier, no network or no training can be robust: Theorem 3, its corrections, the stall radius.
 
 Two points of opposite classes with the same noise are moved to the same point, where every classifier errs on one of
-them. Rounding leaves 1e-16 between the two, so an output is taken for zero, which is an error, below 1e-9 of its size.
+them. Rounding separates the two by 1e-16, so an output below 1e-9 of its size counts as zero, which is an error.
 """
 
 import math
@@ -31,8 +31,8 @@ Classifier = Callable[[Tensor], Tensor]
 """points [runs, samples, tokens, dim] -> outputs [runs, samples]"""
 
 
-class World(NamedTuple):
-    """Points of Definition 1 with fresh noise; the second half has the noise of the first and the other label."""
+class TwinPoints(NamedTuple):
+    """Points of Definition 1 with fresh noise; the second half has the noise of the first half and the other label."""
 
     data: SignalNoise
     sample: Sample
@@ -44,19 +44,19 @@ class World(NamedTuple):
 
     @property
     def length(self) -> Tensor:
-        """|mu|, for numbers of every point."""
+        """|mu|, with a dimension for points."""
         return self.signals[:, :1].norm(dim=2)
 
     def coupled(self, meet: Literal["signal", "permutation"], radius: float) -> Tensor:
-        """All points, moved to where the classes meet, within this share of |mu|."""
+        """Return all points, moved to where the classes meet, within this share of |mu|."""
         ball = Ball(radius=radius, relative_to="signal")
-        network = _networks()[0]  # which `Coupling` does not look at
+        network = _networks()[0]  # `Coupling` does not use it
         return Coupling(ball=ball, meet=meet).perturb(
             Target(network, {}, self.data, self.sample, self.streams)
         )
 
 
-def _world(evidence: Evidence, **fields: Any) -> World:
+def _twins(evidence: Evidence, **fields: Any) -> TwinPoints:
     runs, count = evidence.size((2, 50), (5, 200), (20, 1000))
     sizes = {"samples": count, "tokens": 4, "dim": 20, "snr": 2.0, "noise_std": 0.3}
     data = SignalNoise(**({**sizes, "projected": True, "directions": "random"} | fields))
@@ -67,35 +67,35 @@ def _world(evidence: Evidence, **fields: Any) -> World:
     positive[:, :, 0], negative[:, :, 0] = signals[:, :1], signals[:, 1:]
     labels = torch.cat([y, -y], 1)
     sample = Sample(torch.cat([positive, negative], 1), labels, labels, drawn.latent)
-    return World(data, sample, streams)
+    return TwinPoints(data, sample, streams)
 
 
 def _networks() -> list[Attention]:
-    """Network (1), from uniform to sharp attention."""
+    """Return networks (1), from uniform to sharp attention."""
     return [
         Attention(hidden=6, heads=heads, init=GaussianInit(score_std=score, value_std=1.0))
         for score, heads in ((0.0, 1), (0.1, 1), (1.0, 1), (0.3, 3))
     ]
 
 
-def _invariant(world: World) -> list[Classifier]:
-    """Classifiers that do not see the order of tokens: networks (1) at random, and the nearest token."""
+def _invariant(twins: TwinPoints) -> list[Classifier]:
+    """Return classifiers that ignore the order of tokens: random networks (1), and the nearest token."""
 
-    def seen(network: Attention) -> Classifier:
-        params = network.initial_params(world.data, world.streams, torch.float64)
-        # as trained ones would, they tell the signals apart: u gets mu_+ - mu_- on top
+    def classifier(network: Attention) -> Classifier:
+        params = network.initial_params(twins.data, twins.streams, torch.float64)
+        # adding mu_+ - mu_- to u makes them separate the signals, as trained networks do
         u = network.values(params)
-        u += 3 * (world.signals[:, 0] - world.signals[:, 1])[..., None] / world.length[..., None]
+        u += 3 * (twins.signals[:, 0] - twins.signals[:, 1])[..., None] / twins.length[..., None]
         return lambda x: network.forward(params, x)
 
-    return [*map(seen, _networks()), lambda x: nearest_token(x, world.signals)]
+    return [*map(classifier, _networks()), lambda x: nearest_token(x, twins.signals)]
 
 
-def _any(world: World) -> list[Classifier]:
-    """The same, the best linear rule on token 1, and random features of the whole point."""
-    across = world.signals[:, 0] - world.signals[:, 1]
-    flat = world.data.tokens * world.data.dim
-    inner, outer = world.streams("inner").normal(flat, 64), world.streams("outer").normal(64)
+def _any(twins: TwinPoints) -> list[Classifier]:
+    """Return the invariant classifiers, the best linear rule on token 1, and random features of the whole point."""
+    across = twins.signals[:, 0] - twins.signals[:, 1]
+    flat = twins.data.tokens * twins.data.dim
+    inner, outer = twins.streams("inner").normal(flat, 64), twins.streams("outer").normal(64)
 
     def features(x: Tensor) -> Tensor:
         return torch.einsum("rnf,rf->rn", torch.tanh(x.flatten(2) @ inner), outer)
@@ -103,38 +103,39 @@ def _any(world: World) -> list[Classifier]:
     def first_token(x: Tensor) -> Tensor:
         return torch.einsum("rnd,rd->rn", x[:, :, 0], across)
 
-    return [*_invariant(world), first_token, features]
+    return [*_invariant(twins), first_token, features]
 
 
 def nearest_token(x: Tensor, signals: Tensor) -> Tensor:
-    """min_j |x_j - mu_-| - min_j |x_j - mu_+|."""
+    """Return min_j |x_j - mu_-| - min_j |x_j - mu_+|."""
     distances = torch.cdist(x, signals[:, None].expand(-1, x.shape[1], -1, -1)).amin(2)
     return distances[..., 1] - distances[..., 0]
 
 
-def _smallest_error(world: World, moved: Tensor, classifiers: list[Classifier]) -> Measured:
-    """The smallest error of any of the classifiers in any run."""
+def _smallest_error(twins: TwinPoints, moved: Tensor, classifiers: list[Classifier]) -> Measured:
+    """Return the smallest error of any classifier in any run."""
     errors = []
     for classifier in classifiers:
-        size = classifier(world.sample.x).abs().amax(1, keepdim=True)
-        wrong = world.sample.y * classifier(moved) <= 1e-9 * size
+        size = classifier(twins.sample.x).abs().amax(1, keepdim=True)
+        wrong = twins.sample.y * classifier(moved) <= 1e-9 * size
         errors.append(wrong.double().mean(1))
-    told = f"smallest robust error of {len(classifiers)} classifiers"
-    return exact(told, float(torch.stack(errors).min()))
+    of = f"smallest robust error of {len(classifiers)} classifiers"
+    return exact(of, float(torch.stack(errors).min()))
 
 
 @CLAIMS.add("thm3.quarter", "Theorem 3", at_least(0.25))
 def quarter(evidence: Evidence) -> Measured:
-    """From tau = |mu| on every classifier has a robust test error of at least 1/4."""
-    world = _world(evidence)
-    return _smallest_error(world, world.coupled("signal", 1.0), _any(world))
+    """For every tau >= |mu|, every classifier has a robust test error of at least 1/4."""
+    twins = _twins(evidence)
+    return _smallest_error(twins, twins.coupled("signal", 1.0), _any(twins))
 
 
 @CLAIMS.add("thm3.half_at_1_over_sqrt2", "derived (section 4)", at_least(0.5))
 def half(evidence: Evidence) -> Measured:
-    """Already at tau = 0.7072 |mu|, where the two signals meet, every classifier has a robust error of at least 1/2."""
-    world = _world(evidence)
-    return _smallest_error(world, world.coupled("signal", 0.7072), _any(world))
+    """Already at tau = 0.7072 |mu|, where the balls of the two signals meet, every classifier has a robust error of at
+    least 1/2."""
+    twins = _twins(evidence)
+    return _smallest_error(twins, twins.coupled("signal", 0.7072), _any(twins))
 
 
 _ABOVE, _BELOW = at_least(0.5), at_most(0.0)
@@ -152,33 +153,34 @@ _ABOVE, _BELOW = at_least(0.5), at_most(0.0)
     },
 )
 def permutation_barrier(evidence: Evidence) -> dict[str, Measured]:
-    """Just above R_perm, about |mu| / 2 for a strong signal, networks (1) err on half of the points; just below it the
-    nearest token errs on none. So with noise off the signals, and with isotropic noise for the bounds it has."""
-    worlds = [_world(evidence, projected=projected) for projected in (True, False)]
-    moved = [world.coupled("permutation", 1.0) for world in worlds]
-    above = [
-        _smallest_error(world, points, _invariant(world))
-        for world, points in zip(worlds, moved, strict=True)
-    ]
-    below = [_nearest_token_error(world, 0.999) for world in worlds]
-    world, points = worlds[0], moved[0]
-    lengths = (points - world.sample.x).norm(dim=3).amax(2)
-    needed = lengths / radii.permutation_radius(world.sample.x, world.signals)
+    """Just above R_perm, which is about |mu| / 2 for a strong signal, networks (1) err on half of the points; just
+    below it the nearest token makes no error. This holds for noise orthogonal to the signals; for isotropic noise each
+    of its two bounds holds."""
+    projected, isotropic = (_twins(evidence, projected=flag) for flag in (True, False))
+    moved = projected.coupled("permutation", 1.0)
+    lengths = (moved - projected.sample.x).norm(dim=3).amax(2)
+    needed = lengths / radii.permutation_radius(projected.sample.x, projected.signals)
     return {
-        "above": above[0],
-        "above_isotropic": above[1],
+        "above": _barrier_error(projected),
+        "above_isotropic": _barrier_error(isotropic),
         "moves": worst("longest move / R_perm", needed.flatten().numpy()),
-        "below": below[0],
-        "below_isotropic": below[1],
+        "below": _nearest_token_error(projected, 0.999),
+        "below_isotropic": _nearest_token_error(isotropic, 0.999),
     }
 
 
-def _nearest_token_error(world: World, part: float) -> Measured:
-    """The error of the nearest token under its worst attack, at this part of the radius that certifies it.
+def _barrier_error(twins: TwinPoints) -> Measured:
+    """Return the smallest error of classifiers that ignore the order of tokens, where the classes meet."""
+    return _smallest_error(twins, twins.coupled("permutation", 1.0), _invariant(twins))
 
-    All tokens go straight to mu_-y: none can come nearer to it, and token 1 no farther from mu_y, where it was.
+
+def _nearest_token_error(twins: TwinPoints, part: float) -> Measured:
+    """Return the error of the nearest token under its worst attack, at this part of its certified radius.
+
+    All tokens move straight to mu_-y: none can come nearer to it, and token 1, which starts at mu_y, no farther from
+    that.
     """
-    x, y, signals = world.sample.x, world.sample.y, world.signals
+    x, y, signals = twins.sample.x, twins.sample.y, twins.signals
     tau = part * radii.nearest_token_radius(x, signals, y)
     chosen = (y > 0).long()[..., None].expand(-1, -1, x.shape[3])
     way = signals.gather(1, chosen)[:, :, None] - x
@@ -195,10 +197,10 @@ def _nearest_token_error(world: World, part: float) -> Measured:
     informational=("network (1)",),
 )
 def tight_radius(evidence: Evidence) -> dict[str, Measured]:
-    """The radius |mu| of Theorem 3 is almost tight: robust classifiers exist nearly up to it."""
-    world = _world(evidence, snr=16.0)
-    meeting = radii.universal_radius(world.signals)[:, None] / world.length
-    invariant = radii.permutation_radius(world.sample.x, world.signals) / world.length
+    """The radius |mu| of Theorem 3 is almost tight: robust classifiers exist at radii nearly up to it."""
+    twins = _twins(evidence, snr=16.0)
+    meeting = radii.universal_radius(twins.signals)[:, None] / twins.length
+    invariant = radii.permutation_radius(twins.sample.x, twins.signals) / twins.length
     return {
         "any": worst("largest r with a robust classifier", meeting.flatten().numpy()),
         "network (1)": mean("R_perm / |mu| at SNR 16", invariant.mean(1).numpy()),
@@ -207,11 +209,11 @@ def tight_radius(evidence: Evidence) -> dict[str, Measured]:
 
 @CLAIMS.add("appE.l0", "Appendix E", at_least(0.25))
 def one_coordinate(evidence: Evidence) -> dict[str, Measured]:
-    """To change one coordinate of every token is enough for a large robust test error, whatever the signals."""
-    axes = _world(evidence, directions="axes")
+    """Changing one coordinate of every token suffices for a large robust test error, whatever the signals."""
+    axes = _twins(evidence, directions="axes")
     zeroed = axes.sample.x.clone()
     zeroed[:, :, 0] = 0  # a signal along an axis has one coordinate
-    dense = _world(evidence, directions=_dense(20))
+    dense = _twins(evidence, directions=_dense(20))
     return {
         "any_axes": _smallest_error(axes, zeroed, _any(axes)),
         "any_dense": _vote_error(dense),
@@ -220,34 +222,36 @@ def one_coordinate(evidence: Evidence) -> dict[str, Measured]:
 
 
 def _dense(dim: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Two orthogonal signals without a zero coordinate."""
+    """Return two orthogonal signals without a zero coordinate."""
     return (1.0,) * dim, tuple(float((-1) ** place) for place in range(dim))
 
 
-def _vote_error(world: World) -> Measured:
-    """Robust error of a vote: each coordinate of token 1 that differs between the signals has one, an attack one of
-    them at most."""
-    first, signals = world.sample.x[:, :, 0], world.signals[:, None]
+def _vote_error(twins: TwinPoints) -> Measured:
+    """Return the robust error of a vote of the coordinates of token 1 that differ between the signals.
+
+    An attack controls one vote at most.
+    """
+    first, signals = twins.sample.x[:, :, 0], twins.signals[:, None]
     nearer = (first - signals[:, :, 1]).abs() - (first - signals[:, :, 0]).abs()
-    votes = world.sample.y * nearer.sign().sum(2)
+    votes = twins.sample.y * nearer.sign().sum(2)
     return exact("robust error of a vote", float((votes - 2 <= 0).double().mean()))
 
 
-def _shifted_error(world: World) -> Measured:
-    """Smallest robust error of networks (1) when one coordinate of all tokens moves far."""
+def _shifted_error(twins: TwinPoints) -> Measured:
+    """Return the smallest robust error of networks (1) when one coordinate of all tokens moves far."""
     errors = []
     for network in _networks():
-        params = network.initial_params(world.data, world.streams, torch.float64)
-        target = Target(network, params, world.data, world.sample, world.streams)
-        margins = world.sample.y * target.run(CommonShift(size=1e4).perturb(target)).outputs
+        params = network.initial_params(twins.data, twins.streams, torch.float64)
+        target = Target(network, params, twins.data, twins.sample, twins.streams)
+        margins = twins.sample.y * target.run(CommonShift(size=1e4).perturb(target)).outputs
         errors.append((margins <= 0).double().mean())
     return exact("smallest robust error of networks (1)", float(torch.stack(errors).min()))
 
 
 @CLAIMS.add("case2.stall_radius", "derived (S6)", at_least(0.9))
 def stall_radius(evidence: Evidence) -> dict[str, Measured]:
-    """Training with uniform attention stalls at log 2 from tau = |mean_n y_n xbar_n| on: 2 % below it learns, 2 % above
-    it does not."""
+    """Training with uniform attention stalls at log 2 from tau = |mean_n y_n xbar_n| on: at a radius 2 % below this it
+    learns, and at one 2 % above it does not."""
     return {
         "below": share("runs below log 2", (_gain(evidence, 0.98) > 1e-9).numpy(), "run"),
         "above": share("runs not below log 2", (_gain(evidence, 1.02) <= 1e-9).numpy(), "run"),
@@ -255,9 +259,9 @@ def stall_radius(evidence: Evidence) -> dict[str, Measured]:
 
 
 def _gain(evidence: Evidence, part: float) -> Tensor:
-    """log 2 less the robust loss at the end, each run at this part of its own stall radius.
+    """Return log 2 less the final robust loss, each run at this part of its own stall radius.
 
-    An identity on points of its own: a study has no axis for a radius that each run's points decide.
+    The runs are the claim's own: a study has no axis for a radius that depends on the points of each run.
     """
     streams = own_streams("zhang/stall", evidence.size(30, 40, 100))
     data = SignalNoise(samples=10, tokens=2, dim=30, snr=1.0, noise_std=30**-0.5, projected=True)

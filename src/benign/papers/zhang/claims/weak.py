@@ -1,7 +1,7 @@
-"""What a weak attack does to attention and to margins, inside the theorem: Lemmas 4 and 6 of Zhang et al.
+"""Lemmas 4 and 6 of Zhang et al.: the effect of a weak attack on attention and on margins, inside the theorem.
 
 One study: Case 1 of Theorem 2 with r = c / log d_h, and d from the smallest that Condition 1 allows to 1e6. Its runs
-are trained again here, since the statistics ask for the weights at the end.
+are trained again here, because the statistics need the final weights.
 """
 
 import math
@@ -53,12 +53,12 @@ class _Size:
     loss: float
     """eps, which decides d_h and the smallest d"""
     dims: int
-    """how many dimensions, up to 1e6"""
+    """number of dimensions, up to 1e6"""
     seeds: int
 
 
 _SIZES = {"smoke": _Size(0.65, 2, 2), "quick": _Size(0.5, 3, 7), "paper": _Size(0.3, 6, 20)}
-"""63 runs are the fewest of which all must agree to show a share of 0.95"""
+"""a share of 0.95 needs at least 63 runs, all without a failure"""
 
 
 def _build(scale: str, reading: Reading) -> Experiment:
@@ -96,8 +96,8 @@ def _case_1(cell: Setup) -> Conditions:
 
 
 @dataclass(frozen=True)
-class Ending:
-    """What an attack does to a trained run."""
+class AttackEffect:
+    """The effect of an attack on a trained run."""
 
     seed: int
     tokens: int
@@ -106,7 +106,7 @@ class Ending:
     radius: float
     """tau / |mu|"""
     log_ratio: float
-    """of the largest to the smallest attention of a signal token on a noise token, over the balls"""
+    """log of the largest over the smallest attention of a signal token on a noise token, over the balls"""
     gap: float
     """largest fall of a training margin, in units of |u| tau"""
 
@@ -116,13 +116,21 @@ class Ending:
         return self.radius * math.log(self.hidden)
 
 
+def _effects(evidence: Evidence) -> list[AttackEffect]:
+    """Return the effect on every run that converged."""
+    effects = _effects_on(evidence.replays())
+    if not effects:
+        raise Undecided("no run converged")
+    return effects
+
+
 @lru_cache(maxsize=2)
-def _endings(replays: tuple[Replays, ...]) -> list[Ending]:
-    """Every run that converged; kept, as three claims ask for them."""
-    return [each for replay in replays for each in _ended(replay)]
+def _effects_on(replays: tuple[Replays, ...]) -> list[AttackEffect]:
+    """Cached: three claims need them."""
+    return [effect for replay in replays for effect in _effects_on_unit(replay)]
 
 
-def _ended(replay: Replays) -> Iterator[Ending]:
+def _effects_on_unit(replay: Replays) -> Iterator[AttackEffect]:
     for runs, batch in replay.ended(Status.CONVERGED):
         ratios = (_log_attention(batch, 1.0) + _log_attention(batch, -1.0)).amax(1)
         gaps = _gaps(batch).amax(1)
@@ -130,7 +138,7 @@ def _ended(replay: Replays) -> Iterator[Ending]:
             data, layer = parts(run.cell)
             assert isinstance(run.cell.attack, PGD)
             radius = run.cell.attack.ball.radius
-            yield Ending(run.seed, data.tokens, data.dim, layer.hidden, radius, ratio, gap)
+            yield AttackEffect(run.seed, data.tokens, data.dim, layer.hidden, radius, ratio, gap)
 
 
 def _attention(batch: Batch) -> Attention:
@@ -139,7 +147,7 @@ def _attention(batch: Batch) -> Attention:
 
 
 def _log_attention(batch: Batch, sign: float, steps: int = 30) -> Tensor:
-    """The largest sign log A_12 in the balls of every training point, by ascent from the clean point."""
+    """Return the largest sign log A_12 in the ball of every training point, by ascent from the clean point."""
     network, x, params = _attention(batch), batch.sample.x, batch.params
     attack = batch.setup.attack
     assert isinstance(attack, PGD)
@@ -154,19 +162,19 @@ def _log_attention(batch: Batch, sign: float, steps: int = 30) -> Tensor:
     for _ in range(steps):
         delta.requires_grad_()
         with torch.enable_grad():
-            rise = torch.autograd.grad(sign * log_attention(x + delta).sum(), delta)[0]
-        moved = delta.detach() + 0.2 * radius * ball.steepest(rise)
+            gradient = torch.autograd.grad(sign * log_attention(x + delta).sum(), delta)[0]
+        moved = delta.detach() + 0.2 * radius * ball.steepest(gradient)
         delta = ball.project(moved, radius, x)
     return sign * log_attention(x + delta)
 
 
 def _gaps(batch: Batch) -> Tensor:
-    """(y f - min y f) / (|u| tau) of every training point, the minimum by the judging attack."""
+    """Return (y f - min y f) / (|u| tau) of every training point, with the minimum by the judging attack."""
     attack, network = batch.setup.final_attack, _attention(batch)
     assert attack is not None
     assert batch.setup.attack is not None
     target = batch.widened_for(attack, batch.target(batch.sample, "claim"))
-    clean, fallen = (
+    clean, attacked = (
         margin(target.run(points).outputs, target.y)
         for points in (target.x, attack.perturb(target))
     )
@@ -174,14 +182,7 @@ def _gaps(batch: Batch) -> Tensor:
     assert isinstance(threat, Ball)
     tau = threat.radii(batch.setup.data, batch.sample.x)[:, :, 0, 0]
     length = network.values(batch.params).norm(dim=(1, 2))
-    return (clean - fallen) / (length[:, None] * tau)
-
-
-def _found(evidence: Evidence) -> list[Ending]:
-    endings = _endings(evidence.replays())
-    if not endings:
-        raise Undecided("no run converged")
-    return endings
+    return (clean - attacked) / (length[:, None] * tau)
 
 
 @CLAIMS.add(
@@ -193,35 +194,31 @@ def _found(evidence: Evidence) -> list[Ending]:
     informational=("largest",),
 )
 def attention_ratio(evidence: Evidence) -> dict[str, Measured]:
-    """An attack of radius c |mu| / log d_h changes an entry of trained attention by a factor of at most e/2, whatever
-    the dimension: its logarithm does not grow with d."""
-    endings = _found(evidence)
-    told: dict[str, Measured] = {}
+    """An attack of radius c |mu| / log d_h changes an entry of trained attention by a factor of at most e/2 in every
+    dimension: the logarithm of the factor does not grow with d."""
+    effects = _effects(evidence)
+    parts: dict[str, Measured] = {}
     for c in SHARES:
-        table = _table([each for each in endings if math.isclose(each.share, c, rel_tol=1e-3)])
+        table: dict[int, dict[int, float]] = {}  # log ratio by dimension and seed
+        for effect in effects:
+            if math.isclose(effect.share, c, rel_tol=1e-3):
+                table.setdefault(effect.dim, {})[effect.seed] = effect.log_ratio
         if not table:
             raise Undecided(f"no run that converged has a radius of {c:g} |mu| / log d_h")
         dims = sorted(table)
         seeds = range(evidence.experiment.seeds)
         rows = [[table[dim].get(seed, math.nan) for dim in dims] for seed in seeds]
-        told[f"c={c:g}"] = slope_by_seed("slope of log ratio on log d", np.log(dims), rows)
-    largest = max(endings, key=lambda each: each.log_ratio)
+        parts[f"c={c:g}"] = slope_by_seed("slope of log ratio on log d", np.log(dims), rows)
+    largest = max(effects, key=lambda effect: effect.log_ratio)
     note = f"at d = {largest.dim}, r = {largest.radius:.3g}"
-    return {**told, "largest": exact("largest ratio", math.exp(largest.log_ratio), note)}
-
-
-def _table(endings: list[Ending]) -> dict[int, dict[int, float]]:
-    """log ratio by dimension and seed."""
-    table: dict[int, dict[int, float]] = {}
-    for each in endings:
-        table.setdefault(each.dim, {})[each.seed] = each.log_ratio
-    return table
+    return {**parts, "largest": exact("largest ratio", math.exp(largest.log_ratio), note)}
 
 
 @CLAIMS.add("lem6.margin_gap", "Lemma 6", at_most(1.0), WEAK, conditions=_case_1, robust=True)
 def margin_gap(evidence: Evidence) -> Measured:
     """An attack of radius at most |mu| / log d_h lowers a margin by at most M |u| tau."""
-    return worst("gap / (M |u| tau)", [each.gap / each.tokens for each in _found(evidence)])
+    gaps = [effect.gap / effect.tokens for effect in _effects(evidence)]
+    return worst("gap / (M |u| tau)", gaps)
 
 
 @CLAIMS.add(
@@ -233,6 +230,6 @@ def margin_gap(evidence: Evidence) -> Measured:
     robust=True,
 )
 def frozen_gap(evidence: Evidence) -> Measured:
-    """The attack moves values and not attention: it lowers no margin by more than 1.1 |u| tau."""
-    hits = [each.gap <= 1.1 for each in _found(evidence)]
-    return share("runs with no larger gap", hits, "run")
+    """The attack moves values but not attention: it lowers no margin by more than 1.1 |u| tau."""
+    small = [effect.gap <= 1.1 for effect in _effects(evidence)]
+    return share("runs with no larger gap", small, "run")

@@ -1,4 +1,4 @@
-"""Runs of a study trained again: the quantities of Wang's lemmas at a step, and their extremes over a run."""
+"""Runs of a study trained again: the quantities of Wang's lemmas at each step, and their extremes over a run."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -17,8 +17,8 @@ from benign.experiment import Experiment
 from benign.losses import logistic_slope
 from benign.networks.network import Params
 from benign.networks.two_layer import TwoLayer
+from benign.papers.statistics import cells_of
 from benign.papers.wang.bounds import CLUSTER_CONSTANT
-from benign.spec.axes import cells
 from benign.training.descent import Step
 from benign.training.metrics.two_layer import active_neurons_min, active_points_min
 from benign.training.setup import Setup
@@ -26,18 +26,13 @@ from benign.training.setup import Setup
 PerRun = Float[Tensor, " runs"]
 
 
-def cells_of(experiment: Experiment) -> list[Setup]:
-    """Its cells, in the order of its axis."""
-    return [cell for _, cell in cells(experiment)]
-
-
 def rhos(experiment: Experiment) -> np.ndarray:
-    """alpha / |mu| of its cells."""
+    """Return alpha / |mu| of every cell."""
     return np.array([Numbers.of(cell).rho for cell in cells_of(experiment)])
 
 
-def walked(replay: Replays) -> Iterator[Step]:
-    """Every step of runs that end together, before its update; weights change in place."""
+def steps_of(replay: Replays) -> Iterator[Step]:
+    """Yield every step of runs that end together, before its update; weights change in place."""
     for step, _ in replay.steps():
         if len(step.batch) < len(replay):
             raise Undecided("some runs of a cell end before the others")
@@ -46,7 +41,7 @@ def walked(replay: Replays) -> Iterator[Step]:
 
 @dataclass(frozen=True)
 class Numbers:
-    """What the lemmas are stated in, for runs of one cell."""
+    """The numbers of a cell in which the lemmas are stated."""
 
     samples: int
     width: int
@@ -56,7 +51,7 @@ class Numbers:
     """alpha"""
     rate: float
     slope: float
-    """gamma: 1 for ReLU, of whose class it is the slope above 0"""
+    """gamma: the slope of the smoothed leaky ReLU; 1 for ReLU"""
 
     @property
     def rho(self) -> float:
@@ -81,11 +76,12 @@ def two_layer(setup: Setup) -> TwoLayer:
 
 
 def signal_of(step: Step) -> Float[Tensor, "runs dim"]:
-    """mu, in the coordinates of the runs."""
+    """Return mu in the coordinates of the runs."""
     return step.batch.sample.latent["signal"][:, 0]
 
 
 def signal_direction(step: Step) -> Float[Tensor, "runs dim"]:
+    """Return mu / |mu|."""
     signal = signal_of(step)
     return signal / torch.linalg.vector_norm(signal, dim=1, keepdim=True)
 
@@ -99,23 +95,26 @@ def copied(params: Params) -> Params:
 
 
 def outputs(step: Step, params: Params, points: Tensor) -> Float[Tensor, "runs samples"]:
-    """y f at some points with some weights."""
+    """Return y f at some points with some weights."""
     return step.batch.sample.y * step.batch.setup.network.run(params, points).outputs
 
 
 def slopes(step: Step) -> Float[Tensor, "runs samples"]:
-    """g = -l'(y f) of the points trained on."""
+    """Return g = -l'(y f) at the points trained on."""
     return -logistic_slope(step.margins)
 
 
 def along_signal(step: Step) -> PerRun:
-    """<-grad, V> with rows a_s mu / (|mu| sqrt m) of V, where a_s is a sign (Lemma B.15)."""
+    """Return <-grad, V>, where the rows of V are a_s mu / (|mu| sqrt m) with signs a_s (Lemma B.15)."""
     gradient, outer = step.gradient()["inner"], step.batch.params["outer"]
     return -torch.einsum("rmd,rm,rd->r", gradient, outer, signal_direction(step))
 
 
 def pairs(steps: Iterator[Step]) -> Iterator[tuple[Step, Params, Step]]:
-    """Each step with its weights, and the next step. What a step saw stays; `params` of both are those of the next."""
+    """Yield each step, its weights, and the next step.
+
+    Points and outputs of a step stay; `params` of both steps are those of the next one.
+    """
     before = next(steps)
     weights = copied(before.batch.params)
     for step in steps:
@@ -123,7 +122,7 @@ def pairs(steps: Iterator[Step]) -> Iterator[tuple[Step, Params, Step]]:
         before, weights = step, copied(step.batch.params)
 
 
-# Extremes over a run: one replay of the runs of a cell serves all lemmas.
+# Extremes over a run: one replay of a cell serves all lemmas.
 
 
 Move = tuple[Step, Params, Step]
@@ -131,50 +130,51 @@ Extreme = tuple[Callable[[Numbers, Move], Tensor], Callable[[Tensor, Tensor], Te
 
 
 def rise(numbers: Numbers, move: Move) -> Float[Tensor, "runs points"]:
-    """Growth of y_i f in a step, at x_i and at its attacked versions before and after the step (Lemma B.9)."""
+    """Return the growth of y_i f in a step, at x_i and at its attacked versions before and after the step (Lemma
+    B.9)."""
     before, weights, after = move
     points = (before.batch.sample.x, before.attacked, after.attacked)
-    grown = [outputs(before, after.batch.params, x) - outputs(before, weights, x) for x in points]
-    return torch.cat(grown, 1)
+    rises = [outputs(before, after.batch.params, x) - outputs(before, weights, x) for x in points]
+    return torch.cat(rises, 1)
 
 
 def signal_share(numbers: Numbers, move: Move) -> Float[Tensor, "runs samples"]:
-    """<mu, y_i x_i> / |mu|^2 of attacked points, of flipped ones its negative (Lemma B.11)."""
+    """Return y_c <mu, x_i> / |mu|^2 of attacked points, with y_c the clean label (Lemma B.11)."""
     step, signal = move[2], signal_of(move[2])
     along = torch.einsum("rnd,rd->rn", step.attacked[:, :, 0], signal) / numbers.signal**2
     return along * step.batch.sample.clean_y
 
 
 def pull(numbers: Numbers, move: Move) -> Float[Tensor, "runs 1"]:
-    """<-grad, V> / (|mu| G) (Lemma B.15)."""
+    """Return <-grad, V> / (|mu| G) (Lemma B.15)."""
     step = move[0]
     share = along_signal(step) / (numbers.signal * slopes(step).mean(1))
     return share[:, None]
 
 
 def band(numbers: Numbers, move: Move, scale: float) -> Float[Tensor, "runs points"]:
-    """Growth of y_i f in a step over `scale` eta g_i / n (Lemma B.26, E2)."""
+    """Return the growth of y_i f in a step over `scale` eta g_i / n (Lemma B.26, E2)."""
     unit = scale * numbers.rate * slopes(move[0]) / numbers.samples
     return rise(numbers, move) / unit.repeat(1, 3)
 
 
 def band_low(numbers: Numbers, move: Move) -> Tensor:
-    """Over its lower end without the share c0 of active neurons."""
+    """Return the growth over the lower end of the band, without the share c0 of active neurons."""
     near = (math.sqrt(numbers.dim / CLUSTER_CONSTANT) - numbers.radius) ** 2
     return band(numbers, move, numbers.slope**2 * near / 2)
 
 
 def band_high(numbers: Numbers, move: Move) -> Tensor:
-    """Over its upper end."""
+    """Return the growth over the upper end of the band."""
     return band(numbers, move, 3 * (CLUSTER_CONSTANT * numbers.dim + numbers.radius**2))
 
 
 def cosine(numbers: Numbers, move: Move) -> Float[Tensor, "runs samples"]:
-    """Of y_i times the perturbation of x_i with -sum_k y_k x_k (section 4.1)."""
+    """Return the cosine between y_i times the perturbation of x_i and -sum_k y_k x_k (section 4.1)."""
     step, sample = move[2], move[2].batch.sample
-    moved = (step.attacked - sample.x)[:, :, 0] * sample.y[..., None]
-    pulled = -torch.einsum("rn,rnd->rd", sample.y, sample.x[:, :, 0])
-    return torch.nn.functional.cosine_similarity(moved, pulled[:, None], dim=2)
+    moves = (step.attacked - sample.x)[:, :, 0] * sample.y[..., None]
+    direction = -torch.einsum("rn,rnd->rd", sample.y, sample.x[:, :, 0])
+    return torch.nn.functional.cosine_similarity(moves, direction[:, None], dim=2)
 
 
 EXTREMES: dict[str, Extreme] = {
@@ -189,55 +189,59 @@ EXTREMES: dict[str, Extreme] = {
 
 
 @lru_cache(maxsize=16)
-def trail(replay: Replays) -> dict[str, PerRun]:
-    """Every extreme of the runs of a cell; `growth` is the effective C2 of Lemma B.12, `active` is c0, `first_move`
-    is |W_1 - W_0| / |W_0| (Proposition B.34)."""
-    numbers, found = Numbers.of(replay.cell), {}
+def extremes_of(replay: Replays) -> dict[str, PerRun]:
+    """Return every extreme of `EXTREMES` for the runs of a cell, and three more.
+
+    `growth` is the effective C2 of Lemma B.12, `active` is c0, `first_move` is |W_1 - W_0| / |W_0| (Proposition B.34).
+    """
+    numbers = Numbers.of(replay.cell)
+    values: dict[str, Tensor] = {}
+
+    def update(name: str, now: Tensor, choose: Callable[[Tensor, Tensor], Tensor]) -> None:
+        values[name] = choose(values[name], now) if name in values else now
+
     steepness = norm = torch.zeros(len(replay), dtype=torch.float64)
-    for move in pairs(walked(replay)):
+    for move in pairs(steps_of(replay)):
         before, weights, after = move
         if before.number == 0:
             norm = torch.linalg.vector_norm(weights["inner"], dim=(1, 2))
-            found["active"] = _active(replay.first_step())
+            values["active"] = _active(replay.first_step())
             moved = after.batch.params["inner"] - weights["inner"]
-            found["first_move"] = torch.linalg.vector_norm(moved, dim=(1, 2)) / norm
+            values["first_move"] = torch.linalg.vector_norm(moved, dim=(1, 2)) / norm
         steepness = steepness + slopes(before).mean(1)
-        now = torch.linalg.vector_norm(after.batch.params["inner"], dim=(1, 2))
+        new_norm = torch.linalg.vector_norm(after.batch.params["inner"], dim=(1, 2))
         unit = numbers.rate * math.sqrt(numbers.dim / numbers.samples) * steepness
-        _keep(found, "growth", (now - norm) / unit, torch.maximum)
+        update("growth", (new_norm - norm) / unit, torch.maximum)
         for name, (measure, choose) in EXTREMES.items():
-            each = measure(numbers, move)
-            _keep(found, name, each.amin(1) if choose is torch.minimum else each.amax(1), choose)
+            now = measure(numbers, move)
+            update(name, now.amin(1) if choose is torch.minimum else now.amax(1), choose)
         if after.number == 1:
-            found["active"] = torch.minimum(found["active"], _active(after))
-    return found
-
-
-def _keep(found: dict[str, Tensor], name: str, now: Tensor, choose: Callable) -> None:
-    found[name] = choose(found[name], now) if name in found else now
+            update("active", _active(after), torch.minimum)
+    return values
 
 
 def _active(step: Step) -> PerRun:
-    """c0 of Lemma 4.5: the smallest share of points of a neuron, and of neurons of a point."""
+    """Return c0 of Lemma 4.5: the smallest share of points of a neuron, and of neurons of a point."""
     return torch.minimum(active_neurons_min(step), active_points_min(step))
 
 
 def aligned_share(replay: Replays, count: int) -> Float[Tensor, " runs"]:
-    """Share of fresh points on which every neuron has the sign of a_s y (Corollary B.31), at the end of a run."""
-    *_, last = walked(replay)
+    """Return the share of fresh points on which every neuron has the sign of a_s y at the end (Corollary B.31)."""
+    *_, last = steps_of(replay)
     fresh = last.batch.test_points("test/0", count)
     weights = last.batch.params
     signs = (fresh.x[:, :, 0] @ weights["inner"].mT).sign()
-    wanted = fresh.clean_y[..., None] * weights["outer"][:, None].sign()
-    return (signs == wanted).all(2).double().mean(1)
+    expected = fresh.clean_y[..., None] * weights["outer"][:, None].sign()
+    return (signs == expected).all(2).double().mean(1)
 
 
 def distance_between(replay: Replays, other: Replays) -> PerRun:
-    """Largest |W - W'| / |W'| over all steps from the first on, of runs of the same seeds that share their draws."""
+    """Return the largest |W - W'| / |W'| over the steps after 0, of runs of the same seeds that share their draws."""
     furthest = torch.zeros(len(replay), dtype=torch.float64)
-    for one, two in zip(walked(replay), walked(other), strict=True):
+    for one, two in zip(steps_of(replay), steps_of(other), strict=True):
         if one.number:
             weights, base = one.batch.params["inner"], two.batch.params["inner"]
-            apart = torch.linalg.vector_norm(weights - base, dim=(1, 2))
-            furthest = torch.maximum(furthest, apart / torch.linalg.vector_norm(base, dim=(1, 2)))
+            distance = torch.linalg.vector_norm(weights - base, dim=(1, 2))
+            norm = torch.linalg.vector_norm(base, dim=(1, 2))
+            furthest = torch.maximum(furthest, distance / norm)
     return furthest

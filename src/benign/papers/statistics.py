@@ -1,0 +1,49 @@
+"""Statistics that the claims of several papers share: cells, times, means, errors, boundaries."""
+
+import numpy as np
+import xarray as xr
+from torch import Tensor
+
+from benign.claims import Measured, Undecided
+from benign.experiment import Experiment
+from benign.spec.axes import cells
+from benign.stats.boundary import Boundary
+from benign.training.descent import Status
+from benign.training.setup import Setup
+
+
+def cells_of(experiment: Experiment) -> list[Setup]:
+    """Return the cells of an experiment, in the order of the grid."""
+    return [cell for _, cell in cells(experiment)]
+
+
+def converged(result: xr.Dataset) -> xr.DataArray:
+    """Return which runs reached their loss."""
+    return result.status == Status.CONVERGED
+
+
+def steps_to_loss(result: xr.Dataset) -> xr.DataArray:
+    """Return T, the steps that a run took to its loss; NaN if it did not reach it."""
+    return result.steps.where(converged(result))
+
+
+def log_steps(result: xr.Dataset) -> xr.DataArray:
+    """Return log T; NaN if a run did not reach its loss."""
+    return np.log(result.steps.where(converged(result)))
+
+
+def by_seed(values: xr.DataArray) -> np.ndarray:
+    """Return the mean over all dimensions but the seed."""
+    return values.mean([dim for dim in values.dims if dim != "seed"]).values
+
+
+def relative_error(values: Tensor, expected: Tensor) -> float:
+    """Return the largest difference, relative to the largest number expected."""
+    return float((values - expected).abs().max() / expected.abs().max())
+
+
+def boundary_slope(of: str, edge: Boundary, rows: str = "rows") -> Measured:
+    """Return the slope of log column on log row along a boundary, with its interval."""
+    if edge.fit is None:
+        raise Undecided(f"{of}: {edge.reason}")
+    return Measured(of, edge.fit.growth, f"{edge.fit.rows} {rows}")
