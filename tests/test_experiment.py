@@ -13,6 +13,7 @@ import xarray as xr
 
 import benign as bo
 from benign.sweep.results import ResultWarning, RunsFailed
+from benign.sweep.runner import Runner
 from benign.sweep.store import Store, StoreError
 from benign.training import engine
 from benign.training.descent import Status
@@ -314,9 +315,9 @@ def test_what_cannot_work_is_refused_before_a_folder_is_made(tmp_path):
 
 
 def test_memory_is_that_of_the_largest_cell():
-    tiny().check_machine("cpu")
+    Runner(tiny(), "nowhere", dry_run=True)
     with pytest.raises(ValueError, match=says("`tokens` 1000000000", "GiB")):
-        tiny("data.tokens=[2, 1000000000]").check_machine("cpu")
+        Runner(tiny("data.tokens=[2, 1000000000]"), "nowhere", dry_run=True)
 
 
 def test_a_cpu_computes_tf32_in_float32(tmp_path):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benign.experiment import Experiment, history_of
+from benign.experiment import Experiment
 from benign.sweep.plan import NUMERICS, units_of
 from benign.sweep.results import runs_in
 from benign.sweep.status import standing_of
@@ -75,7 +75,7 @@ def opened(folder: Path) -> int:
 
 def status(folder: Path) -> str:
     store = Store.open(folder, writing=False)
-    return standing_text(folder, standing_of(store, history_of(store)))
+    return standing_text(folder, standing_of(store, store.experiments()))
 
 
 def on_disk(folder: Path) -> int:

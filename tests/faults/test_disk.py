@@ -11,6 +11,7 @@ import pytest
 from benign.cli import main as cli
 from benign.sweep.folders import open_experiment
 from benign.sweep.records import replacing, temporary_name
+from benign.sweep.runner import Runner
 from benign.sweep.store import Store
 from tests.faults.sweeps import THREE_UNITS, contents, files
 from tests.says import holds
@@ -93,7 +94,7 @@ def test_a_disk_without_room_for_a_byte_is_refused_before_any_work(disk, run):
 
 
 def test_a_read_only_disk_is_refused_before_any_work(disk, run):
-    tiny(THREE_UNITS).prepare(disk / "run")
+    Runner(tiny(THREE_UNITS), disk / "run")
     mount("-o", "remount,ro", disk)
     begin = time.perf_counter()
     code, told = run()

@@ -72,6 +72,6 @@ def test_a_worker_reports_a_damaged_checkpoint_in_a_line(flipper, tmp_path):
 def test_a_checkpoint_of_other_code_is_dropped(flipper, tmp_path, monkeypatch):
     """A class of the user's own that has changed since would go on with weights of the former one."""
     folder = shutil.copytree(flipper.made["unfinished"], tmp_path / "run")
-    monkeypatch.setattr("benign.sweep.runner.own_code", lambda cells: {"network mine": "changed"})
+    monkeypatch.setattr("benign.sweep.dispatch.own_code", lambda cells: {"network mine": "changed"})
     with pytest.warns(DroppedCheckpoint, match="code"):
         open_experiment(folder).run(folder)

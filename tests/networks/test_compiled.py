@@ -12,15 +12,16 @@ from torch._dynamo.exc import TorchDynamoException
 
 import benign as bo
 from benign.cli import main as cli
-from benign.cli.run import _gains_by_compiling, processes
+from benign.cli.run import _gains_by_compiling
 from benign.networks.compiled import compiled, compiled_on_gpu, compiling, is_on
 from benign.sweep.compute import compute
+from benign.sweep.dispatch import _executor
 from benign.sweep.estimate import estimate
 from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.executors.local import SerialExecutor
 from benign.sweep.progress import Watcher
 from benign.sweep.records import read_record
-from benign.sweep.runner import _executor
+from benign.sweep.runner import Runner
 from benign.sweep.store import Store
 from tests.says import says
 from tests.tiny import tiny_file
@@ -130,16 +131,22 @@ def test_records_say_whether_compiled_code_took_part(compile, workers, tmp_path,
     assert not is_on()
 
 
-def test_nothing_else_decides(monkeypatch):
+def test_nothing_else_decides(monkeypatch, tmp_path):
     """No estimate of the time: a long sweep on a GPU is advised, not switched."""
     experiment = bo.recipe("wang/fig1").experiment("smoke")
     long = replace(estimate(experiment.units(), "cpu"), sure_training=1e4)
-    monkeypatch.setattr("benign.cli.run.estimate", lambda units, device: long)
-    assert processes(experiment, "cuda", None) == 1
+    monkeypatch.setattr("benign.sweep.runner.estimate", lambda units, device: long)
+    monkeypatch.setattr("benign.sweep.runner.check_machine", lambda cells, device, workers: None)
+
+    def planned(device: str, compile: bool = False) -> Runner:
+        config = ExecutionConfig(device, workers=None, compile=compile)
+        return Runner(experiment, tmp_path / "new", config, dry_run=True)
+
+    assert planned("cuda").config.workers == 1
     assert not is_on()
-    assert _gains_by_compiling(experiment, ExecutionConfig("cuda"))
-    assert not _gains_by_compiling(experiment, ExecutionConfig("cuda", compile=True))
-    assert not _gains_by_compiling(experiment, ExecutionConfig("cpu"))
+    assert _gains_by_compiling(planned("cuda"))
+    assert not _gains_by_compiling(planned("cuda", compile=True))
+    assert not _gains_by_compiling(planned("cpu"))
 
 
 def test_compiled_steps_do_not_go_on_from_checkpoints_of_others(tmp_path):

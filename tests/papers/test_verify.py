@@ -191,7 +191,7 @@ def test_found_runs_are_judged_as_they_are(tmp_path):
     made = {"target": "jiang/fig1", "scale": "paper", "reading": {}, "changes": ["seeds=2"]}
     small.run(tmp_path / "jiang" / "fig1" / "paper" / "default", made=made)
     chosen = matching(["jiang/fig1.monotone", "jiang/fig2.mnist"])
-    verify(chosen, "paper", "default", "cpu", 1, tmp_path, False, found=True)
+    verify(chosen, "paper", "default", "cpu", 1, tmp_path, False, no_run=True)
     told = {
         each["id"]: each
         for each in json.loads((tmp_path / "verdicts" / "verdicts.json").read_text())["verdicts"]

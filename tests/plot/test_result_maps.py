@@ -15,6 +15,8 @@ from benign.plot.axis import cell_edges
 from benign.plot.maps import REGIME_COLOURS
 from benign.plot.variables import caption_of
 from benign.stats.regimes import Regime
+from benign.sweep.executors.base import ExecutionConfig
+from benign.sweep.runner import Runner
 from benign.training.descent import Status
 from tests.plot.crossing import crossing
 from tests.says import holds, says
@@ -122,12 +124,12 @@ def test_an_axis_that_is_not_there_is_named(result: xr.Dataset):
 
 def test_a_caption_names_recipe_scale_reading_and_changes(tmp_path: Path):
     (plan,) = plans("jiang/fig1", RunOptions("smoke", ["w_O=divided"], None, ["training.rate=0.2"]))
-    plan.experiment.prepare(tmp_path, made=plan.made)
+    Runner(plan.experiment, tmp_path, ExecutionConfig(made=plan.made))
     caption = caption_of(bo.open_result(tmp_path))
     assert caption.startswith("jiang/fig1 ")
     assert holds(caption, "smoke scale", "w_O=divided", "training.rate=0.2", " d = ")
 
 
 def test_the_caption_of_an_own_experiment_names_no_recipe(tmp_path: Path):
-    bo.recipe("jiang/fig1").experiment("smoke").prepare(tmp_path)
+    Runner(bo.recipe("jiang/fig1").experiment("smoke"), tmp_path)
     assert caption_of(bo.open_result(tmp_path)).startswith("d = ")

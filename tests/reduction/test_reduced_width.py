@@ -22,6 +22,7 @@ from benign.reduction import modes, test_points
 from benign.reduction.modes import ReducedWidth, score_shift
 from benign.reduction.test_points import LiftedTestPoints, view_of_span
 from benign.spec import axes
+from benign.sweep.runner import Runner
 from benign.training.descent import Batch, Step, attacked_step, descend
 from benign.training.metrics import metrics_for
 from benign.training.metrics.attention import attention_pass, query_norm, value_norm
@@ -428,6 +429,6 @@ def test_a_plan_says_how_far_the_attack_moves_scores(tmp_path):
     given = attacked(hidden=1000, dim=10**9).as_dict()
     given |= {"coordinates": "approximate", "evaluation": {"samples": 3}}
     given["attack"]["ball"]["radius"] = [0.1, 10.0]
-    text = plan_text(bo.Experiment.from_dict(given), tmp_path / "runs", "cpu", 1)
+    text = plan_text(Runner(bo.Experiment.from_dict(given), tmp_path / "runs", dry_run=True))
     line = " ".join(text.split())
     assert holds(line, "d = 1,000,000,000", "2 runs", "0.03 to 3", "d_h / d = 1.0e-06")

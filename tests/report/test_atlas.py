@@ -12,6 +12,7 @@ from benign.report.atlas import CHIEF, PAPER, Atlas, without_shared_parts
 from benign.report.cells import finished_curve, packed_bytes, packed_curves, thinned
 from benign.spec.axes import cells
 from benign.sweep.folders import open_experiment, open_result
+from benign.sweep.runner import Runner
 from tests.report.made_up import fill
 from tests.says import holds, says
 from tests.tiny import tiny
@@ -143,7 +144,7 @@ def test_one_cell_has_no_figure(tmp_path: Path):
 
 
 def test_a_sweep_that_has_not_begun_can_be_drawn(tmp_path: Path):
-    tiny().prepare(tmp_path)
+    Runner(tiny(), tmp_path)
     atlas = Atlas(open_result(tmp_path))
     cells = atlas.figure("test_accuracy")["data"][0]
     assert {value for row in cells["z"] for value in row} == {None}

@@ -29,6 +29,7 @@ from benign.report.folder import ResultFolder, open_folders
 from benign.report.page import library, page, write_report
 from benign.spec.yaml import read_yaml
 from benign.sweep.folders import open_experiment, open_result
+from benign.sweep.runner import Runner
 from benign.sweep.store import About, Store
 from benign.training.descent import Status
 from tests.report.made_up import fill
@@ -242,7 +243,7 @@ def test_missing_and_failed_runs_have_a_notice(tmp_path: Path):
 
 
 def test_a_sweep_without_runs_is_reported_as_it_is(tmp_path: Path):
-    tiny().prepare(tmp_path)
+    Runner(tiny(), tmp_path)
     text = write_report(tmp_path).read_text(encoding="utf-8")
     assert "8 of 8 runs" in text[text.index('<aside class="notice"') :].partition("</aside>")[0]
 

@@ -12,6 +12,7 @@ from benign.sweep import lease
 from benign.sweep import progress as along
 from benign.sweep.lease import Notes, leases_in, note_of, release, take, write_note
 from benign.sweep.progress import Pace, UnitPosition, UnitProgress, UnitsInProgress
+from benign.sweep.runner import Runner
 from benign.sweep.store import Store, sealed, unsealed
 from benign.training.engine import TESTING
 from tests.sweep.test_terminal import Clock
@@ -187,7 +188,7 @@ def test_a_sweep_tells_how_far_it_is_and_leaves_nothing(tmp_path, monkeypatch, w
 
 def test_a_note_that_cannot_be_written_does_not_matter(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "NOTE_EVERY", 0.0)
-    tiny().prepare(tmp_path / "run")
+    Runner(tiny(), tmp_path / "run")
     for unit in tiny().units():
         (tmp_path / "run" / "taken" / f"steps-{unit.key}" / "in the way").mkdir(parents=True)
     result = tiny().run(tmp_path / "run")

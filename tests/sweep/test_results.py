@@ -261,7 +261,7 @@ def test_code_of_a_notebook_is_known_by_its_methods(forgetting):
 
 def test_changed_code_may_repair_failed_runs(tmp_path, forgetting, monkeypatch):
     monkeypatch.setattr(
-        "benign.experiment.try_own_parts", lambda *given: None
+        "benign.sweep.runner.try_own_parts", lambda *given: None
     )  # or it would not begin
     with pytest.warns(ResultWarning, match=says("4 of 4 ", "failed", "ZeroDivisionError")):
         with_network(own_network("1 // 0")()).run(tmp_path / "run")
@@ -294,7 +294,7 @@ def test_the_packages_own_code_is_not_recorded(good):
 
 
 def numerics(monkeypatch, number: int) -> None:
-    for module in ("sweep.plan", "sweep.results", "sweep.compute", "sweep.dataset", "experiment"):
+    for module in ("sweep.plan", "sweep.results", "sweep.compute", "sweep.dataset", "sweep.runner"):
         monkeypatch.setattr(f"benign.{module}.NUMERICS", number)
 
 

@@ -1,19 +1,24 @@
 """A sweep leaves no unit out and does none twice, whoever else works on it and whatever becomes of its processes."""
 
 import os
+import sys
 import threading
 import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from benign.sweep import dispatch, plan, records
 from benign.sweep import lease as taken
-from benign.sweep import runner as drive
 from benign.sweep.compute import Computed, compute
 from benign.sweep.folders import open_experiment, open_result
 from benign.sweep.plan import Unit
 from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
+from benign.sweep.runner import Runner
 from benign.sweep.store import Store, sealed, unsealed
 from benign.training.descent import Status
 from tests.registry import forgetting
@@ -44,7 +49,7 @@ def belongs(folder: Path, key: str, **other: object) -> None:
 
 def test_units_of_another_host_are_left_to_it(tmp_path, computed):
     folder = tmp_path / "run"
-    tiny().prepare(folder)
+    Runner(tiny(), folder)
     theirs, ours = (unit.key for unit in tiny().units())
     belongs(folder, theirs, host="far away")
     with pytest.warns(ResultWarning, match=says(str(folder), "far away", "--steal")):
@@ -58,11 +63,11 @@ def test_units_of_another_host_are_left_to_it(tmp_path, computed):
 
 def test_units_of_a_living_process_are_waited_for(tmp_path, computed, monkeypatch):
     """It records one and dies with the other."""
-    monkeypatch.setattr(drive, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(dispatch, "POLL_SECONDS", 0.05)
     folder, whole = tmp_path / "run", tmp_path / "whole"
     expected = tiny().run(whole)
     computed.clear()
-    tiny().prepare(folder)
+    Runner(tiny(), folder)
     recorded, left = (unit.key for unit in tiny().units())
     for key in (recorded, left):
         belongs(folder, key)
@@ -86,13 +91,47 @@ def test_units_of_a_living_process_are_waited_for(tmp_path, computed, monkeypatc
 def test_what_another_process_recorded_meanwhile_is_not_computed_again(tmp_path, computed):
     folder, whole = tmp_path / "run", tmp_path / "whole"
     expected = tiny().run(whole)
-    store, work = tiny().prepare(folder)
+    runner = Runner(tiny(), folder)
     computed.clear()
-    done = work.left[0].key
-    store.path(done).write_bytes(Store.open(whole).path(done).read_bytes())
-    drive.run_units(work.left, work.done, store, drive.Watcher(), drive.ExecutionConfig())
-    assert computed == [work.left[1].key]
+    recorded, left = (unit.key for unit in runner.plan.left)
+    runner.store.path(recorded).write_bytes(Store.open(whole).path(recorded).read_bytes())
+    assert runner.run().identical(expected)
+    assert computed == [left]
     assert open_result(folder).identical(expected)
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, *functions: Callable[..., Any]) -> Counter[str]:
+    """Count the calls of functions of the package, whichever module imported them."""
+    calls = Counter[str]()
+
+    def counting(function: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any, **named: Any) -> Any:
+            calls[function.__name__] += 1
+            return function(*arguments, **named)
+
+        return counted
+
+    for function in functions:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("benign.") and vars(module).get(function.__name__) is function:
+                monkeypatch.setattr(module, function.__name__, counting(function))
+    return calls
+
+
+@pytest.mark.parametrize("seeds", [[], ["--seeds", "1"]], ids=["all seeds", "fewer seeds"])
+def test_a_finished_folder_is_planned_opened_and_decoded_once(run, tmp_path, monkeypatch, seeds):
+    command = ["run", "jiang/fig1", "--scale", "smoke", "--out", tmp_path / "run"]
+    assert run(*command)[0] == 0
+    opened: list[Path] = []
+    calls = count_calls(monkeypatch, plan.units_of, plan.extend_history, records.decode_record)
+    original = Store._open
+    monkeypatch.setattr(
+        Store, "_open", lambda store, *how: (opened.append(store.folder), original(store, *how))[1]
+    )
+    assert run(*command, *seeds)[0] == 0
+    assert opened == [tmp_path / "run"]
+    files = len(list((tmp_path / "run" / "records").iterdir()))
+    assert calls == {"units_of": 1, "extend_history": 1, "decode_record": files}
 
 
 OWN = """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from benign.sweep import runner as drive
+from benign.sweep import dispatch
 from benign.sweep.folders import open_experiment, open_result
 from benign.sweep.results import ResultWarning
 from benign.sweep.track import tracker
@@ -186,14 +186,14 @@ def test_a_sweep_logs_as_it_goes_and_resuming_does_not_log_again(tmp_path, monke
     monkeypatch.setattr(
         TensorBoard, "write", lambda s, run: [written.append(run.key), write(s, run)]
     )
-    keep = drive._Sweep.keep
+    keep = dispatch._Dispatcher.keep
 
     def keep_then_stop(sweep, unit, done):
         keep(sweep, unit, done)
         raise KeyboardInterrupt  # after the first unit
 
     with monkeypatch.context() as patch:
-        patch.setattr(drive._Sweep, "keep", keep_then_stop)
+        patch.setattr(dispatch._Dispatcher, "keep", keep_then_stop)
         with pytest.raises(KeyboardInterrupt):
             tiny().run(folder, track=where)
     assert len(written) == 4, "the runs of the first unit, as it ended"

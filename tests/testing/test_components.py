@@ -21,6 +21,7 @@ from benign.networks.network import Params
 from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, Positive, SpecError
 from benign.streams import Streams
+from benign.sweep.runner import Runner
 from benign.testing import components as tryout
 from benign.training.descent import Step
 from benign.training.metrics import evaluation_metric, point_metric
@@ -284,23 +285,23 @@ def test_metrics_are_tried_where_they_apply_and_on_clean_points(tmp_path: Path):
     sweep = experiment(data=data, attack=small_pgd(), coordinates="sampled")
     with forgetting():
         bo.metric("something", applies=lambda setup: setup.data.samples > 100)(mine)
-        sweep.prepare(tmp_path)
+        Runner(sweep, tmp_path)
     assert [shape[:2] for shape in seen] == [(3, 64), (1, 64)] * 2
 
 
 def test_a_part_is_tried_once_and_not_in_every_cell(tmp_path: Path):
     sweep = experiment(data=own_data(dim=[4, 5, 6, 7], size=[1.0, 2.0, 3.0]))
-    sweep.prepare(tmp_path)
+    Runner(sweep, tmp_path)
     assert {trial.split()[0] for trial in trials} == {"4", "7"}, "the first and the last shape"
     count = len(trials)
-    sweep.prepare(tmp_path)
+    Runner(sweep, tmp_path)
     assert len(trials) == count
 
 
 def test_a_vast_dimension_is_tried_in_the_coordinates_of_the_runs(tmp_path: Path):
     data = small_data(dim=10**12)
     network = small_network(init=TriedInit(score_std=0.1, value_std=0.1))
-    experiment(data=data, network=network, coordinates="sampled").prepare(tmp_path)
+    Runner(experiment(data=data, network=network, coordinates="sampled"), tmp_path)
 
 
 def test_parts_of_the_package_are_not_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -308,7 +309,7 @@ def test_parts_of_the_package_are_not_tried(monkeypatch: pytest.MonkeyPatch, tmp
         raise AssertionError
 
     monkeypatch.setattr(tryout, "_try_once", never)
-    experiment(attack=small_pgd()).prepare(tmp_path)
+    Runner(experiment(attack=small_pgd()), tmp_path)
 
 
 def test_a_part_inside_another_counts():

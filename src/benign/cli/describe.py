@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from benign.papers.recipes import Recipe
 from benign.papers.registry import papers, recipes
 from benign.reduction.modes import Approximate
 from benign.spec.axes import dimensions
-from benign.sweep.estimate import Estimate, estimate
-from benign.sweep.plan import OtherExperiment, Unit
-from benign.sweep.store import Store
+from benign.sweep.estimate import Estimate
+from benign.sweep.plan import Unit
+from benign.sweep.runner import Runner
 from benign.sweep.terminal import duration
 from benign.sweep.text import abbreviated, bytes_text, labelled, table, values_text, wrapped
 from benign.training.machine import memory_of
@@ -57,18 +56,28 @@ def recipe_text(recipe: Recipe) -> str:
     return f"{recipe.name}: {recipe.title}\n{labelled(rows)}"
 
 
-def plan_text(experiment: Experiment, folder: Path, device: str, workers: int) -> str:
-    """What running an experiment in a folder would do, or why it would be refused there."""
-    units, left, state = _state(experiment, folder)
+def plan_text(runner: Runner) -> str:
+    """Return what running an experiment would do, or why its folder would refuse it, from a dry run."""
+    plan = runner.plan
     rows = [
-        *grid_rows(experiment),
-        ("units", [f"{len(units)}, each of runs of one shape", *_shapes(units)]),
-        *_coordinates(units),
-        *_absent(units),
-        *_cost(left, device, workers),
-        ("folder", f"{folder}: {state}".splitlines()),
+        *grid_rows(runner.experiment),
+        ("units", [f"{len(plan.units)}, each of runs of one shape", *_shapes(plan.units)]),
+        *_coordinates(plan.units),
+        *_absent(plan.units),
+        *_cost_rows(runner),
+        ("folder", f"{runner.folder}: {_state(runner)}".splitlines()),
     ]
     return labelled(rows)
+
+
+def _state(runner: Runner) -> str:
+    plan = runner.plan
+    if plan.refusal:
+        return f"it would be refused: {plan.refusal}"
+    if runner.is_new:
+        return "nothing there yet"
+    done = f"{plan.done} of {plan.runs} runs are done"
+    return f"{done}; {plan.note}" if plan.note else done
 
 
 def _coordinates(units: Sequence[Unit]) -> list[tuple[str, list[str]]]:
@@ -106,58 +115,35 @@ def _absent(units: Sequence[Unit]) -> list[tuple[str, list[str]]]:
     return [("data", lines)] if lines else []
 
 
-def _cost(left: list[Unit], device: str, workers: int) -> list[tuple[str, list[str]]]:
-    """Memory and time of the units left to compute."""
+def _cost_rows(runner: Runner) -> list[tuple[str, list[str]]]:
+    """Return memory and time of the units that are left."""
+    left, device = runner.plan.left, runner.config.device
     if not left:
         return [("time", ["nothing is left to compute"])]
-    cost, at_once = estimate(left, device), min(workers, len(left))
+    cost, at_once = runner.cost(), runner.units_at_once
     memory = f"about {bytes_text(cost.bytes)} for the largest batch"
     if at_once > 1:
         memory += f", {at_once} at a time"
-    if there := memory_of(device):
-        memory += f"; {device} has {bytes_text(there)}"
+    if available := memory_of(device):
+        memory += f"; {device} has {bytes_text(available)}"
     return [("memory", [memory]), ("time", [_time(cost, at_once, left)])]
 
 
-def cost_text(
-    experiment: Experiment, folder: Path, device: str, workers: int, recompute: bool = False
-) -> str:
-    """What is left to compute, and the time to expect; empty where it is less than a minute."""
-    _, left, _ = _state(experiment, folder, recompute)
-    if not left:
+def cost_text(runner: Runner) -> str:
+    """Return how many runs are left and the time to expect; empty if that is less than a minute."""
+    left = runner.plan.left
+    if not left or runner.cost().most_seconds / runner.units_at_once < LONG:
         return ""
-    cost, at_once = estimate(left, device), min(workers, len(left))
-    if cost.most_seconds / at_once < LONG:
-        return ""
-    return f"cost: {cost.runs} runs, {_time(cost, at_once, left)}"
+    return f"cost: {runner.cost().runs} runs, {_time(runner.cost(), runner.units_at_once, left)}"
 
 
 def _time(cost: Estimate, at_once: int, left: list[Unit]) -> str:
-    """Time to expect, and what makes it uncertain."""
+    """Return the time to expect, and the reason for its uncertainty."""
     least, most = (duration(t / at_once) for t in (cost.least_seconds, cost.most_seconds))
     steps = f"{left[0].runs[0].cell.training.most_steps():,}"
     if least == most:
         return f"about {most}, for up to {steps} steps a run"
     return f"at most about {most}, if no run reaches its loss before step {steps}; {least} if all do at once"
-
-
-def _state(
-    experiment: Experiment, folder: Path, recompute: bool = False
-) -> tuple[list[Unit], list[Unit], str]:
-    """All units of an experiment in a folder, those left to compute, and what is there in words."""
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        units = experiment.units()
-        return units, units, "nothing there yet"
-    store = Store.open(folder, writing=False)
-    try:
-        work = experiment.work_in(store, recompute)
-    except OtherExperiment as error:
-        units = experiment.units()
-        return units, units, f"it would be refused: {error}"
-    state = f"{work.done} of {work.done + sum(len(unit.runs) for unit in work.left)} runs are done"
-    if work.note:
-        state += f"; {work.note}"
-    return work.units, work.left, state
 
 
 def grid_rows(experiment: Experiment) -> list[tuple[str, list[str]]]:

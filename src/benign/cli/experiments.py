@@ -85,10 +85,10 @@ def show(
     verbose: Verbose = False,
 ) -> None:
     """Show what a run would do, or what a folder of results holds."""
-    from benign.papers.registry import recipes
+    from benign.papers.requests import target_kind
     from benign.sweep.status_text import folder_text
 
-    is_folder = os.path.isdir(target) and target not in recipes()
+    is_folder = target_kind(target) == "folder"
     if is_folder and not only_yaml:
         echo(folder_text(Path(target)))
         if not verbose:
@@ -148,10 +148,20 @@ def run(
     if dry_run:
         _show_requests(requests, device, workers, verbose)
         return
-    config = ExecutionConfig(device, 1, executor, unit_timeout, steal, keep_weights, compile)
+    config = ExecutionConfig(
+        device=device,
+        workers=workers,
+        executor=executor,
+        unit_timeout=unit_timeout,
+        steal=steal,
+        keep_weights=keep_weights,
+        compile=compile,
+        recompute=recompute,
+        track=tuple(track or ()),
+    )
     try:
         with drawn_for(width):
-            failed = run_requests(requests, config, workers, recompute, verbose, track or ())
+            failed = run_requests(requests, config, verbose)
     except KeyboardInterrupt:
         print_error("interrupted: finished runs are kept, the same command resumes")
         raise typer.Exit(INTERRUPTED) from None
@@ -213,21 +223,20 @@ def audit(
     runs. For a recipe or a file: checks its step size instead, by runs at the full rate, half and a quarter of it, with
     equal rate x steps.
     """
-    from benign.cli.run import processes
-    from benign.papers.registry import recipes
+    from benign.papers.requests import target_kind
     from benign.sweep.audits import AUDIT, attack_audit, rate_audit
+    from benign.sweep.executors.base import ExecutionConfig
     from benign.sweep.folders import open_result
     from benign.sweep.terminal import watching
 
-    if os.path.isdir(target) and target not in recipes():
+    if target_kind(target) == "folder":
         echo("\n".join(attack_audit(open_result(target))))
         return
+    config = ExecutionConfig(device=device, workers=workers)
     for request in _requests(target, scale, reading, None, changes, seeds, out):
         echo(request.title)
-        processes_used = processes(request.experiment, device, workers)
         with watching(sys.stderr) as watcher:
-            folder = request.folder / AUDIT
-            lines = rate_audit(request.experiment, folder, device, processes_used, watcher)
+            lines = rate_audit(request.experiment, request.folder / AUDIT, config, watcher)
             echo("\n".join(lines))
 
 
@@ -257,12 +266,12 @@ def _show_requests(
     requests: "list[RunRequest]", device: str, workers: int | None, verbose: bool
 ) -> None:
     from benign.cli.describe import plan_text
-    from benign.training.machine import cores
+    from benign.sweep.executors.base import ExecutionConfig
+    from benign.sweep.runner import Runner
 
-    processes = (cores() if device == "cpu" else 1) if workers is None else workers
+    config = ExecutionConfig(device=device, workers=workers)
     for request in requests:
-        request.experiment.check_machine(device, processes)
-        text = plan_text(request.experiment, request.folder, device, processes)
-        echo(f"{request.title}\n{text}")
+        runner = Runner(request.experiment, request.folder, config, dry_run=True)
+        echo(f"{request.title}\n{plan_text(runner)}")
         if verbose:
             echo(request.experiment.to_yaml())

@@ -161,22 +161,23 @@ app.add_typer(store, name="store")
 
 def _log(folder: Path, where: str) -> None:
     from benign.sweep.dataset import ended
-    from benign.sweep.folders import open_experiment, open_result
+    from benign.sweep.folders import current_experiment, current_result
+    from benign.sweep.store import Store
     from benign.sweep.track.tracking import log_result, tracker_of
 
-    tracker, result = tracker_of(where, folder), open_result(folder)
-    new = log_result(tracker, open_experiment(folder), result)
+    tracker, store = tracker_of(where, folder), Store.open(folder, writing=False)
+    result = current_result(store)
+    new = log_result(tracker, current_experiment(store), result)
     there = int(ended(result).sum()) - new
     echo(f"{new} runs of {folder} logged to {where}, {there} already present")
 
 
 def _status(folder: Path) -> "SweepStatus":
-    from benign.experiment import history_of
     from benign.sweep.status import standing_of
     from benign.sweep.store import Store, StoreError
 
     store = Store.open(folder, writing=False)
-    if not (history := history_of(store)):
+    if not (history := store.experiments()):
         raise StoreError(f"{folder} holds no experiment yet: run one there first")
     return standing_of(store, history)
 
@@ -210,14 +211,13 @@ def _plain(folder: Path, standing: "SweepStatus | str") -> dict[str, Any]:
 
 def _faults(folder: Path, remove: bool) -> int:
     """Print the faults of a store and return their number."""
-    from benign.experiment import history_of
     from benign.sweep.store import Store, StoreError
     from benign.sweep.validation import check_records
 
     store, faults = Store(folder), []
     try:
         store = Store.open(folder, writing=remove)
-        history_of(store)
+        store.experiments()
     except StoreError as error:
         faults.append(str(error))
     checked = check_records(store)

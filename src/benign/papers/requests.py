@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import xarray as xr
 
@@ -16,9 +16,11 @@ from benign.plot.caption import endings, origin
 from benign.plot.maps import pictures
 from benign.spec.base import SpecError
 from benign.spec.yaml import read_source, with_overrides
-from benign.sweep.folders import open_experiment
+from benign.sweep.folders import current_experiment
 from benign.sweep.status_text import result_text
 from benign.sweep.store import Store
+
+TargetKind = Literal["file", "recipe", "folder"]
 
 
 @dataclass(frozen=True)
@@ -77,17 +79,24 @@ class RunOptions:
         return [*seeds, *(text.partition("=")[0] for text in self.changes)]
 
 
+def target_kind(target: str) -> TargetKind:
+    """Return whether a target is a file, a recipe or a folder of results. Raise if it is nothing of the kind."""
+    if Path(target).suffix in (".yaml", ".yml") or os.path.isfile(target):
+        return "file"
+    if target in recipes():
+        return "recipe"
+    if os.path.isdir(target):
+        return "folder"
+    raise ValueError(
+        f"no recipe or file {target!r}; the recipes are {', '.join(recipes())}{_hint(target)}"
+    )
+
+
 def plans(target: str, choices: RunOptions) -> list[RunRequest]:
-    """The experiments a target and its options stand for, all of them checked."""
-    if not _is_file(target):
-        known = recipes()
-        if target in known:
-            return _of_recipe(known[target], choices)
-        if not os.path.isdir(target):
-            raise ValueError(
-                f"no recipe or file {target!r}; the recipes are {', '.join(known)}{_hint(target)}"
-            )
-    kind = "file" if _is_file(target) else "folder"
+    """Return the experiments that a target and its options name, all of them checked."""
+    kind = target_kind(target)
+    if kind == "recipe":
+        return _of_recipe(recipes()[target], choices)
     for option in ("scale", "answers", "readings"):
         if getattr(choices, option):
             name = "reading" if option == "answers" else option
@@ -109,8 +118,8 @@ def _of_file(target: str, choices: RunOptions) -> RunRequest:
 
 def _of_folder(folder: Path, choices: RunOptions) -> RunRequest:
     """What a folder holds, to be resumed there or run elsewhere, and drawn again where a recipe made it."""
-    experiment = choices.applied(open_experiment(folder).as_dict())
-    made = Store.open(folder, writing=False).about.made
+    store = Store.open(folder, writing=False)
+    experiment, made = choices.applied(current_experiment(store).as_dict()), store.about.made
     if choices.changes:
         made = {**made, "changes": [*made.get("changes", []), *choices.changes]}
     recipe = recipes().get(str(made.get("target")))
@@ -132,10 +141,6 @@ def _hint(target: str) -> str:
         if place and os.path.isfile(file):
             return f"\nto load {found}: `benign --plugin {found} ...`"
     return ""
-
-
-def _is_file(target: str) -> bool:
-    return Path(target).suffix in (".yaml", ".yml") or os.path.isfile(target)
 
 
 def _of_recipe(chosen: Recipe, choices: RunOptions) -> list[RunRequest]:

@@ -14,16 +14,17 @@ from benign.claims.study import Reading, Study
 from benign.claims.verdict import cannot_run
 from benign.claims.verdict import judge as verdict_on
 from benign.claims.verdict_text import TimedVerdict, claim_text, counts, verdict_text, write
-from benign.cli.run import processes
 from benign.experiment import Experiment, Folder
 from benign.papers.registry import matching, study_of
-from benign.sweep.folders import open_experiment, open_result
+from benign.sweep.executors.base import ExecutionConfig
+from benign.sweep.folders import current_experiment, current_result
 from benign.sweep.results import RunsFailed
+from benign.sweep.runner import Runner
 from benign.sweep.store import Store
 from benign.sweep.terminal import watching
 from benign.sweep.text import echo, shown
 
-Runner = Callable[[Experiment, Path, str], xr.Dataset]
+Run = Callable[[Experiment, Path, str], xr.Dataset]
 """runs an experiment in a folder, under a title"""
 
 
@@ -34,11 +35,11 @@ class NoRuns(ValueError):
 class Verifier:
     """Judges claims at a scale; a study is run once for each reading, whichever claims need it.
 
-    Without a runner, claims are judged on what is in the folders, of whatever size it is.
+    If it cannot run anything, it judges by the results in the folders, whatever their size.
     """
 
-    def __init__(self, scale: str, folder: Path, runner: Runner | None) -> None:
-        self.scale, self.folder, self.runner = scale, folder, runner
+    def __init__(self, scale: str, folder: Path, run: Run | None) -> None:
+        self.scale, self.folder, self.run = scale, folder, run
         self._known: dict[tuple[str, str], _Runs] = {}
 
     def judge(
@@ -69,13 +70,13 @@ class Verifier:
         label = study.label(own)
         if (study.name, label) not in self._known:
             folder = self.folder / study.name / self.scale / label
-            if self.runner is None:
+            if self.run is None:
                 self._known[study.name, label] = _found(study, folder)
             else:
                 began = time.perf_counter()
                 experiment = study.experiment(self.scale, own)
                 title = f"{study.name}, {self.scale} scale, reading {label}"
-                result = self.runner(experiment, folder, title)
+                result = self.run(experiment, folder, title)
                 seconds = time.perf_counter() - began
                 self._known[study.name, label] = _Runs(experiment, result, (), seconds)
         return self._known[study.name, label]
@@ -95,9 +96,10 @@ class _Runs(NamedTuple):
 def _found(study: Study, folder: Path) -> _Runs:
     if not folder.is_dir():
         raise NoRuns(f"there are no runs of {study.name} in {shown(folder)}")
-    made = Store.open(folder, writing=False).about.made
-    result = open_result(folder)
-    return _Runs(open_experiment(folder), result, changes_of(study, made, result), 0.0)
+    store = Store.open(folder, writing=False)
+    result = current_result(store)
+    changes = changes_of(study, store.about.made, result)
+    return _Runs(current_experiment(store), result, changes, 0.0)
 
 
 def changes_of(study: Study, made: Mapping[str, Any], result: xr.Dataset) -> tuple[str, ...]:
@@ -158,10 +160,10 @@ def judge(
     'Lemma D.1'
     """
 
-    def runner(experiment: Experiment, place: Path, title: str) -> xr.Dataset:
+    def run(experiment: Experiment, place: Path, title: str) -> xr.Dataset:
         return experiment.run(place, device, workers)
 
-    verifier = Verifier(scale, Path(folder), runner)
+    verifier = Verifier(scale, Path(folder), run)
     return [each for claim in matching(patterns) for each in verifier.judge(claim, readings)]
 
 
@@ -173,20 +175,20 @@ def verify(
     workers: int | None,
     folder: Path,
     verbose: bool,
-    found: bool = False,
+    no_run: bool = False,
     answers: Reading | None = None,
 ) -> bool:
-    """Judge claims one after another, tell each verdict at once, write all; returns whether none was an error."""
+    """Judge claims one after another, print each verdict at once and write all. Return whether none was an error."""
+    config = ExecutionConfig(device=device, workers=workers)
 
-    def runner(experiment: Experiment, place: Path, title: str) -> xr.Dataset:
-        at_once = processes(experiment, device, workers)
+    def run(experiment: Experiment, place: Path, title: str) -> xr.Dataset:
         if verbose:
             echo(title)
         with watching(sys.stderr) as watcher, warnings.catch_warnings():
             warnings.simplefilter("ignore", RunsFailed)  # a statistic counts what it has
-            return experiment.run(place, device, at_once, watcher)
+            return Runner(experiment, place, config).run(watcher)
 
-    verifier, judged, files = Verifier(scale, folder, None if found else runner), [], []
+    verifier, judged, files = Verifier(scale, folder, None if no_run else run), [], []
     for number, claim in enumerate(claims, 1):
         for each in verifier.judge(claim, which, answers):
             judged.append(each)

@@ -1,11 +1,11 @@
 """Sweeps: from an experiment to runs, units of work, records in a folder, and a dataset.
 
-    plan, growth, estimate    which runs there are, what an extension adds, what it costs
-    runner, compute, executors/    how units are computed: in this process, in several, on a cluster
-    lease, store, records, codec, validation    files: who computes what, what was computed, what can be trusted
-    results, dataset, export, folders, pack, weights    what comes back
-    status, status_text, progress, terminal, notes    how far a sweep is
-    replay, audits    one run again; whether attacks and step sizes can be trusted
+    plan, estimate, runner    which runs there are, what they cost, what is left; `Runner` is the one way to run
+    dispatch, compute, executors/    how units are computed: in this process, in several, on a cluster
+    lease, store, records, validation    files: who computes what, what was computed, what can be trusted
+    results, dataset, folders, export, pack    the result, as a dataset, a folder, a file
+    status, status_text, progress, terminal, text    how far a sweep is, as numbers and as text
+    replay, audits, own_code    one run again; whether attacks, step sizes and code can be trusted
     track/     TensorBoard and MLflow
 
 Imports experiment and everything above it.

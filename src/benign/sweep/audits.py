@@ -9,8 +9,10 @@ import xarray as xr
 
 from benign.experiment import Experiment
 from benign.spec.axes import Axis
+from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.folders import open_result
 from benign.sweep.progress import Watcher
+from benign.sweep.runner import Runner
 from benign.sweep.terminal import counted
 from benign.training.descent import Status
 from benign.training.metrics.audit import FLAGS, GAP
@@ -78,16 +80,15 @@ def slower(experiment: Experiment, factor: int) -> Experiment:
 def rate_audit(
     experiment: Experiment,
     folder: Path,
-    device: str = "cpu",
-    workers: int = 1,
+    config: ExecutionConfig = ExecutionConfig(),  # noqa: B008
     watcher: Watcher | None = None,
 ) -> list[str]:
-    """Run at the rate, half and a quarter of it, each in a folder of its own, and tell in lines what moved.
+    """Run at the rate, half and a quarter of it, each in a folder of its own; return in lines what moved.
 
-    What changes with the rate at equal rate x steps is no property of gradient flow.
+    A number that changes with the rate at equal rate x steps is not a property of gradient flow.
     """
     results = [
-        slower(experiment, factor).run(folder / f"rate_{factor}", device, workers, watcher)
+        Runner(slower(experiment, factor), folder / f"rate_{factor}", config).run(watcher)
         for factor in SLOWER
     ]
     lines = ["means at the rate, half and a quarter of it; cells whose mean over seeds moved"]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from benign.experiment import Experiment
 from benign.spec.axes import Dimension, Path, cells, coordinates, dimensions
 from benign.spec.base import Spec, canonical
 from benign.sweep.plan import NUMERICS, keys_of
@@ -32,7 +33,7 @@ SYMBOLS = {
 """how the papers write the fields, for figures"""
 
 
-def assemble(experiment: Any, records: Iterable[Record]) -> xr.Dataset:
+def assemble(experiment: Experiment, records: Iterable[Record]) -> xr.Dataset:
     """The result of an experiment: its axes, `seed` and `step` as dimensions, one documented variable a measurement.
 
     A run without a record has status 0 (missing). A number that a run has not (a diverged run's test error, a curve
@@ -120,7 +121,10 @@ def _described(wanted: list[dict[str, Variable]]) -> dict[str, Variable]:
 
 
 def _label(
-    experiment: Any, flat: dict[str, np.ndarray], described: dict[str, Variable], steps: list[int]
+    experiment: Experiment,
+    flat: dict[str, np.ndarray],
+    described: dict[str, Variable],
+    steps: list[int],
 ) -> xr.Dataset:
     grid = dimensions(experiment)
     dims = [dim.name for dim in grid] + ["seed"]
@@ -154,7 +158,7 @@ def _flags() -> str:
     return " ".join(s.name.lower() for s in Status)
 
 
-def _coordinates(experiment: Any, dim: Dimension) -> dict[str, Any]:
+def _coordinates(experiment: Experiment, dim: Dimension) -> dict[str, Any]:
     """The coordinate of a dimension; zipped fields each have one of their own along it."""
     named = {path: coordinates(values) for path, values in dim.fields.items()}
     if len(named) == 1 and dim.values == next(iter(named.values())):
@@ -172,7 +176,7 @@ def _coordinates(experiment: Any, dim: Dimension) -> dict[str, Any]:
     return {dim.name: counted, **fields}
 
 
-def _attributes(experiment: Any, path: Path) -> dict[str, str]:
+def _attributes(experiment: Experiment, path: Path) -> dict[str, str]:
     """What a field is called, and the papers' symbol for it."""
     owner = experiment
     for name in path[:-1]:

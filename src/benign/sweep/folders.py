@@ -1,79 +1,156 @@
-"""Folders of results as a person meets them: opened, packed into one file, brought together."""
+"""Folders of results: open one, pack it into a file, merge another one into it."""
 
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
-from benign.experiment import (
-    Experiment,
-    Folder,
-    check_code,
-    held_runs,
-    history_of,
-    result_of,
-)
+from benign.experiment import Experiment, Folder
 from benign.networks.network import Params
 from benign.sweep import pack as packs
+from benign.sweep.dataset import assemble, not_measured
 from benign.sweep.pack import Merged
-from benign.sweep.plan import NUMERICS, keys_of, merge_history
-from benign.sweep.results import ResultWarning, damage, other_versions
+from benign.sweep.plan import NUMERICS, find_run, keys_of, merge_history
+from benign.sweep.records import Record
+from benign.sweep.results import (
+    RETRIED,
+    ResultWarning,
+    RunAt,
+    RunsFailed,
+    changed_code,
+    damage,
+    other_versions,
+    runs_in,
+)
 from benign.sweep.store import Store, StoreError
+from benign.sweep.validation import RecordCache, valid_records
 from benign.training.checkpoint import read_weights
 from benign.training.engine import weights_name
 
+MOST_NAMES = 4
+"""variables that a warning names"""
+
 
 def open_result(folder: Folder) -> xr.Dataset:
-    """The result in a folder, as far as it has been computed.
+    """Return the result in a folder, as far as it has been computed.
 
     >>> import tempfile
     >>> import benign as bo
-    >>> small = bo.recipe("jiang/fig1").experiment("smoke")
+    >>> sweep = bo.Experiment(
+    ...     data=bo.Mixture(samples=4, dim=5, signal=2.0),
+    ...     network=bo.Linear(),
+    ...     training=bo.GradientDescent(rate=0.1, max_steps=3),
+    ... )
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = small.prepare(folder)
-    ...     result = bo.open_result(folder)
-    >>> result.attrs["runs_missing"] == result.attrs["runs"]  # nothing has been computed yet
+    ...     result = sweep.run(folder)
+    ...     bo.open_result(folder).identical(result)
     True
     """
+    return current_result(Store.open(folder, writing=False))
+
+
+def current_result(store: Store) -> xr.Dataset:
+    """Return the result in an open store. Raise if it was made by code that has changed since."""
+    experiment, records = current_experiment(store), RecordCache(store)
+    recorded, keys = runs_in(records), set(keys_of(experiment))
+    check_code(store.folder, [recorded.get(key) for key in keys])
+    for note in filter(None, (damage(store.damaged), other_versions(recorded, keys))):
+        warnings.warn(f"{store.folder}: {note}", ResultWarning, stacklevel=3)
+    return result_of(experiment, records, store.folder, store.about.recipe)
+
+
+def result_in(folder: Folder, experiment: Experiment) -> xr.Dataset:
+    """Return the result of an experiment as far as a folder holds it."""
     store = Store.open(folder, writing=False)
-    experiment, held = _current(store), held_runs(store)
-    keys = set(keys_of(experiment))
-    check_code(store, [held.get(key) for key in keys])
-    for note in filter(None, (damage(store.damaged), other_versions(held, keys))):
-        warnings.warn(f"{folder}: {note}", ResultWarning, stacklevel=2)
-    return result_of(experiment, store)
+    return result_of(experiment, valid_records(store), store.folder, store.about.recipe)
+
+
+def result_of(
+    experiment: Experiment, records: Iterable[Record], folder: Path, recipe: str = ""
+) -> xr.Dataset:
+    """Return the result of an experiment from the records of a folder. Warn if runs failed or lack variables."""
+    result = assemble(experiment, records)
+    if recipe:
+        result.attrs["recipe"] = recipe
+    failed = sum(result.attrs[f"runs_{status.name.lower()}"] for status in RETRIED)
+    if failed:
+        warnings.warn(
+            f"{failed} of {result.attrs['runs']} runs failed: {result.attrs['first_error']}; "
+            f"`benign show {folder}` shows more",
+            RunsFailed,
+            stacklevel=4,
+        )
+    if lacking := not_measured(result):
+        names = [f"`{name}` in {count} runs" for name, count in lacking.items()]
+        if len(names) > MOST_NAMES:
+            names[MOST_NAMES:] = [f"{len(names) - MOST_NAMES} more"]
+        warnings.warn(
+            f"{folder}: not measured, since newer than the runs: {', '.join(names)}; running with recompute=True "
+            "(on the command line --recompute) computes these runs again",
+            ResultWarning,
+            stacklevel=4,
+        )
+    return result
+
+
+def check_code(folder: Path, finished: Iterable[RunAt | None]) -> None:
+    """Raise if your own code that made these runs has changed since."""
+    if names := changed_code(run for run in finished if run):
+        listed = ", ".join(f"`{name}` (in {count} runs)" for name, count in sorted(names.items()))
+        raise StoreError(
+            f"{folder} holds results of code or data that has changed since: {listed}; choose another folder, "
+            "compute them again (recompute=True, on the command line --recompute), or undo the change"
+        )
 
 
 def open_experiment(folder: Folder) -> Experiment:
-    """The experiment whose results a folder holds.
+    """Return the experiment of a folder of results.
 
     >>> import tempfile
     >>> import benign as bo
-    >>> small = bo.recipe("jiang/fig1").experiment("smoke")
+    >>> sweep = bo.Experiment(
+    ...     data=bo.Mixture(samples=4, dim=5, signal=2.0),
+    ...     network=bo.Linear(),
+    ...     training=bo.GradientDescent(rate=0.1, max_steps=3),
+    ... )
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = small.prepare(folder)  # what `run` does before it works
-    ...     bo.open_experiment(folder) == small
+    ...     _ = sweep.run(folder)
+    ...     bo.open_experiment(folder) == sweep
     True
     """
-    return _current(Store.open(folder, writing=False))
+    return current_experiment(Store.open(folder, writing=False))
+
+
+def current_experiment(store: Store) -> Experiment:
+    """Return the last experiment of an open store."""
+    history = store.experiments()
+    if not history:
+        raise StoreError(f"{store.folder} holds no experiment yet: run one there first")
+    return history[-1]
 
 
 def pack(folder: Folder, file: Folder) -> int:
-    """Write a folder of results into one file; returns the number of records.
+    """Write a folder of results into one file and return the number of records.
 
     >>> import tempfile
     >>> import benign as bo
+    >>> sweep = bo.Experiment(
+    ...     data=bo.Mixture(samples=4, dim=5, signal=2.0),
+    ...     network=bo.Linear(),
+    ...     training=bo.GradientDescent(rate=0.1, max_steps=3),
+    ... )
     >>> with tempfile.TemporaryDirectory() as place:
-    ...     _ = bo.recipe("jiang/fig1").experiment("smoke").prepare(f"{place}/fig1")
-    ...     bo.pack(f"{place}/fig1", f"{place}/fig1.pack")  # no runs yet, so no records
-    0
+    ...     _ = sweep.run(f"{place}/ours")
+    ...     bo.pack(f"{place}/ours", f"{place}/ours.pack")
+    1
     """
     return packs.pack(folder, file)
 
 
 def merge(source: Folder, folder: Folder) -> Merged:
-    """Bring the records of a pack, or of another folder, into a folder.
+    """Add the records of a pack, or of another folder, to a folder.
 
     >>> import tempfile
     >>> import benign as bo
@@ -97,17 +174,10 @@ def merge(source: Folder, folder: Folder) -> Merged:
     return packs.merge(source, folder, agree)
 
 
-def _current(store: Store) -> Experiment:
-    history = history_of(store)
-    if not history:
-        raise StoreError(f"{store.folder} holds no experiment yet: run one there first")
-    return history[-1]
-
-
 def weights(folder: Folder, seed: int = 0, **where: Any) -> Params:
-    """The final weights of a run in a folder, by name, with a runs axis of length one.
+    """Return the final weights of a run in a folder, by name, with a runs axis of length one.
 
-    They are there where the sweep was run with `keep_weights`.
+    The sweep must have been run with `keep_weights`.
 
     >>> import tempfile
     >>> import benign as bo
@@ -121,7 +191,7 @@ def weights(folder: Folder, seed: int = 0, **where: Any) -> Params:
     ...     {name: list(part.shape) for name, part in bo.weights(folder, signal=2.0).items()}
     {'output_norm': [1], 'u': [1, 5]}
     """
-    run = open_experiment(folder).find(where, seed)
+    run = find_run(open_experiment(folder), where, seed)
     file = Path(folder) / "weights" / f"{weights_name(run.cell, run.id)}.safetensors"
     if not file.exists():
         raise ValueError(

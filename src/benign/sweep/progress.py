@@ -23,8 +23,8 @@ class Watcher:
     def end(self) -> None: ...
 
 
-class Together(Watcher):
-    """Tells several watchers, one after another."""
+class Watchers(Watcher):
+    """Several watchers, called one after another."""
 
     def __init__(self, *watchers: Watcher) -> None:
         self.watchers = watchers

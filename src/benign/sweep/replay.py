@@ -1,21 +1,24 @@
-"""One run again, step by step, with everything in sight."""
+"""Train one run again, step by step, with access to everything in it."""
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from benign.data.model import Sample
+from benign.experiment import Experiment
 from benign.streams import Streams
-from benign.sweep.plan import Run
+from benign.sweep.plan import Run, find_run
 from benign.training.descent import Batch, Step, descend, subset_step
+from benign.training.machine import check_device
 from benign.training.metrics import metrics_for
 from benign.training.setup import Setup, stack
 
 
 class Replay:
-    """One run, trained again with everything in sight."""
+    """One run, trained again with access to everything in it."""
 
     def __init__(self, run: Run, device: str):
         self.run = run
@@ -28,11 +31,11 @@ class Replay:
         return Batch.start(self.setup, self.streams).sample
 
     def test(self, count: int = 250) -> Sample:
-        """The first fresh test points that the evaluation saw."""
+        """Return the first fresh test points of the evaluation."""
         return Batch.start(self.setup, self.streams).test_points("test/0", count)
 
     def steps(self) -> Iterator[Step]:
-        """Every step before its update. The weights change in place: copy what you keep."""
+        """Yield every step before its update. The weights change in place: copy what you keep."""
         for step, _ in descend(Batch.start(self.setup, self.streams)):
             yield step
 
@@ -43,7 +46,7 @@ class Replay:
         return last
 
     def trace(self) -> xr.Dataset:
-        """Every snapshot at every step; at those of the curves the same numbers."""
+        """Return every snapshot metric at every step; the curves of the result have the same numbers."""
         probes = metrics_for(self.setup)
         steps = map(subset_step, self.steps())
         rows = [[float(probe.function(step)[0]) for probe in probes] for step in steps]
@@ -53,3 +56,9 @@ class Replay:
             for probe, column in zip(probes, columns, strict=True)
         }
         return xr.Dataset(data, {"step": np.arange(len(rows))})
+
+
+def replay(experiment: Experiment, seed: int, device: str, where: dict[str, Any]) -> Replay:
+    """Return the run with these coordinates and this seed, ready to be trained again."""
+    check_device(device)
+    return Replay(find_run(experiment, where, seed), device)

@@ -1,219 +1,226 @@
-"""Drives a sweep: takes units, has them computed and records each as it ends."""
+"""The one way to run an experiment in a folder, for Python, the command line and the verifier.
 
-from __future__ import annotations
+A `Runner` refuses what cannot run, reads the folder once and plans once; then it estimates, runs, returns the result.
+"""
 
-import shutil
-import signal
-import threading
-import time
-from collections import deque
+import os
+import sys
+import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from benign.spec.base import digest
-from benign.sweep.compute import Computed, not_computed, record
-from benign.sweep.executors.base import ExecutionConfig, Executor, ProcessEnded
-from benign.sweep.executors.local import ProcessExecutor, SerialExecutor, check_importable
-from benign.sweep.lease import Lease, Notes, release, take
-from benign.sweep.own_code import own_code
-from benign.sweep.plan import NUMERICS, Unit
-from benign.sweep.progress import Together, Watcher
-from benign.sweep.results import runs_in, unfinished
-from benign.sweep.store import Store
-from benign.sweep.validation import fault_of
-from benign.training.checkpoint import CheckpointConfig
-from benign.training.descent import Status
+import xarray as xr
 
-POLL_SECONDS = 0.5
+from benign import __version__
+from benign.experiment import Experiment, Folder
+from benign.spec.axes import cells
+from benign.sweep.dispatch import compute_units
+from benign.sweep.estimate import Estimate, estimate
+from benign.sweep.executors.base import ExecutionConfig
+from benign.sweep.folders import check_code, result_of
+from benign.sweep.plan import NUMERICS, OtherExperiment, Unit, extend_history, keys_of, units_of
+from benign.sweep.progress import Watcher, Watchers
+from benign.sweep.results import (
+    ResultWarning,
+    RunAt,
+    damage,
+    other_versions,
+    runs_in,
+    unfinished,
+)
+from benign.sweep.store import About, Store
+from benign.sweep.terminal import on_terminal
+from benign.sweep.track.tracking import Tracking
+from benign.sweep.validation import RecordCache
+from benign.testing.components import try_own_parts
+from benign.testing.metrics import try_own_metrics
+from benign.training.machine import check_data, check_machine, cores
+from benign.training.setup import Setup
+
+LONG_WORK = 30.0
+"""seconds of work above which several processes are worth their start of about 3 s"""
 
 
-def run_units(
-    left: Sequence[Unit],
-    done: int,
-    store: Store,
-    watcher: Watcher,
-    config: ExecutionConfig,
-    recompute: bool = False,
-) -> list[Lease]:
-    """Compute and record the units that are `left`; one that fails is recorded as failed and the sweep goes on.
+@dataclass(frozen=True)
+class Plan:
+    """The units of an experiment in a folder, and those that are left to compute."""
 
-    `done` runs that were asked for need no work. Returns who on other hosts still has units of this sweep.
+    history: list[Experiment]
+    """the experiments of the folder: the first, and each that extended it, this one included"""
+    units: list[Unit]
+    left: list[Unit]
+    """units with a run that is still to be computed"""
+    done: int
+    """runs of the experiment outside these units"""
+    note: str = ""
+    """about damaged records and runs of other versions in the folder; empty if there are none"""
+    refusal: str = ""
+    """why the folder would refuse the experiment, in a dry run; the plan is then that of a new folder"""
+
+    @property
+    def runs(self) -> int:
+        """The number of runs, done or left."""
+        return self.done + sum(len(unit.runs) for unit in self.left)
+
+
+class Runner:
+    """Runs an experiment in a folder.
+
+    Making one refuses what cannot run, before any work, and plans. A dry run only plans, and writes nothing.
+
+    >>> import tempfile
+    >>> import benign as bo
+    >>> small = bo.recipe("jiang/fig1").experiment("smoke")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     runner = Runner(small, folder)
+    >>> len(runner.plan.left) == len(runner.plan.units)  # nothing has been computed yet
+    True
     """
-    watcher = Together(watcher, Notes(store))
-    watcher.begin(len(left), done + sum(len(unit.runs) for unit in left), done)
-    with (
-        _interrupts_once(watcher) as stopping,
-        _executor(config, list(left), watcher, store) as executor,
-    ):
-        sweep = _Sweep(store, executor, watcher, config, recompute)
-        try:
-            sweep.run(deque(left), stopping)
-        finally:
-            sweep.leave()
-    watcher.end()
-    if stopping.is_set():
-        raise KeyboardInterrupt
-    return sweep.elsewhere
-
-
-class _Sweep:
-    """The units of a sweep that this process has in hand."""
 
     def __init__(
         self,
-        store: Store,
-        executor: Executor,
-        watcher: Watcher,
-        config: ExecutionConfig,
-        recompute: bool,
-    ):
-        self.store, self.executor, self.watcher = store, executor, watcher
-        self.config, self.recompute = config, recompute
-        self.under_way: dict[Future[Computed], Unit] = {}
-        self.mine: set[str] = set()
-        self.lost: dict[str, str] = {}
-        """how the process of a unit ended, by key"""
-        self.elsewhere: list[Lease] = []
+        experiment: Experiment,
+        folder: Folder,
+        config: ExecutionConfig = ExecutionConfig(),  # noqa: B008
+        *,
+        dry_run: bool = False,
+    ) -> None:
+        config.check()
+        self.experiment, self.folder, self.config = experiment, Path(folder), config
+        self._cost: Estimate | None = None
+        self._tracking = Tracking(config.track, experiment, folder)
+        if config.executor is None:  # else this machine need not be able to
+            check_machine(self._cells(), config.device, 1)
+        if not dry_run:
+            self._check_parts()
+        self._store = self._open(dry_run)
+        self._about = self._store.about if self._store else About()
+        self._records = RecordCache(self._store) if self._store else ()
+        self.plan = self._plan(config.recompute, dry_run)
+        if not dry_run:
+            if config.executor is None and self.plan.left:
+                check_data(self._cells())
+            self._write_about()
+        self.config = replace(config, workers=self._workers())
 
-    def run(self, queue: deque[Unit], stopping: threading.Event) -> None:
-        waiting: deque[Unit] = deque()
-        while True:
-            while queue and len(self.under_way) < self.executor.size and not stopping.is_set():
-                self.hand_out(queue.popleft(), waiting)
-            if self.under_way:
-                queue.extendleft(self.collect())
-            elif stopping.is_set() or not (queue or waiting):
-                return
-            elif not queue:
-                # Others of this host have the rest: theirs to record, ours if they die.
-                time.sleep(POLL_SECONDS)
-                queue, waiting = waiting, deque()
+    def cost(self) -> Estimate:
+        """Estimate memory and time of the units that are left."""
+        if self._cost is None:
+            self._cost = estimate(self.plan.left, self.config.device)
+        return self._cost
 
-    def hand_out(self, unit: Unit, waiting: deque[Unit]) -> None:
-        """Have a unit computed, unless another process has it or has recorded it meanwhile."""
-        if unit.key not in self.mine:
-            other = take(self.store, unit.key, self.config.steal)
-            if other is None:
-                self.mine.add(unit.key)
-            if self.recorded(unit):
-                self.drop(unit)
-                return
-            if other is not None:
-                self.put_aside(unit, other, waiting)
-                return
-            self.watcher.unit_begins(unit)
-        self.under_way[self.executor.submit(unit)] = unit
+    def run(self, watcher: Watcher | None = None) -> xr.Dataset:
+        """Compute the units that are left and return the result.
 
-    def put_aside(self, unit: Unit, other: Lease, waiting: deque[Unit]) -> None:
-        if other.alive() is None:
-            self.elsewhere.append(other)
-        else:
-            waiting.append(unit)
+        Progress is reported to the watcher, by default to the terminal if there is one.
+        """
+        if self.plan.note:
+            warnings.warn(f"{self.folder}: {self.plan.note}", ResultWarning, stacklevel=3)
+        with nullcontext(watcher) if watcher else on_terminal(sys.stderr) as display:
+            blocking = compute_units(
+                self.plan.left,
+                self.plan.done,
+                self.store,
+                Watchers(display, self._tracking),
+                self.config,
+            )
+        if blocking:
+            names = "; ".join(sorted({str(lease) for lease in blocking}))
+            note = f"units are in progress elsewhere ({names}): run again when they are done, or with --steal if dead"
+            warnings.warn(f"{self.folder}: {note}", ResultWarning, stacklevel=3)
+        result = self.result()
+        self._tracking.finish(result)
+        return result
 
-    def recorded(self, unit: Unit) -> bool:
-        """Whether another process has recorded it since this one looked what is left."""
-        found = self.store.read(unit.key)
-        if found is None or fault_of(unit.key, found):
-            return False
-        if unfinished([unit], runs_in([found]), self.recompute):
-            return False
-        self.watcher.unit_ends(unit, found.arrays, 0.0)
-        return True
+    def result(self, experiment: Experiment | None = None) -> xr.Dataset:
+        """Return the result as far as it is computed, of this experiment or of another one in the folder."""
+        recipe = self._about.recipe
+        return result_of(experiment or self.experiment, self._records, self.folder, recipe)
 
-    def collect(self) -> list[Unit]:
-        """Record what has ended; units whose process was lost come back to be tried once more."""
-        ended, _ = wait(self.under_way, POLL_SECONDS, FIRST_COMPLETED)
-        for key, told in self.executor.progress().items():
-            self.watcher.step(key, *told)
-        self.executor.check_timeouts()
-        once_more = []
-        for future in ended:
-            unit = self.under_way.pop(future)
-            try:
-                self.keep(unit, future.result())
-            except ProcessEnded as end:
-                if lost := self.explained(unit, end):
-                    self.keep(unit, lost)
-                else:
-                    once_more.append(unit)
-        return once_more
+    def recorded(self) -> dict[str, RunAt]:
+        """Return every run that the folder holds now, by key."""
+        return runs_in(self._records)
 
-    def explained(self, unit: Unit, end: ProcessEnded) -> Computed | None:
-        """What is recorded of a unit whose process ended; None where it deserves another try."""
-        device = self.config.device
-        if self.executor.overdue(unit):
-            why = f"it had not ended after {self.config.unit_timeout:g} s (--unit-timeout)"
-            return not_computed(unit, device, Status.FAILED, why)
-        if not end.started:
-            return None  # no fault of the unit
-        if unit.key in self.lost:
-            why = " and ".join(dict.fromkeys((self.lost[unit.key], end.how)))
-            why = f"the process that computed it ended twice: {why}"
-            return not_computed(unit, device, end.status, why)
-        self.lost[unit.key] = end.how
-        return None
+    @property
+    def units_at_once(self) -> int:
+        """The number of units that are computed at a time."""
+        return max(1, min(self.config.workers or 1, len(self.plan.left)))
 
-    def keep(self, unit: Unit, done: Computed) -> None:
-        record(unit, self.store, done)
-        shutil.rmtree(self.store.checkpoints(unit.key), ignore_errors=True)
-        self.drop(unit)
-        self.watcher.unit_ends(unit, done.arrays, done.seconds)
+    @property
+    def is_new(self) -> bool:
+        """Whether a dry run found no folder, or an empty one."""
+        return self._store is None
 
-    def drop(self, unit: Unit) -> None:
-        if unit.key in self.mine:
-            self.mine.remove(unit.key)
-            release(self.store, unit.key)
+    @property
+    def store(self) -> Store:
+        """The store in the folder."""
+        assert self._store is not None, "a dry run in a new folder has no store"
+        return self._store
 
-    def leave(self) -> None:
-        for key in list(self.mine):
-            release(self.store, key)
+    def _cells(self) -> Iterator[Setup]:
+        return (cell for _, cell in cells(self.experiment))
 
+    def _check_parts(self) -> None:
+        try_own_parts(self._cells())
+        try_own_metrics(self._cells())
+        if self.config.executor is None and not self.folder.exists():
+            check_data(self._cells())  # before a folder is made
 
-@contextmanager
-def _executor(
-    config: ExecutionConfig, units: list[Unit], watcher: Watcher, store: Store
-) -> Iterator[Executor]:
-    """Whoever is to compute these units. What is under way when the block ends early is ended."""
+    def _open(self, dry_run: bool) -> Store | None:
+        """Return the store in the folder; None if a dry run finds no folder, or an empty one."""
+        if not dry_run:
+            return Store.open(self.folder, create=True)
+        is_new = not self.folder.exists() or (self.folder.is_dir() and not os.listdir(self.folder))
+        return None if is_new else Store.open(self.folder, writing=False)
 
-    def keeping(unit: Unit) -> CheckpointConfig:
-        weights = store.folder / "weights" if config.keep_weights else None
-        # A run that went on with code of another rounding would have a record that says half of it.
-        code = digest([own_code(run.cell for run in unit.runs), config.compile])
-        return CheckpointConfig(store.checkpoints(unit.key), weights, NUMERICS, code)
-
-    if config.executor is not None and units:
-        from benign.sweep.executors.cluster import cluster  # what it needs is an extra
-
-        with cluster(config) as executor:
-            yield executor
-    elif len(units) > 1 < config.workers or (units and config.unit_timeout):
-        check_importable(units)
-        executor = ProcessExecutor(config, min(config.workers, len(units)), keeping)
+    def _plan(self, recompute: bool, dry_run: bool) -> Plan:
+        """Plan the experiment. Raise if the folder holds another one, or results of other code."""
         try:
-            yield executor
-        finally:
-            executor.close()
-    else:
-        yield SerialExecutor(config, watcher.step, keeping)
+            past = self._about.experiments(self.folder)
+            history = extend_history(past, self.experiment, str(self.folder))
+        except OtherExperiment as error:
+            if not dry_run:
+                raise
+            units = units_of([self.experiment])
+            return Plan([self.experiment], units, units, 0, refusal=str(error))
+        units, recorded = units_of(history), self.recorded()
+        keys = {run.key for unit in units for run in unit.runs}
+        damaged = self._store.damaged if self._store else {}
+        note = "; ".join(filter(None, (damage(damaged), other_versions(recorded, keys))))
+        if not self._is_last_of(history):
+            keys = set(keys_of(self.experiment))
+            units = [unit for unit in units if any(run.key in keys for run in unit.runs)]
+        if not recompute:
+            check_code(self.folder, [recorded.get(run.key) for unit in units for run in unit.runs])
+        left = unfinished(units, recorded, recompute)
+        done = len(keys - {run.key for unit in left for run in unit.runs})
+        return Plan(history, units, left, done, note)
 
+    def _is_last_of(self, history: Sequence[Experiment]) -> bool:
+        """Return whether the experiment is all that the folder is to hold, rather than a part."""
+        return history[-1].as_dict() == self.experiment.as_dict()
 
-@contextmanager
-def _interrupts_once(watcher: Watcher) -> Iterator[threading.Event]:
-    """Ctrl-c once sets the event; a second one interrupts as ever. Only the main thread hears any."""
-    stopping = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopping
-        return
+    def _write_about(self) -> None:
+        """Write the history to the folder, with the request that led to it."""
+        if not self._is_last_of(self.plan.history):
+            return
+        made = {"benign": __version__, **(self.config.made or {})}
+        if self._about.history and not self.config.made:
+            made = self._about.made
+        about = About([each.as_dict() for each in self.plan.history], made, NUMERICS)
+        if about != self._about:
+            self.store.set_about(about)
+            self._about = about
 
-    def heard(*_: object) -> None:
-        if stopping.is_set():
-            raise KeyboardInterrupt
-        stopping.set()
-        watcher.stopping()
-
-    before = signal.signal(signal.SIGINT, heard)
-    try:
-        yield stopping
-    finally:
-        signal.signal(signal.SIGINT, before)
+    def _workers(self) -> int:
+        """Return the number of workers: as configured; else one a core, but one alone for short work or on a GPU."""
+        config = self.config
+        if config.workers is not None:
+            return config.workers
+        if config.executor is not None:
+            return cores()
+        if config.device != "cpu" or cores() == 1 or not self.plan.left:
+            return 1
+        return cores() if self.cost().most_seconds > LONG_WORK else 1

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from benign.experiment import Experiment
 from benign.spec.axes import dimensions
 from benign.sweep.lease import Lease, leases_in
 from benign.sweep.plan import keys_of, units_of
@@ -63,7 +64,7 @@ class SweepStatus:
     """on runs of other versions, and of code that has changed"""
 
 
-def standing_of(store: Store, history: Sequence[Any]) -> SweepStatus:
+def standing_of(store: Store, history: Sequence[Experiment]) -> SweepStatus:
     """How far the sweep in a store is; `history` holds its experiments, the last one is asked about.
 
     Planned anew from the specification and compared with the records: planning 100,000 runs of 1,000 cells takes
@@ -102,11 +103,13 @@ def stores_in(folder: Path) -> Iterator[Path]:
         yield folder  # whose opening says what is wrong with it
 
 
-def _under_way(history: Sequence[Any], units: Collection[str]) -> set[str]:
+def _under_way(history: Sequence[Experiment], units: Collection[str]) -> set[str]:
     return {run.key for unit in units_of(history) if unit.key in units for run in unit.runs}
 
 
-def _along_axes(experiment: Any, statuses: np.ndarray) -> dict[str, list[tuple[Any, Counts]]]:
+def _along_axes(
+    experiment: Experiment, statuses: np.ndarray
+) -> dict[str, list[tuple[Any, Counts]]]:
     grid = dimensions(experiment)
     shaped = statuses.reshape([*(len(dim.values) for dim in grid), experiment.seeds])
     return {

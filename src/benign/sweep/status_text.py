@@ -13,7 +13,7 @@ from benign.cli.describe import grid_rows
 from benign.sweep.dataset import ended
 from benign.sweep.folders import open_experiment
 from benign.sweep.plan import keys_of
-from benign.sweep.results import RunAt, RunResolver, changed_code, failures, other_versions, runs_in
+from benign.sweep.results import RunAt, RunResolver, changed_code, failures, other_versions
 from benign.sweep.status import Counts, SweepStatus, Worker
 from benign.sweep.store import Store, StoreError
 from benign.sweep.terminal import duration, statuses
@@ -196,15 +196,9 @@ def result_text(result: xr.Dataset) -> str:
     return "\n".join([f"means over {seeds} seed{'s' * (seeds != 1)}", *table(rows)])
 
 
-def errors(folder: Path, whole: bool = False) -> list[str]:
-    """What made runs of a folder fail: the last line of each error, or the whole of it."""
-    store = Store.open(folder, writing=False)
-    return error_lines(runs_in(valid_records(store)).values(), whole)
-
-
-def error_lines(found: Iterable[RunAt], whole: bool = False) -> list[str]:
-    """The same of runs that were found."""
+def error_lines(runs: Iterable[RunAt], in_full: bool = False) -> list[str]:
+    """Return the errors of failed runs: the last line of each error, or all of it."""
     counts: Counter[str] = Counter()
-    for text, number in failures(found).items():
-        counts[text if whole else text.splitlines()[-1]] += number
+    for text, number in failures(runs).items():
+        counts[text if in_full else text.splitlines()[-1]] += number
     return [f"{number} runs: {text}" for text, number in counts.items()]

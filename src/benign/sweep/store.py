@@ -24,6 +24,9 @@ from typing import Any
 
 import numpy as np
 
+from benign import __version__
+from benign.experiment import Experiment
+from benign.spec.base import SpecError
 from benign.sweep.records import (
     REMEDY,
     DamagedRecord,
@@ -64,6 +67,17 @@ class About:
     """where the folder comes from: the version of `benign`, and of a command line target, scale, reading, changes"""
     numerics: int | None = None
     """those of the version that ran here last; None where that is not known"""
+
+    def experiments(self, folder: Path) -> list[Experiment]:
+        """Return the history as experiments; `folder` is for the message."""
+        try:
+            return [Experiment.from_dict(each) for each in self.history]
+        except SpecError as error:
+            raise StoreError(
+                f"{folder} holds a specification that cannot be read here: load the code that defines its "
+                f"components, or use the version it was made by (benign {self.made.get('benign', 'unknown')}, this is "
+                f"{__version__})\n{error}"
+            ) from error
 
     @property
     def recipe(self) -> str:
@@ -125,6 +139,10 @@ class Store:
     def history(self) -> list[dict[str, Any]]:
         """The first specification and each extension after it; the last one is current."""
         return self.about.history
+
+    def experiments(self) -> list[Experiment]:
+        """Return the first experiment and each extension after it; the last one is current."""
+        return self.about.experiments(self.folder)
 
     def set_about(self, about: About) -> None:
         """Replace `experiment.json`."""

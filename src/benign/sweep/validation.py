@@ -1,5 +1,6 @@
 """Whether an unaltered record is one of a sweep: anybody can write a file with the right checksum."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,48 @@ def valid_records(store: Store) -> Iterator[Record]:
     for key, record in store.records():
         if _is_sound(store, key, record):
             yield record
+
+
+class RecordCache:
+    """The valid records of a store, in the order of their keys.
+
+    A file is decoded again only if it has changed, or if the records would take more memory than `most_bytes`.
+    """
+
+    def __init__(self, store: Store, most_bytes: int = 2**28) -> None:
+        self._store, self._free_bytes = store, most_bytes
+        self._records: dict[str, tuple[tuple[int, ...], Record]] = {}
+
+    def __iter__(self) -> Iterator[Record]:
+        store = self._store
+        for key in sorted(store.keys() | store.damaged.keys()):
+            stamp = _stamp(store.path(key))
+            known = self._records.get(key)
+            if known and known[0] == stamp:
+                yield known[1]
+            elif (record := store.read(key)) and _is_sound(store, key, record):
+                self._keep(key, stamp, record)
+                yield record
+
+    def _keep(self, key: str, stamp: tuple[int, ...], record: Record) -> None:
+        if known := self._records.pop(key, None):
+            self._free_bytes += _size(known[1])
+        if _size(record) <= self._free_bytes:
+            self._free_bytes -= _size(record)
+            self._records[key] = stamp, record
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Return numbers that change when a file is replaced; none if there is no file."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return ()
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _size(record: Record) -> int:
+    return sum(array.nbytes for array in record.arrays.values())
 
 
 def glances(store: Store) -> Iterator[Record]:

@@ -29,6 +29,7 @@ from benign.sweep import lease as leases
 from benign.sweep import store as stores
 from benign.sweep.lease import Note, write_note
 from benign.sweep.progress import Pace, UnitPosition
+from benign.sweep.runner import Runner
 from benign.sweep.status import Counts, SweepStatus
 from benign.sweep.store import sealed, unsealed
 from tests.says import holds, says
@@ -140,7 +141,7 @@ def test_a_sweep_that_vanishes_is_gone_and_comes_back(root):
     shutil.rmtree(root)
     monitor.refresh()
     assert (monitor.sweeps, "No such file" in monitor.problem) == ({}, True)
-    tiny().prepare(root / "new")
+    Runner(tiny(), root / "new")
     monitor.refresh()
     assert (list(monitor.sweeps), monitor.problem) == (["new"], "")
     assert "0 of 8" in progress_text(monitor.sweeps["new"])
@@ -177,7 +178,7 @@ def test_a_broken_specification_is_a_line_and_others_are_shown(root, finished, t
 
 def test_a_running_sweep_comes_first_with_an_estimate_of_its_end(root, finished):
     shutil.copytree(finished, root / "z")
-    tiny().prepare(root / "z2")  # the newest
+    Runner(tiny(), root / "z2")  # the newest
     record(root, 0).unlink()
     file = work_on(root, 0, time.time())
     monitor = monitored(root)

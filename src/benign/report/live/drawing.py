@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from benign.experiment import Experiment, history_of
+from benign.experiment import Experiment
 from benign.papers.registry import recipes
 from benign.report.atlas import Atlas, CurveGroup
 from benign.report.cells import ending_text
@@ -178,7 +178,7 @@ def load_sweep(reader: StoreReader) -> LoadedSweep:
     """Read the sweep in a store; raise StoreError or OSError if it cannot be read."""
     Store.open(reader.folder, writing=False)  # raises for links and other files
     reader.refresh()
-    history = history_of(reader)
+    history = reader.experiments()
     if not history:
         raise StoreError(f"{reader.folder} holds no experiment yet")
     result = assemble(history[-1], valid_records(reader))

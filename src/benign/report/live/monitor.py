@@ -9,7 +9,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benign.experiment import history_of
 from benign.report.cells import STATUS_TEXT
 from benign.sweep.lease import Lease, Note, leases_in, note_of
 from benign.sweep.progress import Pace, UnitPosition
@@ -250,7 +249,7 @@ class _MonitoredSweep:
         folder = self.reader.folder
         try:
             Store.open(folder, writing=False)  # raises for links and other files
-            status = standing_of(self.reader, history_of(self.reader))
+            status = standing_of(self.reader, self.reader.experiments())
             made = self.reader.about.made
             pace = pace_of(glances(self.reader))
         # A foreign file may be wrong in any way; the row shows why, and the other sweeps are not affected.

@@ -1,8 +1,10 @@
-"""Who computes units for a sweep, and in which config."""
+"""The interface of executors, which compute the units of a sweep, and the configuration of a sweep."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 from benign.sweep.compute import Computed
 from benign.sweep.plan import Unit
@@ -11,55 +13,62 @@ from benign.training.descent import Status
 
 @dataclass(frozen=True)
 class ExecutionConfig:
-    """How a sweep is to be computed."""
+    """How a sweep is computed: the options of `Experiment.run` and of `benign run`."""
 
     device: str = "cpu"
-    workers: int = 1
-    """units at a time on this machine"""
+    workers: int | None = 1
+    """units computed at a time; None: the runner decides, from the cores and the work"""
     executor: str | None = None
-    """None: this machine's processes; else a cluster: dask, slurm, an address or a file that names one"""
+    """None: processes of this machine; else a cluster: dask, slurm, an address or a scheduler file"""
     unit_timeout: float | None = None
-    """seconds after which a unit that has not ended is ended"""
+    """seconds after which a unit in progress is stopped"""
     steal: bool = False
-    """count processes on other hosts as dead"""
+    """treat leases of other hosts as stale"""
     keep_weights: bool = False
-    """keep the final weights of every run that is computed, where this machine's processes compute"""
+    """keep the final weights of every computed run; clusters cannot"""
     compile: bool = False
     """compile the steps of attacks first: for long sweeps on a GPU"""
+    recompute: bool = False
+    """compute runs again that lack a variable, or whose code has changed"""
+    track: tuple[str, ...] = ()
+    """trackers that log every run, such as `tensorboard=FOLDER`"""
+    made: Mapping[str, Any] | None = None
+    """the request that led to the sweep; kept in the folder"""
 
     def check(self) -> None:
-        if self.workers < 1:
+        """Raise if a value is out of range."""
+        if self.workers is not None and self.workers < 1:
             raise ValueError(f"`workers` must be at least 1, got {self.workers}")
         if self.unit_timeout is not None and not self.unit_timeout > 0:
             raise ValueError(f"`unit_timeout` must be above 0 seconds, got {self.unit_timeout}")
 
 
 class ProcessEnded(Exception):
-    """The process that had a unit ended before the unit did."""
+    """The process of a unit ended before the unit did."""
 
     def __init__(self, how: str, status: Status = Status.FAILED, started: bool = True):
         super().__init__(how)
         self.how, self.status, self.started = how, status, started
-        """what is known of its end, the status that this gives to runs, and whether the process was ready for work"""
+        """how it ended, the status that its runs get, and whether the process was ready for work"""
 
 
 class Executor(ABC):
-    """Computes units for a sweep that records what comes back."""
+    """Computes units for a sweep, which records what comes back."""
 
     size: int = 1
-    """units to hand out at a time"""
+    """units to submit at a time"""
 
     @abstractmethod
     def submit(self, unit: Unit) -> "Future[Computed]":
-        """Have a unit computed; the future raises `ProcessEnded` if its process ended first."""
+        """Start computing a unit. The future raises `ProcessEnded` if its process ends first."""
 
     @abstractmethod
     def progress(self) -> dict[str, tuple[int, int]]:
-        """The step of every unit under way, by key, and how many of its runs are training."""
+        """Return the step of every unit in progress, by key, and the number of its runs in training."""
 
     def overdue(self, unit: Unit) -> bool:
-        """Whether a unit whose process has ended was ended for taking too long."""
+        """Return whether the process of a unit was ended for taking too long."""
         return False
 
     def check_timeouts(self) -> None:  # noqa: B027
-        """Called twice a second: end units that take too long, count the processes that are left."""
+        """Stop units that take too long, and count the processes that are left. Called twice a second."""

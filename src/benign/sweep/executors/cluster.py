@@ -153,7 +153,7 @@ def _workers(client: distributed.Client, device: str) -> int:
 
 @contextmanager
 def _local(config: ExecutionConfig) -> Iterator[Joined]:
-    options: dict[str, Any] = {"n_workers": config.workers, "threads_per_worker": 1}
+    options: dict[str, Any] = {"n_workers": config.workers or 1, "threads_per_worker": 1}
     options |= {"dashboard_address": None, "memory_limit": 0}
     if config.device != "cpu":
         options["resources"] = GPU
@@ -162,7 +162,7 @@ def _local(config: ExecutionConfig) -> Iterator[Joined]:
             ours = distributed.LocalCluster(silence_logs=logging.CRITICAL, **options)
         with ours, distributed.Client(ours) as client:
             try:
-                yield client, _now_and_then(lambda: ours.scale(config.workers))
+                yield client, _now_and_then(lambda: ours.scale(config.workers or 1))
             finally:
                 ours.sync(_ended_soon, ours)
 

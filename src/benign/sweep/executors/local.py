@@ -82,7 +82,7 @@ class ProcessExecutor(Executor):
     def _why_none(self) -> str:
         ends = "; ".join(dict.fromkeys(place.end for place in self._places))
         return (
-            f"no process could be started, {TRIES} tries for each of {self._config.workers} ({ends}): `--workers 1` "
+            f"no process could be started, {TRIES} tries for each of {len(self._places)} ({ends}): `--workers 1` "
             "without `--unit-timeout` starts none. What was recorded is kept; what a process printed stands above"
         )
 

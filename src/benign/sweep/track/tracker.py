@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import xarray as xr
 
+from benign.experiment import Experiment
 from benign.spec.axes import axes_of, coordinates
 from benign.spec.base import digest
 from benign.sweep.plan import Run, runs_of
@@ -49,8 +50,10 @@ class RunLog:
         return digest([self.parameters, self.status, series])
 
 
-def logs_of(experiment: Setup, runs: Sequence[Run], arrays: Mapping[str, np.ndarray]) -> Iterator[RunLog]:  # fmt: skip
-    """The runs that ended, from arrays with a leading axis of runs; what failed is left for the next try."""
+def logs_of(
+    experiment: Experiment, runs: Sequence[Run], arrays: Mapping[str, np.ndarray]
+) -> Iterator[RunLog]:
+    """Yield the runs that ended, from arrays with a leading axis of runs. Failed runs are left for the next try."""
     paths = list(axes_of(experiment))
     last = [path[-1] for path in paths]
     names = [path[-1] if last.count(path[-1]) == 1 else ".".join(path) for path in paths]
@@ -64,7 +67,7 @@ def logs_of(experiment: Setup, runs: Sequence[Run], arrays: Mapping[str, np.ndar
         yield RunLog(run.key, parameters, status.name.lower(), _series(run.cell, found))
 
 
-def logs_of_result(experiment: Any, result: xr.Dataset) -> Iterator[RunLog]:
+def logs_of_result(experiment: Experiment, result: xr.Dataset) -> Iterator[RunLog]:
     """The same from the whole result of an experiment."""
     runs, first = list(runs_of(experiment)), result["status"].ndim
     arrays = {

@@ -5,11 +5,11 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from benign.experiment import Experiment
 from benign.sweep.plan import Unit
 from benign.sweep.progress import Watcher
 from benign.sweep.results import ResultWarning
@@ -43,7 +43,7 @@ def tracker_of(word: str, folder: str | os.PathLike[str]) -> Tracker:
     return TRACKERS[name](place, _named(folder))
 
 
-def log_result(tracker: Tracker, experiment: Any, result: xr.Dataset) -> int:
+def log_result(tracker: Tracker, experiment: Experiment, result: xr.Dataset) -> int:
     """Log what a result holds and the tracker lacks; returns the number of runs."""
     return tracker.sync(logs_of_result(experiment, result))
 
@@ -62,7 +62,9 @@ class Tracking(Watcher):
     A tracker that fails is told of, and tried again at the end: no sweep is lost over it.
     """
 
-    def __init__(self, words: Sequence[str], experiment: Any, folder: str | os.PathLike[str]):
+    def __init__(
+        self, words: Sequence[str], experiment: Experiment, folder: str | os.PathLike[str]
+    ):
         self.experiment = experiment
         self.trackers = [tracker_of(word, folder) for word in words]
         self.failed: list[Tracker] = []
