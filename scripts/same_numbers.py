@@ -49,6 +49,13 @@ for name in names:
         pickle.dump((name, found), file)
     print(name, "failed" if isinstance(found, str) else f"{len(found)} runs", flush=True)
 """
+LISTING = """
+try:
+    from benign.papers.registry import recipes
+except ModuleNotFoundError:  # a revision that has no registry of papers yet
+    from benign.papers.recipes import recipes
+print(*recipes())
+"""
 
 
 def main() -> int:
@@ -76,13 +83,12 @@ def main() -> int:
 
 
 def numbers(tree: Path, only: str, device: str, out: Path) -> dict:
-    """The arrays of every run by recipe, computed by the code of a tree."""
+    """Return the arrays of every run by recipe, computed by the code of a tree."""
     python = [sys.executable, "-c"]
     path = os.pathsep.join(filter(None, [str(tree / "src"), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    listing = "from benign.papers.registry import recipes; print(*recipes())"
     listed = subprocess.run(
-        [*python, listing], env=environment, cwd=tree, check=True, capture_output=True, text=True
+        [*python, LISTING], env=environment, cwd=tree, check=True, capture_output=True, text=True
     )
     names = fnmatch.filter(listed.stdout.split(), only)
     print(f"{tree}: {len(names)} recipes", flush=True)

@@ -117,7 +117,7 @@ def test_one_norm_is_refused():
 # The judge.
 
 
-def test_the_judge_stays_in_the_ball_and_is_not_weaker_than_what_it_judges():
+def test_the_evaluation_attack_stays_in_the_ball_and_is_not_weaker_than_the_training_attack():
     batch, network, params, sample = curved()
     trained = PGD(ball=Ball(radius=0.5), steps=3, step=1.0)
     judge = evaluation_attack(trained)
@@ -132,7 +132,7 @@ def test_the_judge_stays_in_the_ball_and_is_not_weaker_than_what_it_judges():
     assert (margins(batch, points) < margins(batch, weak) - 1e-6).any()
 
 
-def test_who_is_judged_how():
+def test_every_attack_has_its_evaluation_attack():
     """A ball of coordinates has no judge but its own attack; several balls are judged together."""
     counting = PGD(ball=Ball(p=0, radius=2.0))
     assert evaluation_attack(counting) is counting

@@ -1,4 +1,4 @@
-"""Random starts at the test: those of R^d, seen from the span, with the length of the rest (papers/wang.md 6.4)."""
+"""Random starts at the test: those of R^d in the span, with the length of the rest (papers/wang.md 6.4)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -125,7 +125,7 @@ def test_projected_starts_are_those_of_the_whole_space(name, attack):
 
 
 def forgotten(self: WideTarget, ball: Ball, radius: Tensor, part: str) -> Tensor:
-    """The starts as seen from the span, without the length of the rest."""
+    """The starts in the coordinates of the span, without the length of the rest."""
     delta = UNIFORM(self, ball, radius, part)
     delta[..., -1] = 0
     return delta
@@ -260,16 +260,16 @@ def test_a_dimension_that_no_array_has(name):
 
 
 @pytest.mark.parametrize("mode", ["projected", "sampled"])
-def test_who_gets_the_coordinate(mode):
+def test_which_attacks_get_the_coordinate(mode):
     batch = batch_of(attention(), mode, 2)
     target = batch.target(batch.sample, "attack")
     for attack in (small_pgd(), EnsembleAttack(ball=Ball(radius=0.5)), APGD(ball=Ball(radius=0.5))):
         assert batch.widened_for(attack, target) is target
     kept = batch.select(torch.tensor([False, True]))
-    seen = kept.widened_for(ATTACKS["pgd"], kept.target(kept.sample, "attack"))
-    assert isinstance(seen, WideTarget)
-    assert seen.x.shape[-1] == seen.data.dim == target.data.dim + 1
-    assert seen.dim == 60
+    wide = kept.widened_for(ATTACKS["pgd"], kept.target(kept.sample, "attack"))
+    assert isinstance(wide, WideTarget)
+    assert wide.x.shape[-1] == wide.data.dim == target.data.dim + 1
+    assert wide.dim == 60
     ambient = batch_of(attention(), "ambient", 1)
     plain = ambient.target(ambient.sample, "attack")
     assert ambient.widened_for(ATTACKS["pgd"], plain) is plain
@@ -279,12 +279,12 @@ def test_who_gets_the_coordinate(mode):
 def test_no_weight_is_at_the_coordinate(name):
     batch = batch_of(SETUPS[name](), "sampled", 2)
     target = batch.target(batch.test_points("test/0", 3), "attack")
-    seen = batch.widened_for(ATTACKS["pgd"], target)
-    moved = seen.x.clone()
+    wide = batch.widened_for(ATTACKS["pgd"], target)
+    moved = wide.x.clone()
     moved[..., -1] = 7.0
     outputs = target.run(target.x).outputs
-    close(seen.run(moved).outputs, outputs)
+    close(wide.run(moved).outputs, outputs)
     weights = torch.ones_like(outputs)
-    gradient = seen.run(moved).inputs_gradient(weights)
+    gradient = wide.run(moved).inputs_gradient(weights)
     assert gradient[..., -1].abs().max() == 0
     close(gradient[..., :-1], target.run(target.x).inputs_gradient(weights))
