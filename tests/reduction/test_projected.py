@@ -107,8 +107,8 @@ ATTACKED = {
 def both(setup: Setup, attack: Any) -> tuple[Batch, Batch]:
     """The same runs in R^d and in the span."""
     # Without an attack only the span of the tokens would be used: tests/reduction/test_reduced_width.py.
-    judge = attack or PGD_10
-    setup = axes.replace(setup, {("attack",): attack, ("evaluation", "attack"): judge})
+    test_attack = attack or PGD_10
+    setup = axes.replace(setup, {("attack",): attack, ("evaluation", "attack"): test_attack})
     cells = [[axes.replace(setup, {("coordinates",): mode})] * RUNS for mode in MODES]
     ambient, projected = (start(each, run_ids(RUNS)) for each in cells)
     assert projected.setup.data.dim < ambient.setup.data.dim == 90

@@ -87,8 +87,8 @@ ATTACKS: dict[str, Attack] = {
 
 def batch_of(setup: Setup, mode: str, runs: int, seed: int = 0) -> Batch:
     """Runs after training, in these coordinates."""
-    judged = {("evaluation", "attack"): ATTACKS["pgd"]}  # so that the span holds the weights
-    cell = axes.replace(setup, {("coordinates",): mode} | judged)
+    tested = {("evaluation", "attack"): ATTACKS["pgd"]}  # so that the span holds the weights
+    cell = axes.replace(setup, {("coordinates",): mode} | tested)
     batch = start([cell] * runs, run_ids(runs, seed))
     assert (batch.dim is None) == (mode == "ambient")
     assert mode == "ambient" or batch.setup.data.dim < 60
@@ -116,10 +116,10 @@ def cases() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("name", "attack"), cases())
 def test_projected_starts_are_those_of_the_whole_space(name, attack):
     """Path by path: what an attack reaches in R^d it reaches in the span."""
-    setup, judge = SETUPS[name](), ATTACKS[attack]
+    setup, test_attack = SETUPS[name](), ATTACKS[attack]
     ambient, projected = (batch_of(setup, mode, PATHS) for mode in ("ambient", "projected"))
-    close(attacked(projected, judge), attacked(ambient, judge))
-    there, here = measure(ambient, judge), measure(projected, judge)
+    close(attacked(projected, test_attack), attacked(ambient, test_attack))
+    there, here = measure(ambient, test_attack), measure(projected, test_attack)
     for each in there:
         torch.testing.assert_close(here[each], there[each], rtol=1e-9, atol=1e-11, equal_nan=True)
 
@@ -148,18 +148,18 @@ UNIFORM = WideTarget.uniform
 
 @pytest.mark.parametrize("wrong", [forgotten, own_ball, at_the_surface])
 def test_other_starts_change_the_ascent(wrong, monkeypatch):
-    setup, judge = attention(), ATTACKS["pgd"]
+    setup, test_attack = attention(), ATTACKS["pgd"]
     ambient, projected = (batch_of(setup, mode, PATHS) for mode in ("ambient", "projected"))
     monkeypatch.setattr(WideTarget, "uniform", wrong)
-    there, here = attacked(ambient, judge), attacked(projected, judge)
+    there, here = attacked(ambient, test_attack), attacked(projected, test_attack)
     assert (there - here).abs().max() > 1e-4 * there.abs().max()
 
 
 def test_a_whole_run_is_the_same():
-    """Flipped labels, and training points that are judged; by one short step in a large ball, so that starts count."""
-    judge = small_pgd(12.0, start="uniform", steps=1, step=0.01)
+    """Flipped labels, and training points that are tested; by one short step in a large ball, so that starts count."""
+    test_attack = small_pgd(12.0, start="uniform", steps=1, step=0.01)
     data = small_data(samples=20, dim=100, flip=0.2)
-    given = small_setup(data, Linear(), small_pgd(0.2), max_steps=5, test_attack=judge)
+    given = small_setup(data, Linear(), small_pgd(0.2), max_steps=5, test_attack=test_attack)
     there, here = (
         train_runs([axes.replace(given, {("coordinates",): mode})], run_ids(1))
         for mode in ("ambient", "projected")

@@ -378,8 +378,8 @@ def test_wide_clean_runs_leave_columns_out_and_report_it():
     exact = space(clean(hidden=16, dim=10**9))
     assert not isinstance(exact, ReducedWidth), "no column too many"
     assert space(clean(hidden=1000, dim=8)).mode == "ambient"
-    judged = space(setup, attack=ATTACK)
-    assert (type(judged), judged.dim) == (modes.Sampled, 8 + 2001)
+    attacked_space = space(setup, attack=ATTACK)
+    assert (type(attacked_space), attacked_space.dim) == (modes.Sampled, 8 + 2001)
 
 
 def test_approximate_says_how_far_to_trust_it():
