@@ -71,19 +71,19 @@ def test_a_run_that_ended_beats_one_that_failed_in_either_order():
     bad = record("ab", [Status.FAILED, Status.OUT_OF_MEMORY])
     fine = record("bc", [Status.DIVERGED, Status.CONVERGED])
     for first, second in ((bad, fine), (fine, bad)):
-        counting = RunResolver()
-        counting.take(first)
-        counting.take(second)
-        found = {key: at.status for key, at in counting.runs.items()}
+        runs = RunResolver()
+        runs.add(first)
+        runs.add(second)
+        found = {key: at.status for key, at in runs.runs.items()}
         assert found == {"a": Status.FAILED, "b": Status.DIVERGED, "c": Status.CONVERGED}
 
 
 def test_more_variables_beat_fewer_and_of_equals_the_last_counts():
     few, many = (record("a", [Status.CONVERGED], names=names) for names in (["x"], ["x", "y"]))
-    counting = RunResolver()
-    assert counting.take(many) == [(0, "a")]
-    assert counting.take(few) == []
-    assert counting.take(many) == [(0, "a")]
+    runs = RunResolver()
+    assert runs.add(many) == [(0, "a")]
+    assert runs.add(few) == []
+    assert runs.add(many) == [(0, "a")]
 
 
 def test_a_record_outdoes_another_if_none_of_its_runs_is_lost():

@@ -18,7 +18,7 @@ from benign.sweep import export
 from benign.sweep.lease import Lease
 from benign.sweep.plan import keys_of, runs_of, units_of
 from benign.sweep.results import RunsFailed
-from benign.sweep.status import Counts, SweepStatus, standing_of, stores_in
+from benign.sweep.status import Counts, SweepStatus, stores_in, sweep_status
 from benign.sweep.status_text import next_steps
 from benign.sweep.store import Store, sealed
 from benign.sweep.validation import fault_of
@@ -43,7 +43,7 @@ def folder(finished, tmp_path) -> Path:
 
 
 def standing(folder: Path, experiment=None) -> SweepStatus:
-    return standing_of(Store.open(folder, writing=False), [experiment or tiny()])
+    return sweep_status(Store.open(folder, writing=False), [experiment or tiny()])
 
 
 def first_record(folder: Path) -> Path:
@@ -58,9 +58,9 @@ def take(folder: Path, unit: str, host: str, pid: int, started: str = "") -> Non
 
 
 def own_start() -> str:
-    from benign.sweep import lease as taken
+    from benign.sweep import lease
 
-    return taken._started(os.getpid())
+    return lease._started(os.getpid())
 
 
 # Status

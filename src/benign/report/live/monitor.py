@@ -13,10 +13,10 @@ from benign.report.cells import ENDED
 from benign.sweep.lease import Lease, Note, leases_in, note_of
 from benign.sweep.progress import Pace, UnitPosition
 from benign.sweep.records import Record
-from benign.sweep.status import SweepStatus, standing_of, stores_in
+from benign.sweep.status import SweepStatus, stores_in, sweep_status
 from benign.sweep.store import Store, is_key
 from benign.sweep.terminal import duration
-from benign.sweep.validation import glances
+from benign.sweep.validation import valid_headers
 from benign.training.descent import Status
 
 Look = Callable[[Path], Record]
@@ -57,17 +57,17 @@ class StoreReader(Store):
     def keys(self) -> set[str]:
         return self._stamps.keys() - self.damaged.keys()
 
-    def read_once(self, key: str, look: Look) -> Record | None:
+    def read_once(self, key: str, read_file: Look) -> Record | None:
         """As that of a store; damage is remembered, too, until the file changes."""
-        if held := self._held.get((key, look)):
+        if held := self._held.get((key, read_file)):
             _, record, damage = held
             if damage:
                 self.damaged[key] = damage
             return record
-        record = super().read_once(key, look)
+        record = super().read_once(key, read_file)
         damage = self.damaged.get(key, "")
         if key in self._stamps and (record or damage):
-            self._held[key, look] = self._stamps[key], record, damage
+            self._held[key, read_file] = self._stamps[key], record, damage
         return record
 
 
@@ -247,9 +247,9 @@ class _MonitoredSweep:
         folder = self.reader.folder
         try:
             Store.open(folder, writing=False)  # which refuses links and other things
-            standing = standing_of(self.reader, self.reader.experiments())
+            standing = sweep_status(self.reader, self.reader.experiments())
             made = self.reader.about.made
-            pace = pace_of(glances(self.reader))
+            pace = pace_of(valid_headers(self.reader))
         # A file of a stranger may be wrong in any way: that is told, and the other sweeps are shown.
         except Exception as error:
             return self._without(str(error) or type(error).__name__, started, changed)
