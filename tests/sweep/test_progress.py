@@ -74,7 +74,7 @@ def test_what_a_checkpoint_had_took_no_time(clock):
 
 
 def test_tests_are_expected_to_take_as_long_as_before(clock):
-    """Units of 45 s of training and two minutes of tests were told to end after 45 s."""
+    """Units of 45 s of training and two minutes of tests had an estimate of 45 s."""
     ways, (first, second) = UnitsInProgress(), tiny().units()
     ways.begin(first)
     ways.units[first.key].update(0, 4)
@@ -97,7 +97,7 @@ def test_tests_are_expected_to_take_as_long_as_before(clock):
 # How long it will take
 
 
-def test_before_a_unit_has_ended_its_steps_tell():
+def test_before_a_unit_has_ended_its_steps_give_the_time_left():
     assert Pace().left([HALF], 0) == 20.0
     assert Pace().left([HALF], 20) == 20.0 + 20 * 4.0
     assert Pace().left([HALF, HALF], 20) == (40.0 + 20 * 4.0) / 2
@@ -127,8 +127,8 @@ def test_the_longest_unit_is_waited_for():
     assert Pace().left([HALF, nearly], 0) == 20.0
 
 
-def test_a_unit_that_has_just_ended_leaves_room_for_the_next():
-    """The terminal told 3 minutes in place of 74 s until the next was handed out."""
+def test_a_unit_that_has_just_ended_makes_way_for_the_next():
+    """The terminal showed 3 minutes in place of 74 s until the next was submitted."""
     assert Pace().left([HALF], 20, at_a_time=2) == (20.0 + 20 * 4.0) / 2
     assert Pace().left([HALF], 0, at_a_time=2) == 20.0
     assert Pace().plus(10, 40.0, True).left([], 20, at_a_time=2) == 40.0
@@ -153,7 +153,7 @@ def test_notes_are_seldom_and_go_with_the_unit(store, clock):
             written.append(note.at.step)
     assert written == pytest.approx([200, 400, 600, 800, 1000], abs=2)
     clock.now += 0.3
-    writer.step(KEY, TESTING, 4)  # at once: nothing more is told before it ends
+    writer.step(KEY, TESTING, 4)  # at once: nothing more is reported before it ends
     note = note_of(store, KEY)
     assert note is not None
     assert (note.at.testing, note.at.training) == (True, 4)
@@ -169,7 +169,7 @@ def test_short_units_write_none(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_sweep_tells_how_far_it_is_and_leaves_nothing(tmp_path, monkeypatch, workers):
+def test_a_sweep_notes_how_far_it_is_and_leaves_nothing(tmp_path, monkeypatch, workers):
     monkeypatch.setattr(lease, "NOTE_EVERY", 0.0)
     seen, write = [], write_note
 

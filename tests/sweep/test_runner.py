@@ -169,7 +169,7 @@ DIFFERENTLY = """{2: lambda: os.kill(os.getpid(), signal.SIGSEGV), 4: lambda: os
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
-def test_a_unit_whose_process_dies_takes_no_other_with_it_and_tells_how(run, tmp_path):
+def test_a_unit_whose_process_dies_takes_no_other_with_it_and_reports_how(run, tmp_path):
     own = OWN.replace(" and step.attacked.shape[1] == 2", "").format(does=DIFFERENTLY)
     (tmp_path / "own.py").write_text(own)
     file, folder = tiny_file(tmp_path, "data.samples=[2, 4, 6, 8]"), tmp_path / "run"
