@@ -4,19 +4,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from benign.claims.study import SCALES
-from benign.experiment import Experiment
 from benign.papers.recipes import Recipe
 from benign.papers.registry import papers, recipes
 from benign.reduction.modes import Approximate
-from benign.spec.axes import dimensions
 from benign.sweep.estimate import Estimate
 from benign.sweep.plan import Unit
 from benign.sweep.runner import Runner
+from benign.sweep.status_text import grid_rows, grid_size
 from benign.sweep.terminal import duration
-from benign.sweep.text import abbreviated, bytes_text, labelled, table, values_text, wrapped
+from benign.sweep.text import abbreviated, bytes_text, labelled, wrapped
 from benign.training.machine import memory_of
 
 LONG = 60.0
@@ -44,7 +41,7 @@ def papers_text(name: str | None = None) -> str:
 
 def recipe_text(recipe: Recipe) -> str:
     """Return one recipe with its open questions and the size of each scale."""
-    sizes = [f"{scale:6} {_size(recipe.experiment(scale))}" for scale in SCALES]
+    sizes = [f"{scale:6} {grid_size(recipe.experiment(scale))}" for scale in SCALES]
     rows = [("shows", [recipe.shows]), ("scales", sizes)]
     for question in recipe.questions:
         meanings = [
@@ -144,20 +141,6 @@ def _time(cost: Estimate, at_once: int, left: list[Unit]) -> str:
     if least == most:
         return f"about {most}, for up to {steps} steps a run"
     return f"at most about {most}, if no run reaches its loss before step {steps}; {least} if all do at once"
-
-
-def grid_rows(experiment: Experiment) -> list[tuple[str, list[str]]]:
-    """The axes of an experiment and its size."""
-    axes = [
-        [dim.name, f"{len(dim.values)}:", values_text(dim.values)] for dim in dimensions(experiment)
-    ]
-    return [("axes", table(axes) or ["none"]), ("runs", [_size(experiment)])]
-
-
-def _size(experiment: Experiment) -> str:
-    cells = int(np.prod([len(dim.values) for dim in dimensions(experiment)], dtype=object))
-    seeds = experiment.seeds
-    return f"{cells * seeds} runs: {cells} cells, each with {seeds} seed{'s' * (seeds != 1)}"
 
 
 def _shapes(units: Sequence[Unit]) -> list[str]:

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from benign.cli.describe import grid_rows
+from benign.experiment import Experiment
+from benign.spec.axes import dimensions
 from benign.sweep.dataset import ended
-from benign.sweep.folders import open_experiment
+from benign.sweep.folders import current_experiment
 from benign.sweep.plan import keys_of
 from benign.sweep.results import RunAt, RunResolver, changed_code, failures, other_versions
 from benign.sweep.status import Counts, SweepStatus, Worker
 from benign.sweep.store import Store, StoreError
 from benign.sweep.terminal import duration, statuses
-from benign.sweep.text import labelled, table, value_text
+from benign.sweep.text import labelled, table, value_text, values_text
 from benign.sweep.validation import valid_records
 from benign.training.descent import Status
 
@@ -38,7 +39,7 @@ def folder_text(folder: Path) -> str:
         records += 1
     held = resolver.runs
     try:
-        experiment = open_experiment(folder)
+        experiment = current_experiment(store)
         grid, wanted = grid_rows(experiment), set(keys_of(experiment))
     except StoreError as error:
         grid, wanted = [("cannot read", str(error).splitlines())], set(held)
@@ -65,6 +66,21 @@ def folder_text(folder: Path) -> str:
         ("pictures", [", ".join(pictures)] if pictures else []),
     ]
     return f"{folder}\n{labelled((label, lines) for label, lines in rows if lines)}"
+
+
+def grid_rows(experiment: Experiment) -> list[tuple[str, list[str]]]:
+    """Return the axes of an experiment and its size, as labelled lines."""
+    axes = [
+        [dim.name, f"{len(dim.values)}:", values_text(dim.values)] for dim in dimensions(experiment)
+    ]
+    return [("axes", table(axes) or ["none"]), ("runs", [grid_size(experiment)])]
+
+
+def grid_size(experiment: Experiment) -> str:
+    """Return the number of runs, cells and seeds."""
+    cells = int(np.prod([len(dim.values) for dim in dimensions(experiment)], dtype=object))
+    seeds = experiment.seeds
+    return f"{cells * seeds} runs: {cells} cells, each with {seeds} seed{'s' * (seeds != 1)}"
 
 
 def sweep_text(folder: Path, status: SweepStatus) -> str:
