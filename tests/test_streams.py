@@ -79,7 +79,7 @@ def test_philox_known_answers(counter, key, answer):
 
 @given(st.tuples(WORD, WORD, WORD, WORD), st.tuples(WORD, WORD))
 @settings(max_examples=60, deadline=None)
-def test_philox_agrees_with_the_slow_one(counter, key):
+def test_philox_agrees_with_a_slow_implementation(counter, key):
     assert fast_philox(counter, key) == slow_philox(counter, key)
 
 

@@ -222,7 +222,7 @@ def test_bad_fields_are_named():
         )
 
 
-# Strength beside a reference implementation, on a classifier of images trained here.
+# Strength compared with a reference implementation, on a classifier of images trained here.
 
 SIDE = 14
 Reference = Callable[..., Tensor]
@@ -345,13 +345,13 @@ def test_it_is_as_strong_as_a_reference(classifier, reference, p, radius, loss, 
     with torch.random.fork_rng():
         torch.manual_seed(0)
         points = reference(classifier, x, y, radius, float(p), n_iter=40, loss_function=theirs)
-    beside = float((classifier(points).argmax(1) == y).float().mean())
-    assert 0.02 < beside < 0.9, "an attack that neither always nor never succeeds"
-    assert ours <= beside + 0.005
+    theirs = float((classifier(points).argmax(1) == y).float().mean())
+    assert 0.02 < theirs < 0.9, "an attack that neither always nor never succeeds"
+    assert ours <= theirs + 0.005
     if p != 1:
         fixed = accuracy(
             PGD(ball=ball, steps=40, step=0.2, loss=loss, keep="best"), classifier, x, y
         )
-        assert fixed <= beside + 0.005
+        assert fixed <= theirs + 0.005
     if loss == "dlr":
-        assert accuracy(EnsembleAttack(ball=ball, steps=40, restarts=1), classifier, x, y) <= beside
+        assert accuracy(EnsembleAttack(ball=ball, steps=40, restarts=1), classifier, x, y) <= theirs

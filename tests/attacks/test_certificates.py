@@ -151,7 +151,7 @@ def test_it_starts_at_the_margin_and_falls_with_the_radius(name: str, p: Any, pe
 
 @pytest.mark.parametrize("name", NETWORKS)
 @each_ball
-def test_a_point_alone_has_the_bound_it_has_among_others(name: str, per: Any):
+def test_the_bound_of_a_point_does_not_depend_on_the_others(name: str, per: Any):
     """With a radius of its own; one a run and one a point broadcast."""
     network = NETWORKS[name]
     params, x, y = case(network)
@@ -468,7 +468,7 @@ def test_intervals_are_attained_where_one_token_moves_along_the_slope():
     close(high[0, 0, 0], moved[:, None] * (moved - centre)[None, :])
 
 
-# What there is no certificate for, and what is asked wrongly.
+# Missing certificates and wrong arguments.
 
 
 class Cubic(Linear):

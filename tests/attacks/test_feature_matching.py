@@ -123,7 +123,7 @@ def test_every_point_is_matched_as_if_alone_by_its_own_radius():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_gradients_are_not_asked_for_by_the_caller():
+def test_the_caller_need_not_enable_gradients():
     with torch.no_grad():
         points = match_features(curved, X, normals(*SHAPE, seed=1), Ball(radius=0.3), steps=3)
         found = invert_features(curved, curved(X), torch.zeros_like(X), steps=3)
@@ -243,13 +243,13 @@ def test_outputs_and_gradients_can_be_read_from_the_representation(network: Netw
     streams = Streams(run_ids(2))
     x = DATA.sample(streams, "train", 4, torch.float64).x
     params = network.initial_params(DATA, streams, torch.float64)
-    seen = network.run(params, x)
+    forward_pass = network.run(params, x)
     traced = x.clone().requires_grad_()
     outputs = read_out(network, params, representation(network, params)(traced))
-    close(outputs.detach(), seen.outputs)
-    c = normals(*seen.outputs.shape)
+    close(outputs.detach(), forward_pass.outputs)
+    c = normals(*forward_pass.outputs.shape)
     (gradient,) = torch.autograd.grad(outputs, traced, c)
-    close(gradient, seen.inputs_gradient(c))
+    close(gradient, forward_pass.inputs_gradient(c))
 
 
 @pytest.fixture

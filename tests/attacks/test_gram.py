@@ -108,11 +108,11 @@ def test_pgd_goes_the_same_way(always, name, kind):
 @pytest.mark.parametrize(("per", "loss"), [("token", "margin"), ("sample", "cross_entropy")])
 def test_apgd_has_the_same_iterates(always, name, per, loss, monkeypatch):
     """Every place, not only the worst: places of one ascent may be equally bad to the last digit."""
-    target, seen = target_of(name), []
+    target, iterates = target_of(name), []
 
     def noting(method: Callable) -> Callable:
         def noted(objective: Any, delta: Tensor) -> Any:
-            seen.append(objective.space.points(delta) - target.x)
+            iterates.append(objective.space.points(delta) - target.x)
             return method(objective, delta)
 
         return noted
@@ -121,7 +121,7 @@ def test_apgd_has_the_same_iterates(always, name, per, loss, monkeypatch):
         monkeypatch.setattr(apgd._Objective, name, noting(getattr(apgd._Objective, name)))
     attack = APGD(ball=Ball(radius=0.8, per=per), loss=loss, steps=9, restarts=2)
     points, plain = both(attack, target)
-    by_products, in_space = torch.stack(seen).chunk(2)
+    by_products, in_space = torch.stack(iterates).chunk(2)
     assert len(by_products) == 22
     close(by_products[1:], in_space[1:])
     close(margins(target, points), margins(target, plain))
@@ -174,7 +174,7 @@ def test_runs_of_different_radii_are_batched_as_they_are_alone(always, per):
 @EACH
 @PER
 @pytest.mark.parametrize("draw", [None, "start/1"])
-def test_coordinates_mean_what_they_say(always, name, per, draw):
+def test_coordinates_are_those_of_the_perturbation(always, name, per, draw):
     """First perturbation, gradient, norm and steepest direction against those in R^d."""
     target, ball = target_of(name), Ball(radius=100.0, per=per)
     space, plain = space_for(target, ball, 10), PerturbationSpace(target, ball)
@@ -296,21 +296,21 @@ TRAINED += [("hybrid", "token", {"stop_when_wrong": True}), ("biases", "sample",
 
 
 @pytest.mark.parametrize(("name", "per", "fields"), TRAINED, ids=str)
-def test_training_sees_the_attacked_points(always, name, per, fields):
+def test_training_runs_on_the_attacked_points(always, name, per, fields):
     """Also where the points were projected once more at the end, and their products with them."""
     target, attack = target_of(name), small_pgd(0.8, per, **fields)
-    points, seen = attack.training_pass(target)
+    points, forward_pass = attack.training_pass(target)
     there = target.training_pass(points)
     close(points, attack.perturb(target))
-    close(seen.outputs, there.outputs)
+    close(forward_pass.outputs, there.outputs)
     c = normals(*target.y.shape)
     for part, gradient in there.params_gradient(c).items():
-        close(seen.params_gradient(c)[part], gradient)
-    close(seen.inputs_gradient(c), there.inputs_gradient(c))
+        close(forward_pass.params_gradient(c)[part], gradient)
+    close(forward_pass.inputs_gradient(c), there.inputs_gradient(c))
 
 
 def test_training_multiplies_no_weights_again(always):
-    """Of the pass on attacked points only what is between tokens is left."""
+    """The pass on attacked points computes only the products between tokens."""
     target, attack = target_of("one head"), small_pgd(0.8)
     counts = []
     for work in (attack.perturb, attack.training_pass):
@@ -364,7 +364,7 @@ def test_a_pass_on_products_is_the_pass(name):
     ],
     ids=["linf", "l1", "box", "values", "scores", "several tokens"],
 )
-def test_where_products_would_be_wrong_the_ascent_is_in_rd(always, name, network, ball):
+def test_if_products_would_be_wrong_the_ascent_is_in_rd(always, name, network, ball):
     target = target_of(name)
     network = network or target.network
     params = network.initial_params(target.data, target.streams, torch.float64)
@@ -385,7 +385,7 @@ def test_a_subclass_that_may_change_the_points_is_attacked_in_rd(always):
     assert type(space_for(target, Ball(radius=0.5), 10)) is PerturbationSpace
 
 
-def test_shapes_decide_what_is_cheaper():
+def test_shapes_decide_which_space_is_cheaper():
     assert pays(352, 1024, 272, 20), "zhang/fig1"
     assert pays(320, 1024, 1040, 20), "jiang/fig1"
     assert pays(4000, 1024, 272, 50), "test points"
@@ -429,7 +429,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, compiles: bool) -> None:
 @EACH
 @PER
 @pytest.mark.parametrize("compiles", [False, True])
-def test_what_runs_on_a_gpu_is_the_same(name, per, compiles, always, monkeypatch):
+def test_the_steps_of_a_gpu_give_the_same(name, per, compiles, always, monkeypatch):
     target, attack = target_of(name), small_pgd(0.4, per=per, steps=10, loss="cross_entropy")
     expected = attack.perturb(target)
     as_on_a_gpu(monkeypatch, compiles)
@@ -440,9 +440,11 @@ def test_a_long_step_along_a_vanishing_gradient_is_finite(always, monkeypatch):
     """In float32 the length of the step over the size of this gradient is not."""
     target, attack = target_of("one head", torch.float32), small_pgd(1e4, steps=1)
     expected = attack.perturb(target)
-    seen = ProductsPass.inputs_gradient
+    exact_gradient = ProductsPass.inputs_gradient
     faint = 1e-36
-    monkeypatch.setattr(ProductsPass, "inputs_gradient", lambda *given: faint * seen(*given))
+    monkeypatch.setattr(
+        ProductsPass, "inputs_gradient", lambda *given: faint * exact_gradient(*given)
+    )
     as_on_a_gpu(monkeypatch, compiles=True)
     points = attack.perturb(target)
     assert points.isfinite().all()

@@ -34,9 +34,9 @@ def test_values_and_slopes_are_those_of_the_definition(name, seed, classes):
         [slow_value(name, outputs[r, n], int(y[r, n])) for r in range(2) for n in range(4)]
     )
     (gradient,) = torch.autograd.grad(expected.sum(), outputs)
-    seen = outputs.detach()
-    close(value(name, seen, y.double()).flatten(), expected.detach())
-    close(slope(name, seen, y.double()), gradient)
+    detached = outputs.detach()
+    close(value(name, detached, y.double()).flatten(), expected.detach())
+    close(slope(name, detached, y.double()), gradient)
 
 
 @pytest.mark.parametrize("name", ["margin", "cross_entropy"])
@@ -49,7 +49,7 @@ def test_two_classes_have_one_output(name):
 
 
 @given(st.floats(0.01, 100), st.floats(-10, 10))
-def test_the_ratio_does_not_see_scale_or_shift(scale, shift):
+def test_the_ratio_is_invariant_to_scale_and_shift(scale, shift):
     outputs, y = normals(1, 3, 4), doubles(0, 1, 3)[None]
     close(value("dlr", scale * outputs + shift, y), value("dlr", outputs, y), 1e-9)
 

@@ -282,7 +282,7 @@ def test_the_norm_of_the_ball_decides_which_way_is_shorter():
         close(ball.norm(moved).amax((2, 3)), torch.full((2, 6), length, dtype=torch.float64))
 
 
-def test_one_token_alone_goes_to_the_middle():
+def test_a_single_token_goes_to_the_middle():
     made = target(small_data(tokens=1), CURVED)
     assert torch.equal(coupling(9.0).perturb(made), coupling(9.0, "signal").perturb(made))
 

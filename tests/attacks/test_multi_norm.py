@@ -114,26 +114,26 @@ def test_one_norm_is_refused():
         Balls(radius=0.1, l1=None, l2=None)
 
 
-# The judge.
+# The default evaluation attack.
 
 
-def test_the_judge_stays_in_the_ball_and_is_not_weaker_than_what_it_judges():
+def test_the_evaluation_attack_stays_in_the_ball_and_is_not_weaker_than_the_training_attack():
     batch, network, params, sample = curved()
     trained = PGD(ball=Ball(radius=0.5), steps=3, step=1.0)
-    judge = evaluation_attack(trained)
-    assert isinstance(judge, EnsembleAttack)
-    assert judge.also == trained
+    evaluation = evaluation_attack(trained)
+    assert isinstance(evaluation, EnsembleAttack)
+    assert evaluation.also == trained
     points, weak = (
         attacked(attack, network, params, batch.setup.data, sample.x, sample.y)
-        for attack in (judge, trained)
+        for attack in (evaluation, trained)
     )
-    assert (judge.ball.each()[0].norm(points - sample.x) <= 0.5 * (1 + 1e-10)).all()
+    assert (evaluation.ball.each()[0].norm(points - sample.x) <= 0.5 * (1 + 1e-10)).all()
     assert (margins(batch, points) <= margins(batch, weak)).all()
     assert (margins(batch, points) < margins(batch, weak) - 1e-6).any()
 
 
-def test_who_is_judged_how():
-    """A ball of coordinates has no judge but its own attack; several balls are judged together."""
+def test_every_attack_has_its_evaluation_attack():
+    """The evaluation attack of an l0 ball is the attack itself; several balls have one evaluation attack."""
     counting = PGD(ball=Ball(p=0, radius=2.0))
     assert evaluation_attack(counting) is counting
     assert evaluation_attack(None) is None

@@ -134,7 +134,7 @@ def test_tokens_without_gradient_do_not_move():
     assert excess(points[1:], case.x[1:], 0.5, "token") > -1e-6
 
 
-def test_weights_points_and_labels_are_left_alone():
+def test_weights_points_and_labels_do_not_change():
     case = Case()
     weights, x, y = case.params["weights"].clone(), case.x.clone(), case.y.clone()
     case.attack(small_pgd(keep="best"))
@@ -326,7 +326,7 @@ def saturated(dtype: torch.dtype) -> tuple[Case, Tensor]:
     return case, u
 
 
-def test_cross_entropy_does_not_see_saturated_margins_in_float32():
+def test_the_gradient_of_the_cross_entropy_of_saturated_margins_is_zero_in_float32():
     case, _ = saturated(torch.float32)
     points = case.attack(small_pgd(1.0, loss="cross_entropy", steps=20, step=0.2))
     assert torch.equal(points, case.x), "the gradient has underflowed: the points should not move"

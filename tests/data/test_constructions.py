@@ -59,7 +59,7 @@ def test_pixel_noise_has_the_size_of_the_ratio(snr):
     assert PixelNoise(snr=snr, norm=7.0).signal_norm() == 7.0
 
 
-def test_a_clean_picture_is_what_is_left_without_noise():
+def test_without_noise_a_clean_picture_remains():
     """Noise falls as 1 / snr: the picture of two ratios follows."""
     low, high = (drawn(PixelNoise(snr=snr)).x for snr in (1.0, 4.0))
     mean = drawn(Rescaled(norm=5.0)).x
@@ -67,7 +67,7 @@ def test_a_clean_picture_is_what_is_left_without_noise():
 
 
 @pytest.mark.parametrize(("snr", "a"), [(0.2, 1 / 6), (2.0, 2 / 3), (0.0, 0.0)])
-def test_frame_noise_leaves_the_inside_alone(snr, a):
+def test_frame_noise_does_not_change_the_inside(snr, a):
     """a times the picture, 1 - a times noise on the frame, SNR = a / (1 - a), Jiang section 6."""
     construction = FrameNoise(snr=snr, width=2, noise_std=0.7)
     assert construction.share() == pytest.approx(a, abs=1e-12)
@@ -119,7 +119,7 @@ def test_runs_of_a_batch_have_ratios_of_their_own():
         close(together.x[run], alone.x[0], 1e-12)
 
 
-def test_what_makes_no_sense_is_refused():
+def test_impossible_constructions_are_refused():
     with pytest.raises(SpecError, match=says("`construction.width`", "half", "8")):
         Images(source="digits", samples=4, construction=FrameNoise(snr=1.0))
     with pytest.raises(SpecError, match=says("snr", "greater than 0", "0.0")):

@@ -74,7 +74,7 @@ def test_a_noiseless_patch_is_its_strength_times_one_feature_of_its_class(rule, 
         column = label if robust[run, point, patch] else 3 + label
         expected[run, point, patch, column] = strength[run, point, patch]
     close(along, expected)
-    # Nothing is left beside the features: the patch is as long as its strength.
+    # Without noise only the features remain: the patch is as long as its strength.
     close(sample.x.norm(dim=3), strength)
     assert ((strength >= 1.6) & (strength <= 2.4))[robust].all()
     assert ((strength >= 0.7) & (strength <= 1.3))[~robust].all()
@@ -101,7 +101,7 @@ def test_projected_noise_is_orthogonal_to_every_feature_and_nothing_more(directi
     sample = draw(data, runs=2)
     noise = sample.x - signal_of(sample, 3)
     assert float(along_features(sample, noise).abs().max()) < 1e-13
-    # What is left has dim - 2k = 2 free coordinates: chi-squared of two degrees.
+    # The rest has dim - 2k = 2 free coordinates: chi-squared of two degrees.
     squares = (noise.norm(dim=3) / 0.3).square().flatten().numpy()
     assert stats.kstest(squares, stats.chi2(2).cdf).pvalue > FALSE_ALARM
     plain = draw(patches(directions=directions))
@@ -369,7 +369,7 @@ def test_bad_data_is_refused_in_one_line_with_field_value_and_remedy(fields, par
     assert "\n" not in str(error.value)
 
 
-def test_feature_patches_are_what_their_fields_say():
+def test_feature_patches_are_those_of_their_fields():
     data = patches(
         alpha=[1.0, 2.0],
         beta_by_class=(1.0, 0.5, 0.25),

@@ -50,7 +50,7 @@ def test_patches_and_pictures_are_each_others_inverse(across: int, size: int, ch
         assert torch.equal(patches[:, :, token], here.flatten(2))
 
 
-def test_the_size_is_the_sets_own_where_none_is_given():
+def test_the_default_size_is_that_of_the_set():
     assert Images(source="mnist", samples=5).dim == 784
     assert Images(source="mnist", samples=5, tokens=16).dim == 49
     assert Images(source="cifar10", samples=5, tokens=64).dim == 48
@@ -167,7 +167,7 @@ def test_a_first_picture_is_any_with_equal_chance():
     assert chi < 14 + 4 * math.sqrt(28)
 
 
-# What is refused
+# Refused specifications
 
 REFUSED = [
     ({"source": "mnist", "tokens": 9}, ["`tokens`", "28", "9"]),
@@ -189,7 +189,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("fields", "parts"), REFUSED)
-def test_a_specification_is_refused_in_words(fields: dict, parts: list[str]):
+def test_a_wrong_specification_is_refused_with_field_value_and_remedy(
+    fields: dict, parts: list[str]
+):
     with pytest.raises(SpecError, match=says(*parts)):
         Images.from_dict({"kind": "images", "samples": 4, **fields})
 

@@ -372,7 +372,7 @@ def test_bad_data_is_refused_with_field_value_and_remedy(fields, parts):
     assert all(word in str(error.value) for word in parts), str(error.value)
 
 
-def test_a_mixture_is_what_its_fields_say():
+def test_a_mixture_is_that_of_its_fields():
     data = mixture(
         signal=[1.0, 2.0], cluster=["quartic", "gaussian"], direction=(1.0, 0, 0, 0, 0, 2.0)
     )

@@ -204,7 +204,7 @@ def test_a_fingerprint_is_of_the_arrays_not_of_how_they_are_packed(folder):
     assert fingerprint("absent") is None
 
 
-# What is wrong with files
+# Damaged and wrong files
 
 
 WRONG = {
@@ -368,13 +368,13 @@ def server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_download_brings_the_whole_set(name, server, folder, monkeypatch):
     made = image_files.served(monkeypatch, name, *server)
-    for _ in range(2):  # also over what is there
+    for _ in range(2):  # also over the first download
         assert download(name).parent == folder
         same(name, made)
         assert not list(folder.glob(".*"))
 
 
-def test_a_download_mends_what_is_damaged(server, folder, monkeypatch):
+def test_a_download_replaces_damaged_files(server, folder, monkeypatch):
     made = image_files.served(monkeypatch, "mnist", *server)
     download("mnist")
     file = folder / FILES["mnist"]
@@ -402,7 +402,7 @@ def test_a_download_that_fails_leaves_nothing(name, fault, server, folder, monke
         gc.collect()
 
 
-def test_an_interrupted_arrival_leaves_what_was_there(folder):
+def test_an_interrupted_download_leaves_the_former_files(folder):
     (folder / "part").write_text("former")
 
     def interrupted() -> None:

@@ -63,13 +63,13 @@ def columns(gradients: list[Tensor], weights: Weights) -> Tensor:
 @settings(max_examples=25)
 def test_gradients_are_those_of_the_full_matrices(sizes):
     case = Case(**sizes)
-    seen = case.network.run(case.params, case.x)
-    by_params = seen.params_gradient(case.c)["weights"]
-    by_inputs = seen.inputs_gradient(case.c)
+    forward_pass = case.network.run(case.params, case.x)
+    by_params = forward_pass.params_gradient(case.c)["weights"]
+    by_inputs = forward_pass.inputs_gradient(case.c)
     for run, weights in enumerate(case.full):
         traced, points = weights.traced(), case.x[run].clone().requires_grad_()
         f = outputs(traced, points)
-        close(seen.outputs[run], f.detach())
+        close(forward_pass.outputs[run], f.detach())
         *matrices, inputs = torch.autograd.grad(f, [*traced.trained(), points], case.c[run])
         expected = columns(matrices, weights)
         used = expected.shape[1]
@@ -96,35 +96,39 @@ def test_gradients_are_those_of_the_autograd_pass(sizes):
 @pytest.mark.parametrize("heads", [1, 3])
 def test_attention_and_values_are_those_of_the_token_loops(heads):
     case = Case(heads, hidden=3, value_dim=5, dim=6, tokens=4, samples=2, runs=2, seed=3)
-    seen = case.network.run(case.params, case.x)
+    forward_pass = case.network.run(case.params, case.x)
     for run, weights in enumerate(case.full):
         for n, point in enumerate(case.x[run]):
             for head in range(heads):
                 close(
-                    seen.attention[run, n, head], torch.stack(attention_rows(weights, head, point))
+                    forward_pass.attention[run, n, head],
+                    torch.stack(attention_rows(weights, head, point)),
                 )
-                close(seen.values[run, n, head], torch.stack(token_values(weights, head, point)))
-            close(seen.outputs[run, n], output(weights, point))
+                close(
+                    forward_pass.values[run, n, head],
+                    torch.stack(token_values(weights, head, point)),
+                )
+            close(forward_pass.outputs[run, n], output(weights, point))
 
 
 def test_large_scores_give_attention_of_zero_and_one_without_nan():
     case = Case(1, hidden=3, value_dim=2, dim=4, tokens=3, samples=2, runs=1, seed=5)
     case.params["weights"][:, :, :6] *= 1e4
-    seen = case.network.run(case.params, case.x)
-    assert seen.scores.abs().max() > 1e6
-    assert torch.equal(seen.attention, seen.attention.round())
-    assert seen.inputs_gradient(case.c).isfinite().all()
-    assert seen.params_gradient(case.c)["weights"].isfinite().all()
+    forward_pass = case.network.run(case.params, case.x)
+    assert forward_pass.scores.abs().max() > 1e6
+    assert torch.equal(forward_pass.attention, forward_pass.attention.round())
+    assert forward_pass.inputs_gradient(case.c).isfinite().all()
+    assert forward_pass.params_gradient(case.c)["weights"].isfinite().all()
 
 
 def test_a_pass_is_closed_form_and_leaves_weights_and_points_alone():
     case = Case(2, hidden=3, value_dim=2, dim=4, tokens=3, samples=2, runs=2, seed=6)
     weights, x, c = case.params["weights"].clone(), case.x.clone(), case.c.clone()
-    seen = case.network.run(case.params, case.x)
-    assert isinstance(seen, AttentionPass)
-    first = seen.params_gradient(case.c)["weights"].clone()
-    seen.inputs_gradient(case.c)
-    assert torch.equal(seen.params_gradient(case.c)["weights"], first)
+    forward_pass = case.network.run(case.params, case.x)
+    assert isinstance(forward_pass, AttentionPass)
+    first = forward_pass.params_gradient(case.c)["weights"].clone()
+    forward_pass.inputs_gradient(case.c)
+    assert torch.equal(forward_pass.params_gradient(case.c)["weights"], first)
     assert torch.equal(case.params["weights"], weights)
     assert torch.equal(case.x, x)
     assert torch.equal(case.c, c)

@@ -58,7 +58,7 @@ def test_only_on_a_gpu_and_with_the_switch_on_is_a_function_compiled(on, gpu, mo
     assert made == ([twice] if on and gpu else [])
 
 
-def test_what_cannot_be_compiled_runs_as_it_is_and_says_so_once(monkeypatch):
+def test_a_function_that_cannot_be_compiled_runs_uncompiled_with_one_warning(monkeypatch):
     def fail(function):
         def failing(x: torch.Tensor) -> torch.Tensor:
             raise TorchDynamoException("no compiler here\nmore")
@@ -77,7 +77,7 @@ def test_what_cannot_be_compiled_runs_as_it_is_and_says_so_once(monkeypatch):
         assert not has_compiled()
 
 
-def test_errors_of_the_function_itself_are_not_taken_for_the_compilers(monkeypatch):
+def test_errors_of_the_function_are_not_attributed_to_the_compiler(monkeypatch):
     def full(x: torch.Tensor) -> torch.Tensor:
         raise torch.OutOfMemoryError("full")
 

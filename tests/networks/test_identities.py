@@ -1,7 +1,7 @@
 """Exact identities of the network and of gradient descent on it.
 
 The sources are papers/zhang.md 1.5 and 2.3, and papers/jiang.md 2.3. Attention, values and
-coefficients are formed here from the weights, not taken from the engine's pass.
+coefficients are formed here from the weights, not by the engine's pass.
 """
 
 from dataclasses import dataclass
@@ -365,7 +365,7 @@ def test_bounds_that_always_hold(heads):
 def test_signal_scores_grow_where_the_signal_is_worth_most():
     """papers/jiang.md 2.3: V_+ >= V_{n,i} of all n of a class gives alpha_ss >= 0."""
     data = small_data(projected=True, balanced=True, samples=6)
-    seen = {True: 0, False: 0}
+    counts = {True: 0, False: 0}
     for frame in steps(*[small_setup(data)] * 20, ids=run_ids(20)):
         here = parts(frame)
         own = frame.y[:, :, None] * here.values[:, :, 0]
@@ -376,5 +376,5 @@ def test_signal_scores_grow_where_the_signal_is_worth_most():
             alpha = (gain * members).sum(1)
             assert (alpha[dominant] >= 0).all()
             for each in dominant.tolist():
-                seen[each] += 1
-    assert min(seen.values()) > 10, "the hypothesis must hold at some steps and fail at others"
+                counts[each] += 1
+    assert min(counts.values()) > 10, "the hypothesis must hold at some steps and fail at others"

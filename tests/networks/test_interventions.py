@@ -48,22 +48,22 @@ def case(**fields):
 
 
 @EXPOSED
-def test_one_path_sees_the_attack_and_the_other_does_not(exposed):
+def test_one_path_gets_attacked_tokens_and_the_other_clean_ones(exposed):
     batch, x, moved, c = case(exposed=exposed)
     network: Any = batch.setup.network
     params = batch.params
-    seen = network.attacked_pass(params, moved, x)
+    forward_pass = network.attacked_pass(params, moved, x)
     weights = params["weights"].clone().requires_grad_()
     points = moved.clone().requires_grad_()
     pair = (points, x) if exposed == "scores" else (x, points)
     slow = slow_outputs(network, {**params, "weights": weights}, *pair)
-    close(seen.outputs, slow.detach())
+    close(forward_pass.outputs, slow.detach())
     by_weights, by_points = torch.autograd.grad((c * slow).sum(), [weights, points])
     scale = params["output"].square().sum(1)[:, None, None]
-    gradient = seen.params_gradient(c)["weights"]
+    gradient = forward_pass.params_gradient(c)["weights"]
     close(network.score_columns(gradient), network.score_columns(by_weights))
     close(network.values({"weights": gradient}), scale * network.values({"weights": by_weights}))
-    close(seen.inputs_gradient(c), by_points)
+    close(forward_pass.inputs_gradient(c), by_points)
 
 
 @EXPOSED
@@ -90,7 +90,7 @@ def test_the_parts_of_an_attack_differ_and_the_whole_is_stronger():
 
 
 @EXPOSED
-def test_training_and_the_test_see_the_split(exposed):
+def test_training_and_the_test_use_the_split(exposed):
     cells = [
         small_setup(small_data(), small_network(exposed=part), small_pgd(0.5))
         for part in ("all", exposed)

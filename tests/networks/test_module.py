@@ -68,7 +68,7 @@ class OneEncoder(ModuleNetwork):
 
 
 class Autoencoding(nn.Module):
-    """One matrix used twice, in two layers that share it, beside one that is not used at all."""
+    """One matrix used twice, in two layers that share it, and one that is not used."""
 
     def __init__(self, dim: int):
         super().__init__()
@@ -219,9 +219,9 @@ def test_outputs_are_those_of_the_modules_called_directly(network: ModuleNetwork
 def test_gradients_are_those_of_autograd_on_the_plain_modules(network: ModuleNetwork):
     x, params = points(), draw(network)
     with torch.no_grad():
-        seen = network.run(params, x)
-        c = normals(*seen.outputs.shape, seed=2)
-        in_params, in_points = seen.params_gradient(c), seen.inputs_gradient(c)
+        forward_pass = network.run(params, x)
+        c = normals(*forward_pass.outputs.shape, seed=2)
+        in_params, in_points = forward_pass.params_gradient(c), forward_pass.inputs_gradient(c)
     assert set(in_params) == set(network.trained(params))
     for run, module in enumerate(directly(network, 3)):
         leaf = x[run].requires_grad_()
@@ -238,7 +238,7 @@ def test_gradients_are_those_of_autograd_on_the_plain_modules(network: ModuleNet
 
 
 @each_network
-def test_a_run_does_not_see_the_others(network: ModuleNetwork):
+def test_a_run_does_not_depend_on_the_others(network: ModuleNetwork):
     x, params = points(), draw(network)
     alone = network.initial_params(small_data(), Streams(run_ids(3)[1:2]), torch.float64)
     together, single = network.run(params, x), network.run(alone, x[1:2])
@@ -263,7 +263,7 @@ def test_buffers_and_frozen_parameters_are_not_trained():
     assert not torch.equal(first.params["3.weight"], last.params["3.weight"])
 
 
-def test_shared_parameters_are_held_once_and_move_as_one():
+def test_shared_parameters_are_stored_once_and_move_as_one():
     params = draw(SharedWeights())
     assert set(params) == {"first.weight", "first.bias", "unused.weight", "unused.bias"}
 
@@ -300,7 +300,7 @@ def test_precision_rounds_the_same_weights():
 # Numbers that differ by run
 
 
-def test_build_sees_the_numbers_of_its_run():
+def test_build_gets_the_numbers_of_its_run():
     cells = [small_setup(network=TanhPerceptron(scale=scale)) for scale in (1.0, 2.0, 4.0)]
     params = draw(stack(cells, "cpu").network)
     for run, scale in enumerate((1.0, 2.0, 4.0)):
@@ -401,7 +401,7 @@ class Featured(nn.Module):
         return self.last(self.represent(x))
 
 
-def test_a_module_that_represents_has_its_features_seen():
+def test_features_of_a_module_with_represent_are_measured():
     network, x = made_by("featured", lambda self: Featured()), points().requires_grad_()
     params = draw(network)
     features = network.represent(params, x)
@@ -416,7 +416,7 @@ def test_a_module_that_cannot_be_batched_gives_a_warning():
         TanhPerceptron().represent(draw(TanhPerceptron()), points())
 
 
-def test_what_is_known_to_go_one_by_one_does_so_in_silence():
+def test_one_by_one_networks_give_no_warning():
     class Known(BatchNormed):
         one_by_one: ClassVar[bool] = True
 
@@ -426,11 +426,13 @@ def test_what_is_known_to_go_one_by_one_does_so_in_silence():
     with pytest.warns(SlowModule):
         other = draw(twin)
     assert all(torch.equal(part, other[name]) for name, part in params.items())
-    seen, expected = (each.training_pass(params, x, x) for each in (network, twin))
-    close(seen.outputs, expected.outputs, 1e-14)
+    forward_pass, expected = (each.training_pass(params, x, x) for each in (network, twin))
+    close(forward_pass.outputs, expected.outputs, 1e-14)
     c = normals(3, 5, seed=2)
     for name, part in expected.params_gradient(c).items():
-        torch.testing.assert_close(seen.params_gradient(c)[name], part, rtol=1e-10, atol=1e-14)
+        torch.testing.assert_close(
+            forward_pass.params_gradient(c)[name], part, rtol=1e-10, atol=1e-14
+        )
 
 
 # Modules that cannot be computed together
@@ -441,12 +443,15 @@ def test_a_module_that_vmap_cannot_take_gives_the_same_one_by_one():
     easy, hard = Doubled(), Doubled(branch=True)
     with pytest.warns(SlowModule, match=says("`network`", "doubled", "control flow")):
         params = draw(hard)
-    seen, twin = hard.run(params, x), easy.run(draw(easy), x)  # which would raise a second warning
+    forward_pass, twin = (
+        hard.run(params, x),
+        easy.run(draw(easy), x),
+    )  # which would raise a second warning
     c = normals(3, 5, seed=2)
-    close(seen.outputs, twin.outputs, 1e-12)
-    close(seen.inputs_gradient(c), twin.inputs_gradient(c), 1e-12)
+    close(forward_pass.outputs, twin.outputs, 1e-12)
+    close(forward_pass.inputs_gradient(c), twin.inputs_gradient(c), 1e-12)
     for name, part in twin.params_gradient(c).items():
-        close(seen.params_gradient(c)[name], part, 1e-12)
+        close(forward_pass.params_gradient(c)[name], part, 1e-12)
 
 
 class Recurrent(nn.Module):
@@ -519,13 +524,13 @@ def test_attacks_and_tests_use_running_statistics_and_leave_them_alone():
         params = draw(network)
     network.training_pass(params, x, x)
     held = {name: part.clone() for name, part in params.items()}
-    seen = network.attacked_pass(params, 2 * x, x)
+    forward_pass = network.attacked_pass(params, 2 * x, x)
     assert all(torch.equal(part, held[name]) for name, part in params.items())
     for run, module in enumerate(directly(network, 3)):
         module.train()(x[run])
-        close(seen.outputs[run], module.eval()(2 * x[run])[:, 0].detach())
+        close(forward_pass.outputs[run], module.eval()(2 * x[run])[:, 0].detach())
     alone = network.attacked_pass(params, 2 * x[:, :1], x[:, :1])
-    close(alone.outputs, seen.outputs[:, :1], 1e-12)
+    close(alone.outputs, forward_pass.outputs[:, :1], 1e-12)
 
 
 class RunningMean(nn.Module):
@@ -548,10 +553,10 @@ def test_a_buffer_that_is_replaced_moves_too():
     x = points()
     with pytest.warns(SlowModule):
         params = draw(network)
-    seen = network.training_pass(params, x, x)
+    forward_pass = network.training_pass(params, x, x)
     close(params["frozen/1.mean"], 0.5 * x.flatten(2).mean(1))
     assert not params["frozen/1.mean"].requires_grad
-    assert seen.params_gradient(torch.ones(3, 5, dtype=torch.float64))["2.weight"].any()
+    assert forward_pass.params_gradient(torch.ones(3, 5, dtype=torch.float64))["2.weight"].any()
 
 
 # Mistakes reported before work starts
@@ -605,7 +610,7 @@ def test_a_module_that_cannot_work_is_refused_at_once(case: str):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_build_knows_sizes_only():
+def test_build_gets_only_sizes_of_the_data():
     class Curious(ModuleNetwork):
         def build(self, data):
             return flat(nn.Linear(data.samples, 1))

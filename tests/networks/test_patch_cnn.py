@@ -77,7 +77,7 @@ def batch_on(setups: list[Setup], x: Tensor, y: Tensor) -> Batch:
 @settings(max_examples=30)
 @given(q=st.integers(2, 6), rho=st.floats(0.01, 50.0))
 def test_the_activation_is_the_papers(q: int, rho: float):
-    """Value and slope at 0 and rho and just beside them; all cases; convex and smooth."""
+    """Value and slope at 0 and rho and just next to them; all cases; convex and smooth."""
     at = doubles(-rho, 0.0, rho, 3 * rho)
     close(smoothed_relu(at, q, rho), doubles(0.0, 0.0, rho / q, (2 + 1 / q) * rho))
     assert smoothed_relu_derivative(at, q, rho).tolist() == [0, 0, 1, 1]
@@ -208,7 +208,7 @@ def test_the_gradient_of_the_own_output_is_autograds(
     close(net.own_gradient(params, x, x, y), traced.inputs_gradient(own_slope(traced.outputs, y)))
 
 
-def test_a_network_that_sees_points_otherwise_has_its_own_gradient():
+def test_a_subclass_with_another_pass_has_its_own_gradient():
     class HalvedPatches(PatchCNN):
         def run(self, params: Params, x: Tensor) -> PatchCNNPass:
             return super().run(params, x / 2)
@@ -436,8 +436,8 @@ def test_lemma_d18_one_adversarial_step_along_any_feature(features: tuple[Tensor
         weights, points = before.params["weights"][0], before.attacked[0]
         slopes = smoothed_relu_derivative(torch.einsum("ird,npd->nirp", weights, points), 3, RHO)
         pull = -loss_slope(before.outputs, before.y)[0]  # 1[y=i] - logit_i
-        seen = torch.einsum("nirp,npd,fd->nirf", slopes, points, basis)
-        expected = RATE * torch.einsum("ni,nirf->irf", pull, seen) / len(points)
+        projections = torch.einsum("nirp,npd,fd->nirf", slopes, points, basis)
+        expected = RATE * torch.einsum("ni,nirf->irf", pull, projections) / len(points)
         close((after.params["weights"][0] - weights) @ basis.T, expected)
 
 

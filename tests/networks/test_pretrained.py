@@ -119,11 +119,11 @@ def class_token(state: State, picture: Tensor, own: State | None = None) -> Tens
     for layer in range(LAYERS):
         name = f"encoder.layer.{layer}."
         dinov2 = f"{name}norm1.weight" in state
-        seen = normed(name + ("norm1" if dinov2 else "layernorm_before"), x)
+        normalised = normed(name + ("norm1" if dinov2 else "layernorm_before"), x)
         size, parts = HIDDEN // HEADS, []
         for head in range(HEADS):
             query, key, value = (
-                affine(f"{name}attention.attention.{part}", seen)[
+                affine(f"{name}attention.attention.{part}", normalised)[
                     :, head * size : (head + 1) * size
                 ]
                 for part in ("query", "key", "value")
@@ -131,8 +131,8 @@ def class_token(state: State, picture: Tensor, own: State | None = None) -> Tens
             parts.append(torch.softmax(query @ key.T / math.sqrt(size), 1) @ value)
         moved = affine(f"{name}attention.output.dense", torch.cat(parts, 1))
         x = x + moved * state.get(f"{name}layer_scale1.lambda1", 1)
-        seen = normed(name + ("norm2" if dinov2 else "layernorm_after"), x)
-        inside = affine(name + ("mlp.fc1" if dinov2 else "intermediate.dense"), seen)
+        normalised = normed(name + ("norm2" if dinov2 else "layernorm_after"), x)
+        inside = affine(name + ("mlp.fc1" if dinov2 else "intermediate.dense"), normalised)
         inside = inside * (1 + torch.erf(inside / math.sqrt(2))) / 2
         moved = affine(name + ("mlp.fc2" if dinov2 else "output.dense"), inside)
         x = x + moved * state.get(f"{name}layer_scale2.lambda1", 1)
@@ -246,10 +246,10 @@ def test_gradients_are_those_of_differences(file: Path):
 
     leaves = [part.requires_grad_() for part in (x, *params.values())]
     assert torch.autograd.gradcheck(outputs, leaves, fast_mode=True)
-    seen = network.run(params, x)
+    forward_pass = network.run(params, x)
     c = normals(1, 2, 3, seed=2)
     (expected,) = torch.autograd.grad(network.forward(params, x), x, c)
-    close(seen.inputs_gradient(c), expected)
+    close(forward_pass.inputs_gradient(c), expected)
 
 
 def test_a_picture_is_resized_normalised_and_grey_ones_repeated(file: Path):
@@ -265,7 +265,7 @@ def test_a_picture_is_resized_normalised_and_grey_ones_repeated(file: Path):
         close(features[0, sample], class_token(by_transformers(dinov2=True), picture))
 
 
-def test_patches_of_the_data_are_put_together(file: Path):
+def test_patches_of_the_data_are_assembled(file: Path):
     network, whole = tiny(file), normals(1, 2, 3, 4, 4)
     corners = [whole[..., r : r + 2, c : c + 2].flatten(2) for r in (0, 2) for c in (0, 2)]
     params = draw(network, 1)
@@ -287,7 +287,7 @@ def test_positions_are_resized_as_pictures_are():
     close(middle, (ends[:, None] + 2 * ends)[1:3, 1:3], 1e-6)
 
 
-def test_what_is_frozen_is_held_once(file: Path):
+def test_frozen_weights_are_in_memory_once(file: Path):
     """A batch of many runs holds no weights but those that move."""
     network = tiny(file)
     params = draw(network, 16)
@@ -369,7 +369,7 @@ def test_a_name_that_cannot_be_downloaded_is_reported():
     assert holds(message, "`network.weights`", "'no_model_of_this_name'", "timm", "file of weights")
 
 
-def test_an_experiment_is_written_and_opened_where_the_weights_are_not():
+def test_an_experiment_is_written_and_opened_without_its_weights():
     network = PretrainedViT(image_side=112)
     setup = small_setup(data=pictures(), network=network)
     assert setup.network.cost(setup.data).multiplies == 17_600_000_000 // 4

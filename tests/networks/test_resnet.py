@@ -108,13 +108,13 @@ class Plain:
         count = (self.network.depth - 4) // 6
         for place, stride in enumerate(self.strides([count] * 3), start=1):
             name = f"body.{place}"
-            seen = relu(self.norm(f"{name}.first_norm", x))
+            active = relu(self.norm(f"{name}.first_norm", x))
             inside = relu(
-                self.norm(f"{name}.second_norm", self.conv(f"{name}.first", seen, stride))
+                self.norm(f"{name}.second_norm", self.conv(f"{name}.first", active, stride))
             )
             inside = self.conv(f"{name}.second", inside)
             around = f"{name}.around.weight" in self.state
-            x = inside + (self.conv(f"{name}.around", seen, stride) if around else x)
+            x = inside + (self.conv(f"{name}.around", active, stride) if around else x)
         return relu(self.norm(f"body.{3 * count + 1}", x))
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -137,14 +137,14 @@ def test_outputs_and_features_are_those_of_plain_functions(network: PictureNetwo
 def test_a_training_pass_has_the_statistics_of_its_points(network: PictureNetwork, runs: int):
     params, x = draw(network, runs), points(network, runs)
     before = {name: part.clone() for name, part in params.items()}
-    seen = network.training_pass(params, x, x)
-    c = normals(*seen.outputs.shape, seed=2)
-    in_params, in_points = seen.params_gradient(c), seen.inputs_gradient(c)
+    forward_pass = network.training_pass(params, x, x)
+    c = normals(*forward_pass.outputs.shape, seed=2)
+    in_params, in_points = forward_pass.params_gradient(c), forward_pass.inputs_gradient(c)
     for run in range(runs):
         leaves = {name: before[name].clone().requires_grad_() for name in in_params}
         leaf = x[run].clone().requires_grad_()
         outputs = Plain(network, {**before, **leaves}, run, training=True)(leaf)
-        close(seen.outputs[run], outputs.detach())
+        close(forward_pass.outputs[run], outputs.detach())
         (outputs * c[run]).sum().backward()
         assert leaf.grad is not None
         close(in_points[run], leaf.grad)
@@ -167,7 +167,7 @@ def test_they_have_as_many_parameters_as_are_published():
         assert parameters(WideResNet(depth=28, classes=10)) == 36_479_194
 
 
-def test_of_what_is_known_only_the_code_is_built_before_work():
+def test_modules_computed_one_by_one_are_checked_on_the_meta_device():
     """A large network is neither run on the CPU nor filled with numbers before it is drawn."""
     network = WideResNet(classes=10)
     data = Mixture(samples=4, dim=3072, signal=1.0)
@@ -200,7 +200,7 @@ def test_planes_are_read_channel_by_channel():
     assert float(apart.abs().max()) > 1e-3
 
 
-def test_patches_are_put_together():
+def test_patches_are_assembled():
     picture = torch.arange(2 * 3 * 4 * 4).reshape(2, 3, 4, 4).double()
     patches = [picture[:, :, r : r + 2, c : c + 2].flatten(1) for r in (0, 2) for c in (0, 2)]
     assert torch.equal(as_pictures(torch.stack(patches, 1), 3), picture)

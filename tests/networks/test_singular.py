@@ -23,7 +23,7 @@ def test_the_bound_on_the_spectral_norm_is_above_and_near():
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(40, 70), (70, 40)])
-def test_the_largest_singular_value_is_exact_where_it_stands_apart(rows, columns):
+def test_a_well_separated_largest_singular_value_is_exact(rows, columns):
     draw = torch.Generator().manual_seed(4)
     matrices = torch.randn(3, rows, columns, dtype=torch.float64, generator=draw)
     matrices[2] = 0
@@ -31,7 +31,7 @@ def test_the_largest_singular_value_is_exact_where_it_stands_apart(rows, columns
     torch.testing.assert_close(largest_singular_value(matrices), exact, rtol=1e-10, atol=0)
 
 
-def test_two_values_that_are_nearly_alike_cost_little():
+def test_two_nearly_equal_values_give_a_small_error():
     worst = 0.0
     for gap in (0.0, 1e-5, 1e-4, 3e-4, 1e-3):
         values = torch.tensor([1.0, 1.0 - gap, 0.5], dtype=torch.float64)

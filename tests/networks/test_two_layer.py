@@ -78,9 +78,11 @@ def frobenius(left: Tensor, right: Tensor) -> Tensor:
 
 def point_gradients(net: TwoLayer, params: Params, x: Tensor) -> Tensor:
     """grad_W f(x_i) of every point, [samples, runs, width, inputs]."""
-    seen = net.run(params, x)
+    forward_pass = net.run(params, x)
     one = torch.eye(x.shape[1], dtype=x.dtype)
-    return torch.stack([seen.params_gradient(row.expand(len(x), -1))["inner"] for row in one])
+    return torch.stack(
+        [forward_pass.params_gradient(row.expand(len(x), -1))["inner"] for row in one]
+    )
 
 
 # The activation.
@@ -331,10 +333,10 @@ def test_the_increment_identity(frames: list[Frame]):
         g, y = moved(before)
         old, new = (points @ frame.params["inner"].mT for frame in (before, after))
         ratio = (net.activate(new) - net.activate(old)) / (new - old)
-        seen = before.attacked.flatten(2)
-        slopes = net.derivative(seen @ before.params["inner"].mT)
+        attacked = before.attacked.flatten(2)
+        slopes = net.derivative(attacked @ before.params["inner"].mT)
         weights = ratio @ slopes.mT / net.width  # lambda_i(x), [runs, x, i]
-        products = (label[:, None] * points) @ (y[:, :, None] * seen).mT
+        products = (label[:, None] * points) @ (y[:, :, None] * attacked).mT
         predicted = (0.4 / 5) * (weights * products * g[:, None, :]).sum(2)
         risen = net.forward(after.params, x) - net.forward(before.params, x)
         close(label * risen, predicted)
@@ -461,8 +463,8 @@ def test_2_5_one_step_is_the_averaged_classifier():
         "clean": beta + (1 - 2 * beta) * normal_cdf(-s),
         "robust": (1 - beta) * normal_cdf(alpha - s) + beta * normal_cdf(alpha + s),
     }
-    for name, seen in {"clean": fresh, "robust": points}.items():
-        errors = (noisy * net.forward(batch.params, seen) <= 0).double().mean().item()
+    for name, tested in {"clean": fresh, "robust": points}.items():
+        errors = (noisy * net.forward(batch.params, tested) <= 0).double().mean().item()
         risk = expected[name]
         assert abs(errors - risk) <= 4 * math.sqrt(risk * (1 - risk) / count), name
 

@@ -67,9 +67,9 @@ def test_outputs_features_and_maps_are_those_of_a_plain_module(fields: dict[str,
 def test_gradients_are_those_of_the_plain_module(fields: dict[str, Any]):
     network, x = small(**fields), points()
     params = draw(network)
-    seen = network.run(params, x)
-    c = normals(*seen.outputs.shape, seed=2)
-    in_params, in_points = seen.params_gradient(c), seen.inputs_gradient(c)
+    forward_pass = network.run(params, x)
+    c = normals(*forward_pass.outputs.shape, seed=2)
+    in_params, in_points = forward_pass.params_gradient(c), forward_pass.inputs_gradient(c)
     assert set(in_params) == set(params)
     for run in range(3):
         slow = SlowTransformer(network, 3, 8).filled(params, run)
@@ -113,7 +113,7 @@ def test_runs_may_change_places():
 
 
 @pytest.mark.parametrize("pool", ["mean", "cls"])
-def test_without_positions_the_order_of_tokens_is_not_seen(pool: Any):
+def test_without_positions_the_order_of_tokens_does_not_matter(pool: Any):
     x, order = points(), torch.tensor([2, 0, 1])
     blind, seeing = small(positions="none", pool=pool), small(pool=pool)
     params = draw(blind)
@@ -139,7 +139,7 @@ def test_weights_start_as_those_of_linear_layers_divided():
     assert params["class_token"].shape == (2, 1, 48)
 
 
-def test_maps_are_distributions_and_uniform_where_nothing_is_asked():
+def test_attention_maps_are_distributions_and_uniform_without_queries():
     network, params = small(), draw(small())
     maps = network.attention_maps(params, points())
     assert maps.shape == (3, 4, 2, 3, 3, 3)

@@ -1,7 +1,6 @@
-"""The claims of Jiang et al.: all there, judged without error, and able to say yes, no and neither."""
+"""The claims about Jiang et al.: identities hold, planted truths hold, and planted falsehoods fail."""
 
 import math
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,80 +11,14 @@ import xarray as xr
 from benign.claims import Evidence, Outcome, judge
 from benign.experiment import Experiment
 from benign.papers.jiang import theory
-from benign.papers.jiang.claims import CLAIMS
 from benign.papers.jiang.claims.identities import CLAIMS as IDENTITIES
 from benign.papers.jiang.claims.studies import BENIGN_RATES, HARMFUL_END, Cell
 from benign.papers.jiang.claims.studies import experiment as experiment_of
 from benign.papers.jiang.claims.trajectory import trajectories
 from benign.papers.jiang.theory import Numbers, conditions
 from benign.papers.registry import matching
-from benign.papers.verify import Verifier
 from benign.spec.axes import cells
 from benign.training.descent import Status
-
-IDS = [
-    "B.linear_growth",
-    "B1.gradients",
-    "B2.gamma_monotone",
-    "B2.gamma_rho",
-    "B3.alpha_beta",
-    "C1.class_balance",
-    "C2.V_init",
-    "C3.QK_cross",
-    "C3.QK_norms",
-    "C4.noise_cross",
-    "C4.noise_norms",
-    "D.log_growth",
-    "D.monotone",
-    "D1.loss_derivative",
-    "D4.scores_small",
-    "D4.scores_small_strong",
-    "D5.dominance",
-    "D8.attention",
-    "D8.weight_drift",
-    "D9.value",
-    "E3.dominance",
-    "E5.sparse_xi2",
-    "F.log_growth",
-    "F.noise_bounded",
-    "F12.row_sum",
-    "F2.inner_products",
-    "F4.signs",
-    "H.sparse_all_rows",
-    "H.sparse_mu_row",
-    "J.linear_growth",
-    "L.doubling",
-    "L.log_growth",
-    "L5.5.margin",
-    "N.log_growth",
-    "N.signal_small",
-    "derived.T_constants",
-    "derived.alpha_eq_beta",
-    "derived.balance",
-    "derived.boundary_Cp",
-    "derived.testloss_formula",
-    "fig1.boundary_1000",
-    "fig1.boundary_exponent",
-    "fig1.boundary_exponent_error",
-    "fig1.monotone",
-    "fig2.mnist",
-    "fig3.benign",
-    "fig4.harmful",
-    "text.vs_cnn",
-    "thm.sharp_1overN",
-    "thm.width",
-    "thm4.1.convergence",
-    "thm4.1.rate_eps",
-    "thm4.1.rate_eta",
-    "thm4.1.rate_mu",
-    "thm4.1.rate_wO",
-    "thm4.1.testloss",
-    "thm4.2.convergence",
-    "thm4.2.rate_N",
-    "thm4.2.rate_sigma",
-    "thm4.2.test_error",
-    "thm4.2.testloss",
-]
 
 
 def claim(name: str):
@@ -93,29 +26,10 @@ def claim(name: str):
     return found
 
 
-def test_every_claim_is_there():
-    assert sorted(each.id for each in CLAIMS) == [f"jiang/{name}" for name in sorted(IDS)]
-
-
 @pytest.mark.parametrize("each", list(IDENTITIES), ids=lambda each: each.id)
 def test_identities_hold_to_rounding(each):
     verdict = judge(each, Evidence("smoke"))
     assert verdict.label == "confirmed", verdict.reason
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_every_claim_is_judged_at_smoke_scale(tmp_path: Path):
-    def runner(experiment: Experiment, place: Path, title: str) -> xr.Dataset:
-        return experiment.run(place)
-
-    verifier = Verifier("smoke", tmp_path, runner)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        judged = [each.verdict for one in CLAIMS for each in verifier.judge(one)]
-    assert not [verdict.reason for verdict in judged if verdict.error]
-    holding = {verdict.claim.id for verdict in judged if verdict.outcome is Outcome.HOLDS}
-    assert len(holding) > 30
 
 
 # Truth that was planted.

@@ -1,8 +1,7 @@
-"""The claims of Li and Li: every one is there and judged, planted truths are found, formulas are right."""
+"""The claims about Li and Li: identities hold, planted truths hold, planted falsehoods fail, formulas are right."""
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,61 +16,16 @@ from benign.papers.li.claims import CLAIMS, studies
 from benign.papers.li.claims.adversarial import settled
 from benign.papers.li.recursion import tensor_power
 from benign.papers.registry import matching, recipe
-from benign.papers.verify import Verifier, cannot
 from benign.spec.axes import cells
 
 WITHOUT_RUNS = [claim for claim in CLAIMS if not claim.studies]
 DATASETS = ("mnist", "cifar", "svhn")
-NAMES = {
-    "asm": ["consistency", "separation"],
-    "derived": ["init-residual"],
-    "fig3": [
-        "adv.phase1-robust-zero",
-        "adv.phase150",
-        "adv.phase2-immediate",
-        "adv.phase2-robust-up",
-        "std.dominance",
-    ],
-    "label-leak": [""],
-    "lem5": ["1.exact", "2.B-scaling", "2.phase-order", "2.plateau"],
-    "lemB2": ["A-stays", "closed-form"],
-    "lemD2": ["perp-frozen"],
-    "lemD21": ["offdiag-adv"],
-    "lemD7": ["offdiag"],
-    "lemE3": ["noise"],
-    "prop3": ["1.v-net-nonrobust", "2.u-net-robust"],
-    "rem2": ["5.pgd-training"],
-    "sec2": ["5.lp"],
-    "tab2": ["adv-both-low", "adv-reverses", "nrf-drops", "std-nrf-dominates"],
-    "text": ["tab2-mislabel", "transfer"],
-    "thm4": [
-        "3.clean-good",
-        "3.delta-breaks",
-        "3.log-growth",
-        "3.nonrobust-dominates",
-        "3.nonrobust-learned",
-        "3.train-perfect",
-        "4.delta-survives",
-        "4.robust-good.any-attack",
-        "4.robust-good.own-attack",
-        "4.robust-learned",
-    ],
-}
-"""the list of claims, by statement and aspect"""
-ASPECTS = ("adv-order", "nr-suppressed", "r-enhanced", "rob", "std-order")
 
 
 def verdict(name: str, *results: xr.Dataset) -> Verdict:
     """Of a claim on planted results."""
     (claim,) = matching([f"li/{name}"])
     return judge(replace(claim, conditions=None), Evidence("smoke", results=results))
-
-
-def test_every_statement_of_the_list_is_a_claim():
-    pairs = [(statement, aspect) for statement, found in NAMES.items() for aspect in found]
-    pairs += [(f"tab1.{dataset}", aspect) for dataset in DATASETS for aspect in ASPECTS]
-    names = [f"li/{'.'.join(filter(None, pair))}" for pair in pairs]
-    assert sorted(claim.id for claim in CLAIMS) == sorted(names)
 
 
 @pytest.mark.parametrize("claim", WITHOUT_RUNS, ids=lambda claim: claim.id)
@@ -88,18 +42,6 @@ def test_identities_hold_to_rounding(name):
     assert found.label == "confirmed"
     assert part.measured is not None
     assert abs(part.measured.estimate.value) < 1e-10
-
-
-@pytest.mark.slow
-def test_every_claim_is_judged_at_smoke_scale(tmp_path: Path):
-    verifier = Verifier(
-        "smoke", tmp_path, lambda experiment, folder, _: experiment.run(folder, workers=1)
-    )
-    for claim in CLAIMS:
-        (each,) = verifier.judge(claim)
-        assert not each.verdict.error, (claim.id, each.verdict.error)
-        assert not cannot(claim), "a recipe is missing"
-        assert each.verdict.parts
 
 
 @pytest.mark.parametrize(
@@ -131,7 +73,7 @@ def curves(steps: list[int], losses: np.ndarray) -> xr.Dataset:
         (1.0, 2.0, Outcome.INCONCLUSIVE),
     ],
 )
-def test_growth_as_the_logarithm_is_told_from_others(growth, spread, outcome):
+def test_only_growth_as_the_logarithm_holds(growth, spread, outcome):
     steps = [0, 100, 200]
     generator = np.random.default_rng(0)
     outputs = 2 + growth * np.log(np.maximum(steps, 1)) + spread * generator.normal(size=(14, 3))
@@ -147,7 +89,7 @@ def test_growth_as_the_logarithm_is_told_from_others(growth, spread, outcome):
         (-0.6, Outcome.FAILS, Outcome.FAILS),
     ],
 )
-def test_the_printed_exponent_is_told_from_the_derived_one(exponent, printed, derived):
+def test_the_printed_exponent_excludes_the_derived_one(exponent, printed, derived):
     rates = np.array([1.0, 3.0, 10.0, 30.0, 100.0])
     noise = np.random.default_rng(0).normal(size=(5, 5))
     learned = xr.DataArray(
@@ -158,7 +100,7 @@ def test_the_printed_exponent_is_told_from_the_derived_one(exponent, printed, de
         "printed": printed,
         "derived": derived,
     }
-    assert found.outcome is printed, "the derived law is told beside"
+    assert found.outcome is printed, "the derived law is informational"
 
 
 def table_1(gap: float, spread: float, seeds: int = 5) -> xr.Dataset:
@@ -198,7 +140,7 @@ def test_orders_of_table_1_are_found(dataset, gap, spread, outcome):
     assert verdict(f"tab1.{dataset}.std-order", table_1(gap, spread)).outcome is outcome
 
 
-def test_references_themselves_are_told_beside_and_decide_nothing():
+def test_references_themselves_are_informational():
     """Their levels are in the paper's order; other networks are not."""
     for name in ("std-order", "adv-order", "nr-suppressed", "r-enhanced"):
         found = verdict(f"tab1.cifar.{name}", table_1(-0.2, 0.01))
@@ -286,22 +228,22 @@ def test_conditions_at_figure_3():
     q=st.integers(3, 6),
 )
 def test_density_and_robustness_exclude_one_another(robust, others, alpha, eps, q):
-    """Papers/li.md 2.9: with beta = 1 <= eps < alpha both rooms are never 1."""
+    """Papers/li.md 2.9: with beta = 1 <= eps < alpha one of the two slacks is below 1."""
     if eps < alpha:
-        dense = theory.density_room(robust, others, alpha, 1.0, q)
-        assert min(dense, theory.robust_network_room(robust, others, alpha, eps, q)) < 1
+        dense = theory.density_slack(robust, others, alpha, 1.0, q)
+        assert min(dense, theory.robust_network_slack(robust, others, alpha, eps, q)) < 1
 
 
 def test_what_no_classifier_can_exceed():
     ones, others = np.zeros((3, 2)), np.array([[1.0, 0.0], [0.0, 5.0], [0.5, 1.0]])
     assert theory.robust_accuracy_limit(ones, others, 0.5) == pytest.approx(1 - 2 / 6)
     assert theory.robust_accuracy_limit(ones, others, 0.4) == 1
-    assert theory.separation_room(2.0, 1.2) < 1 < theory.separation_room(2.5, 1.2)
+    assert theory.separation_slack(2.0, 1.2) < 1 < theory.separation_slack(2.5, 1.2)
 
 
 def test_printed_and_corrected_laws():
-    assert theory.linear_network_room_printed(1, 2.0, 1.2) == pytest.approx(0.8 / 1.2)
-    assert theory.linear_network_room_corrected(1, 15, 2.0, 1.2) == pytest.approx(0.8 / 19.2)
+    assert theory.linear_network_slack_printed(1, 2.0, 1.2) == pytest.approx(0.8 / 1.2)
+    assert theory.linear_network_slack_corrected(1, 15, 2.0, 1.2) == pytest.approx(0.8 / 19.2)
     assert theory.held_back_printed(1000.0) == pytest.approx(1e-3)
     assert theory.held_back_corrected(1000.0, 1.0, 1.0, 3) == pytest.approx(0.1)
     assert theory.self_stopped(1000.0, 1.0, 1.0, 3, 0.1) == pytest.approx(0.1)

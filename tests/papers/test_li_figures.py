@@ -9,7 +9,7 @@ import xarray as xr
 from benign.experiment import Experiment
 from benign.papers.li.alpha import least_alpha, limits
 from benign.papers.li.setting import EPS
-from benign.papers.li.theory import parts, robust_network_room
+from benign.papers.li.theory import parts, robust_network_slack
 from benign.papers.registry import recipe
 from benign.spec.axes import cells
 from benign.sweep.dataset import assemble
@@ -37,9 +37,9 @@ def test_the_second_mark_is_where_the_room_of_a_robust_network_is_one():
     data, network = parts(cell)
     alpha = least_alpha(data, network)
     others = data.tokens - data.robust_patches
-    assert robust_network_room(data.robust_patches, others, alpha, EPS, network.q) == pytest.approx(
-        1
-    )
+    assert robust_network_slack(
+        data.robust_patches, others, alpha, EPS, network.q
+    ) == pytest.approx(1)
     assert alpha == pytest.approx(1.2 * (1 + 16 ** (1 / 3)))
 
 

@@ -1,4 +1,4 @@
-"""The claims about Zhang et al.: all are there, all can be judged, and planted falsehoods are found."""
+"""The claims about Zhang et al.: identities hold, planted truths hold, and planted falsehoods fail."""
 
 import math
 from dataclasses import replace
@@ -59,21 +59,6 @@ def verdicts(names: list[str], folder: Path) -> list[str]:
 
 def test_claims_are_judged_without_error(tmp_path: Path):
     assert not verdicts(QUICKEST, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_all_claims_are_judged_without_error(tmp_path: Path):
-    assert not verdicts([name for name in ALL if ALL[name].studies], tmp_path)
-
-
-@pytest.mark.parametrize("scale", ["smoke", "quick", "paper"])
-def test_every_study_is_a_valid_experiment(scale: str):
-    studies = [
-        need for claim in ALL.values() for need in claim.studies if not isinstance(need, str)
-    ]
-    for study in {need.name: need for need in studies}.values():
-        study.experiment(scale)
 
 
 def outcome(claim: Claim, result: xr.Dataset, scale: str = "quick") -> Outcome:

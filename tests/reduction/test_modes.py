@@ -1,4 +1,4 @@
-"""Which space a run is computed in: what is refused, what `auto` takes, what it costs, and the front door."""
+"""The space of a run: refused modes, the choice of `auto`, cost, and a whole experiment."""
 
 from typing import Any
 
@@ -88,7 +88,7 @@ NOT_GAUSSIAN: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 @pytest.mark.parametrize("coordinates", ["projected", "sampled"])
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_would_not_be_exact_is_refused(name, coordinates):
+def test_modes_that_would_not_be_exact_are_refused(name, coordinates):
     fields, reason = REFUSED[name]
     parts = "`coordinates`", coordinates, *reason, "`coordinates: ambient`"
     with pytest.raises(SpecError, match=says(*parts)):
@@ -98,7 +98,7 @@ def test_what_would_not_be_exact_is_refused(name, coordinates):
 
 
 @pytest.mark.parametrize("name", NOT_GAUSSIAN)
-def test_what_is_not_gaussian_is_not_sampled(name):
+def test_data_and_weights_that_are_not_gaussian_are_not_sampled(name):
     fields, reason = NOT_GAUSSIAN[name]
     with pytest.raises(SpecError, match=says(*reason, "`coordinates: projected`")):
         setup("sampled", **fields)
@@ -118,7 +118,7 @@ def test_what_is_not_gaussian_is_not_sampled(name):
         {"network": small_network(attend="uniform", exposed="values")},
     ],
 )
-def test_what_is_exact_is_taken(fields):
+def test_auto_chooses_an_exact_mode(fields):
     space = setup("auto", **fields).space
     assert (space.mode, space.dim, space.drawn_dim) == ("sampled", SPAN, SPAN)
     assert space == setup("sampled", **fields).space
@@ -223,7 +223,7 @@ def test_estimates_are_those_of_the_small_coordinates():
     assert seconds["sampled", 10**6][1] < seconds["ambient", 10**6][1] / 100
 
 
-def test_the_front_door(tmp_path):
+def test_an_experiment_of_dimension_1e12_runs_resumes_and_replays(tmp_path):
     """An experiment at d = 1e12 runs, resumes and replays."""
     experiment = bo.Experiment(
         data=small_data(dim=10**12, snr=[0.5, 2.0], noise_std=1e-6),
@@ -248,7 +248,7 @@ def test_the_front_door(tmp_path):
 
 
 def test_replayed_points_are_those_of_the_evaluation():
-    """Projected: the first fresh points, seen from the span."""
+    """Projected: the first test points, in the coordinates of the span."""
     given = setup("projected", data=small_data(dim=40)).as_dict()
     projected = bo.Experiment.from_dict(given).replay()
     ambient = bo.Experiment.from_dict(given | {"coordinates": "ambient"}).replay()

@@ -1,4 +1,4 @@
-"""Projected coordinates are the same runs: everything seen in R^d is seen in the span, to rounding."""
+"""Projected coordinates are the same runs: they agree with R^d to rounding."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -106,9 +106,9 @@ ATTACKED = {
 
 def both(setup: Setup, attack: Any) -> tuple[Batch, Batch]:
     """The same runs in R^d and in the span."""
-    # A clean network that nobody attacks would be seen by its tokens alone: tests/reduction/test_reduced_width.py.
-    judge = attack or PGD_10
-    setup = axes.replace(setup, {("attack",): attack, ("evaluation", "attack"): judge})
+    # Without an attack only the span of the tokens would be used: tests/reduction/test_reduced_width.py.
+    test_attack = attack or PGD_10
+    setup = axes.replace(setup, {("attack",): attack, ("evaluation", "attack"): test_attack})
     cells = [[axes.replace(setup, {("coordinates",): mode})] * RUNS for mode in MODES]
     ambient, projected = (start(each, run_ids(RUNS)) for each in cells)
     assert projected.setup.data.dim < ambient.setup.data.dim == 90
@@ -168,11 +168,11 @@ def agree(setup: Setup, attack: Any) -> None:
     ambient, projected = both(setup, attack)
     probes, tallies = metrics_for(ambient.setup), running_metrics_for(ambient.setup)
     states: list[Any] = [[None] * len(tallies)] * 2
-    seen = []
+    weights_inside = []
     for one, other in steps_of(ambient, projected):
         close(other.loss, one.loss)
         close(inside(other), inside(one))
-        seen.append(inside(one))
+        weights_inside.append(inside(one))
         if one.number % 25 == 0:
             measured = [[probe.function(step) for probe in probes] for step in (one, other)]
             if products(one).any():  # a vanishing start has none
@@ -187,8 +187,8 @@ def agree(setup: Setup, attack: Any) -> None:
         ]
     for tally, there, here in zip(tallies, *states, strict=True):
         assert alike(tally.name, here, there)
-    assert len(seen) == setup.training.most_steps() + 1
-    assert (seen[-1] - seen[0]).abs().max() > 1e-3, "nothing was learned"
+    assert len(weights_inside) == setup.training.most_steps() + 1
+    assert (weights_inside[-1] - weights_inside[0]).abs().max() > 1e-3, "nothing was learned"
     fresh_points_agree(ambient, projected, attack or PGD_10)
 
 
@@ -258,7 +258,7 @@ def test_orthogonal_signals_are_the_first_axes():
         close(vectors, torch.eye(*vectors.shape[1:]).double() * lengths[:, :, None])
 
 
-def test_runs_that_leave_take_their_view_along():
+def test_views_of_the_remaining_runs_are_selected():
     _, batch = both(linear(), None)
     kept = batch.select(torch.tensor([False, True]))
     whole, one = batch.test_points("test/3", 7), kept.test_points("test/3", 7)

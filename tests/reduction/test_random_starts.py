@@ -1,4 +1,4 @@
-"""Random starts at the test: those of R^d, seen from the span, with the length of the rest (papers/wang.md 6.4)."""
+"""Random starts at the test: those of R^d in the span, with the length of the rest (papers/wang.md 6.4)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -87,8 +87,8 @@ ATTACKS: dict[str, Attack] = {
 
 def batch_of(setup: Setup, mode: str, runs: int, seed: int = 0) -> Batch:
     """Runs after training, in these coordinates."""
-    judged = {("evaluation", "attack"): ATTACKS["pgd"]}  # so that the span holds the weights
-    cell = axes.replace(setup, {("coordinates",): mode} | judged)
+    tested = {("evaluation", "attack"): ATTACKS["pgd"]}  # so that the span holds the weights
+    cell = axes.replace(setup, {("coordinates",): mode} | tested)
     batch = start([cell] * runs, run_ids(runs, seed))
     assert (batch.dim is None) == (mode == "ambient")
     assert mode == "ambient" or batch.setup.data.dim < 60
@@ -116,16 +116,16 @@ def cases() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("name", "attack"), cases())
 def test_projected_starts_are_those_of_the_whole_space(name, attack):
     """Path by path: what an attack reaches in R^d it reaches in the span."""
-    setup, judge = SETUPS[name](), ATTACKS[attack]
+    setup, test_attack = SETUPS[name](), ATTACKS[attack]
     ambient, projected = (batch_of(setup, mode, PATHS) for mode in ("ambient", "projected"))
-    close(attacked(projected, judge), attacked(ambient, judge))
-    there, here = measure(ambient, judge), measure(projected, judge)
+    close(attacked(projected, test_attack), attacked(ambient, test_attack))
+    there, here = measure(ambient, test_attack), measure(projected, test_attack)
     for each in there:
         torch.testing.assert_close(here[each], there[each], rtol=1e-9, atol=1e-11, equal_nan=True)
 
 
 def forgotten(self: WideTarget, ball: Ball, radius: Tensor, part: str) -> Tensor:
-    """The starts as seen from the span, without the length of the rest."""
+    """The starts in the coordinates of the span, without the length of the rest."""
     delta = UNIFORM(self, ball, radius, part)
     delta[..., -1] = 0
     return delta
@@ -148,18 +148,18 @@ UNIFORM = WideTarget.uniform
 
 @pytest.mark.parametrize("wrong", [forgotten, own_ball, at_the_surface])
 def test_other_starts_change_the_ascent(wrong, monkeypatch):
-    setup, judge = attention(), ATTACKS["pgd"]
+    setup, test_attack = attention(), ATTACKS["pgd"]
     ambient, projected = (batch_of(setup, mode, PATHS) for mode in ("ambient", "projected"))
     monkeypatch.setattr(WideTarget, "uniform", wrong)
-    there, here = attacked(ambient, judge), attacked(projected, judge)
+    there, here = attacked(ambient, test_attack), attacked(projected, test_attack)
     assert (there - here).abs().max() > 1e-4 * there.abs().max()
 
 
 def test_a_whole_run_is_the_same():
-    """Flipped labels, and training points that are judged; by one short step in a large ball, so that starts count."""
-    judge = small_pgd(12.0, start="uniform", steps=1, step=0.01)
+    """Flipped labels, and training points that are tested; by one short step in a large ball, so that starts count."""
+    test_attack = small_pgd(12.0, start="uniform", steps=1, step=0.01)
     data = small_data(samples=20, dim=100, flip=0.2)
-    given = small_setup(data, Linear(), small_pgd(0.2), max_steps=5, test_attack=judge)
+    given = small_setup(data, Linear(), small_pgd(0.2), max_steps=5, test_attack=test_attack)
     there, here = (
         train_runs([axes.replace(given, {("coordinates",): mode})], run_ids(1))
         for mode in ("ambient", "projected")
@@ -260,16 +260,16 @@ def test_a_dimension_that_no_array_has(name):
 
 
 @pytest.mark.parametrize("mode", ["projected", "sampled"])
-def test_who_gets_the_coordinate(mode):
+def test_which_attacks_get_the_coordinate(mode):
     batch = batch_of(attention(), mode, 2)
     target = batch.target(batch.sample, "attack")
     for attack in (small_pgd(), EnsembleAttack(ball=Ball(radius=0.5)), APGD(ball=Ball(radius=0.5))):
         assert batch.widened_for(attack, target) is target
     kept = batch.select(torch.tensor([False, True]))
-    seen = kept.widened_for(ATTACKS["pgd"], kept.target(kept.sample, "attack"))
-    assert isinstance(seen, WideTarget)
-    assert seen.x.shape[-1] == seen.data.dim == target.data.dim + 1
-    assert seen.dim == 60
+    wide = kept.widened_for(ATTACKS["pgd"], kept.target(kept.sample, "attack"))
+    assert isinstance(wide, WideTarget)
+    assert wide.x.shape[-1] == wide.data.dim == target.data.dim + 1
+    assert wide.dim == 60
     ambient = batch_of(attention(), "ambient", 1)
     plain = ambient.target(ambient.sample, "attack")
     assert ambient.widened_for(ATTACKS["pgd"], plain) is plain
@@ -279,12 +279,12 @@ def test_who_gets_the_coordinate(mode):
 def test_no_weight_is_at_the_coordinate(name):
     batch = batch_of(SETUPS[name](), "sampled", 2)
     target = batch.target(batch.test_points("test/0", 3), "attack")
-    seen = batch.widened_for(ATTACKS["pgd"], target)
-    moved = seen.x.clone()
+    wide = batch.widened_for(ATTACKS["pgd"], target)
+    moved = wide.x.clone()
     moved[..., -1] = 7.0
     outputs = target.run(target.x).outputs
-    close(seen.run(moved).outputs, outputs)
+    close(wide.run(moved).outputs, outputs)
     weights = torch.ones_like(outputs)
-    gradient = seen.run(moved).inputs_gradient(weights)
+    gradient = wide.run(moved).inputs_gradient(weights)
     assert gradient[..., -1].abs().max() == 0
     close(gradient[..., :-1], target.run(target.x).inputs_gradient(weights))

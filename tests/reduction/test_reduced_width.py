@@ -92,7 +92,7 @@ def both(setup: Setup, runs: int) -> tuple[Batch, Batch]:
     return ambient, projected
 
 
-def seen_one_by_one(batch: Batch, x: Tensor) -> Tensor:
+def outputs_one_by_one(batch: Batch, x: Tensor) -> Tensor:
     """Outputs on points [1 run] of R^d, each in a basis of its own tokens beyond the span, R^d_h completed alike."""
     source, outputs = batch.source, []
     assert isinstance(source, LiftedTestPoints)
@@ -146,7 +146,7 @@ def test_narrow_runs_are_the_same_runs(name):
     fresh = ambient.test_points("test/0", 5)
     outputs = ambient.run(fresh).outputs
     close(projected.run(projected.test_points("test/0", 5)).outputs, outputs, 1e-10)
-    close(seen_one_by_one(projected, fresh.x), outputs, 1e-10)
+    close(outputs_one_by_one(projected, fresh.x), outputs, 1e-10)
     there, here = measure(ambient, None), measure(projected, None)
     for measured in there:
         close(here[measured], there[measured], 1e-10)
@@ -154,7 +154,7 @@ def test_narrow_runs_are_the_same_runs(name):
 
 
 def test_leaving_out_a_direction_of_the_span_shows(monkeypatch):
-    """The control of the test above: a token that is not seen changes the loss."""
+    """The control of the test above: a token outside the span changes the loss."""
 
     def partial(data: Any, sample: Any, rows: Tensor) -> Any:
         return view_of_span(data, replace(sample, x=sample.x * unseen[:, None]), rows)
@@ -166,7 +166,7 @@ def test_leaving_out_a_direction_of_the_span_shows(monkeypatch):
     assert (there.loss - here.loss).abs().max() > 1e-3
 
 
-def test_runs_that_leave_take_their_weights_along():
+def test_weights_of_the_remaining_runs_are_selected():
     _, batch = both(clean(30), 2)
     kept = batch.select(torch.tensor([False, True]))
     whole, one = (each.run(each.test_points("test/3", 4)).outputs for each in (batch, kept))
@@ -186,7 +186,7 @@ def numbers(batch: Batch, attack: Any = None) -> dict[str, Tensor]:
     """One number a run, after training."""
     *_, (step, _) = descend(batch)
     fresh = batch.test_points("test/0", 3)
-    seen: Any = batch.run(fresh)
+    forward_pass: Any = batch.run(fresh)
     found = {
         "train loss": step.loss,
         "train scores": scores(step).flatten(1)[:, 1],
@@ -194,17 +194,19 @@ def numbers(batch: Batch, attack: Any = None) -> dict[str, Tensor]:
         "query norm": query_norm(step),
         "value alignment": value_alignment(step),
         "value norm": value_norm(step),
-        "test output": seen.outputs[:, 0],
-        "test outputs, product": seen.outputs[:, 0] * seen.outputs[:, 1],
-        "test scores": seen.scores[:, 0, 0, 1, 2],
-        "test scores, largest": seen.scores[:, 0, 0].flatten(1).abs().amax(1),
-        "test values": seen.values[:, 0, 0, 1],
-        "test values, largest": seen.values[:, 0].flatten(1).abs().amax(1),
-        "test key norm": seen.keys[:, 0, 0, 2].norm(dim=1),
+        "test output": forward_pass.outputs[:, 0],
+        "test outputs, product": forward_pass.outputs[:, 0] * forward_pass.outputs[:, 1],
+        "test scores": forward_pass.scores[:, 0, 0, 1, 2],
+        "test scores, largest": forward_pass.scores[:, 0, 0].flatten(1).abs().amax(1),
+        "test values": forward_pass.values[:, 0, 0, 1],
+        "test values, largest": forward_pass.values[:, 0].flatten(1).abs().amax(1),
+        "test key norm": forward_pass.keys[:, 0, 0, 2].norm(dim=1),
     }
     if attack is not None:
         target = batch.target(fresh, "attack")
-        found["attacked drop"] = (target.run(attack.perturb(target)).outputs - seen.outputs)[:, 1]
+        found["attacked drop"] = (
+            target.run(attack.perturb(target)).outputs - forward_pass.outputs
+        )[:, 1]
     return found
 
 
@@ -259,18 +261,18 @@ def test_a_wrong_law_of_test_points_is_detected(control: Callable, monkeypatch):
     assert max(found[name] for name in CONTROLS[control]) < LEVEL, found
 
 
-def test_no_tensor_knows_dimension_or_width():
-    seen = {}
+def test_no_tensor_has_the_size_of_dimension_or_width():
+    shapes_by_dim = {}
     for dim, hidden in ((10**6, 100), (10**9, 10**5), (16 * 10**12, 4 * 10**6)):
         cell = scaled(clean(hidden=hidden, dim=dim))
         with Sizes() as sizes, torch.no_grad():
             batch = batch_of(cell, "sampled", 2)
             list(descend(batch))
             found = measure(batch, None)
-        seen[dim] = sizes.shapes
+        shapes_by_dim[dim] = sizes.shapes
         assert all(value.isfinite().all() for value in found.values())
-    assert len(seen[10**6]) > 100
-    assert all(shapes == seen[10**6] for shapes in seen.values())
+    assert len(shapes_by_dim[10**6]) > 100
+    assert all(shapes == shapes_by_dim[10**6] for shapes in shapes_by_dim.values())
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -291,7 +293,7 @@ def test_a_run_does_not_depend_on_its_batch(together):
 
 
 def without_columns(ambient: Batch, tokens: Tensor) -> Batch:
-    """The run in R^d with W_Q and W_K seen only in the directions of R^d_h that these tokens' queries and keys have."""
+    """The run in R^d with W_Q and W_K restricted to the directions of the queries and keys of these tokens."""
     network = ambient.setup.network
     assert isinstance(network, Attention)
     basis = torch.linalg.qr(tokens.transpose(1, 2)).Q
@@ -366,7 +368,7 @@ def space(setup: Setup, mode: str = "sampled", **evaluation: Any) -> Any:
     return axes.replace(setup, {("coordinates",): mode, ("evaluation",): tests}).space
 
 
-def test_wide_clean_runs_leave_columns_out_and_say_so():
+def test_wide_clean_runs_leave_columns_out_and_report_it():
     setup = clean(hidden=1000, dim=10**9)
     parts = "sampled, 8 coordinates", "16 columns", "1,000,000,000", "1,000, ", "one by one"
     assert holds(space(setup).text, *parts)
@@ -376,8 +378,8 @@ def test_wide_clean_runs_leave_columns_out_and_say_so():
     exact = space(clean(hidden=16, dim=10**9))
     assert not isinstance(exact, ReducedWidth), "no column too many"
     assert space(clean(hidden=1000, dim=8)).mode == "ambient"
-    judged = space(setup, attack=ATTACK)
-    assert (type(judged), judged.dim) == (modes.Sampled, 8 + 2001)
+    attacked_space = space(setup, attack=ATTACK)
+    assert (type(attacked_space), attacked_space.dim) == (modes.Sampled, 8 + 2001)
 
 
 def test_approximate_says_how_far_to_trust_it():
@@ -404,7 +406,7 @@ def test_approximate_says_how_far_to_trust_it():
         ({("network",): Linear(init_std=0.1)}, ["`network`", "linear", "`coordinates: auto`"]),
     ],
 )
-def test_what_cannot_be_approximated_is_refused(changes, parts):
+def test_networks_that_cannot_be_approximated_are_refused(changes, parts):
     setup = axes.replace(
         attacked(hidden=50, dim=10**6), {("coordinates",): "approximate"} | changes
     )
@@ -418,7 +420,7 @@ def test_the_balance_of_scores_is_refused_without_all_columns():
         balance(attacked_step(batch, 0))
 
 
-def test_more_points_than_are_held_are_refused():
+def test_more_test_points_than_in_the_span_are_refused():
     batch = batch_of(clean(hidden=1000, dim=10**9), "sampled", 1, together=True)
     with pytest.raises(ValueError, match=says("`evaluation.samples`", "3")):
         batch.test_points("test/0", 4)

@@ -192,20 +192,20 @@ def scaled(setup: Setup) -> Setup:
 
 
 @pytest.mark.parametrize("build", [attention, two_layer, patch_cnn, linear])
-def test_no_tensor_knows_the_dimension(build):
+def test_no_tensor_has_the_size_of_the_dimension(build):
     """From the start to the test of a run, every tensor of every operation is of the same shape and size."""
-    seen = {}
+    shapes_by_dim = {}
     for dim in (2 * 10**3, 10**6, 10**9, 10**12):
         cell = scaled(build(dim=dim))
         with Sizes() as sizes, torch.no_grad():
             batch = batch_of(cell, "sampled", 2)
             list(descend(batch))
             found = measure(batch, ATTACK)
-        seen[dim] = sizes.shapes
+        shapes_by_dim[dim] = sizes.shapes
         assert all(value.isfinite().all() for name, value in found.items() if "noisy" not in name)
-    assert len(seen[10**6]) > 100
-    assert all(shapes == seen[10**6] for shapes in seen.values())
-    assert max(bytes for _, _, bytes in seen[10**6]) < 10**6
+    assert len(shapes_by_dim[10**6]) > 100
+    assert all(shapes == shapes_by_dim[10**6] for shapes in shapes_by_dim.values())
+    assert max(bytes for _, _, bytes in shapes_by_dim[10**6]) < 10**6
 
 
 def test_the_dimension_moves_lengths_alone():
@@ -236,7 +236,7 @@ def test_a_run_does_not_depend_on_its_batch():
     )
 
 
-def test_given_normals_take_the_place_of_one_stream():
+def test_given_normals_replace_one_stream():
     streams = Streams(run_ids(2))
     given = torch.arange(12.0, dtype=torch.float64).reshape(2, 2, 3)
     replaced = GivenNormals(streams, "train/noise", given)

@@ -66,7 +66,7 @@ def test_it_is_the_limit(phi):
         assert 1e-6 * ratio < distance < 0.1 * ratio, (ratio, distance)
 
 
-def test_the_size_of_what_vanishes_does_not_matter_and_its_signs_do():
+def test_the_signs_of_a_vanishing_start_matter_and_its_size_does_not():
     larger, turned = vanishing(), vanishing()
     larger.params["inner"].mul_(1e200)
     assert apart(larger, vanishing()) < 1e-12
@@ -152,7 +152,7 @@ def test_the_span_is_that_of_signal_and_points(mode):
     assert tokens.space.dim == 2 + 4 * 2
 
 
-def test_the_front_door_at_a_dimension_that_no_array_has():
+def test_training_at_a_dimension_that_no_array_has():
     data = Mixture(samples=20, dim=10**12, signal=1e4, flip=0.1)
     cell = small_setup(data, TwoLayer(width=8, preset="vanishing"), small_pgd(0.1, relative_to="signal"),
                        rate=1e-10, max_steps=30, first_attacked_step=1, precision="float32")  # fmt: skip

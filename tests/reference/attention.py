@@ -151,15 +151,15 @@ def train(
     attack: Attack | None = None,
 ) -> Trajectory:
     """Algorithm 1: attack every point, then step on all matrices with those points held fixed."""
-    seen = Trajectory([], [], [])
+    trajectory = Trajectory([], [], [])
     while True:
         traced = weights.traced()
         inputs = points if attack is None else attacked_points(weights, points, labels, attack)
         now = loss(traced, inputs, labels)
-        seen.losses.append(now.item())
-        seen.attacked.append(inputs)
-        seen.weights.append(weights)
-        if now.item() <= stop_loss or len(seen.losses) > max_steps:
-            return seen
+        trajectory.losses.append(now.item())
+        trajectory.attacked.append(inputs)
+        trajectory.weights.append(weights)
+        if now.item() <= stop_loss or len(trajectory.losses) > max_steps:
+            return trajectory
         gradients = torch.autograd.grad(now, traced.trained())
         weights = weights.moved(list(gradients), rate)

@@ -102,7 +102,7 @@ def train(
     attack: Attack | None = None,
 ) -> Trajectory:
     """Attack every point, then step with those points held fixed."""
-    seen = Trajectory([], [], [])
+    trajectory = Trajectory([], [], [])
     for _ in range(steps + 1):
         inputs = points
         if attack is not None:
@@ -110,12 +110,12 @@ def train(
             inputs = torch.stack([attacked_point(weights, x, y, psi, attack) for x, y in pairs])
         traced = weights.clone().requires_grad_()
         now = loss(traced, inputs, labels, psi)
-        seen.losses.append(now.item())
-        seen.attacked.append(inputs)
-        seen.weights.append(weights)
+        trajectory.losses.append(now.item())
+        trajectory.attacked.append(inputs)
+        trajectory.weights.append(weights)
         (gradient,) = torch.autograd.grad(now, traced)
         weights = weights - rate * gradient
-    return seen
+    return trajectory
 
 
 @dataclass

@@ -109,7 +109,7 @@ def train(
     attack: Attack | None = None,
 ) -> Trajectory:
     """Algorithm 1: attack every point, then step with those points held fixed."""
-    seen = Trajectory([], [], [])
+    trajectory = Trajectory([], [], [])
     for number in range(steps + 1):
         inputs = points
         if attack is not None and number >= attack.first:
@@ -117,12 +117,12 @@ def train(
             inputs = torch.stack([attacked_point(weights, x, y, phi, attack) for x, y in pairs])
         parts = {name: part.clone().requires_grad_() for name, part in vars(weights).items()}
         now = loss(Weights(**parts), inputs, labels, phi)
-        seen.losses.append(now.item())
-        seen.attacked.append(inputs)
-        seen.weights.append(weights)
+        trajectory.losses.append(now.item())
+        trajectory.attacked.append(inputs)
+        trajectory.weights.append(weights)
         moving = sorted(trained)
         gradients = torch.autograd.grad(now, [parts[name] for name in moving])
         for name, gradient in zip(moving, gradients, strict=True):
             parts[name] = parts[name] - rate * gradient
         weights = Weights(**{name: part.detach() for name, part in parts.items()})
-    return seen
+    return trajectory

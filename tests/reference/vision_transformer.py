@@ -56,7 +56,7 @@ class SlowTransformer(nn.Module):
         """Tokens [tokens, hidden] of one point after attention, and the maps of the heads."""
         network = self.network
         size = network.hidden // network.heads
-        seen, maps = [], []
+        attended, maps = [], []
         for head in range(network.heads):
             part = slice(head * size, (head + 1) * size)
             query, key, value = (
@@ -64,8 +64,8 @@ class SlowTransformer(nn.Module):
             )
             scores = query @ key.T / (math.sqrt(size) if network.score_scale else 1.0)
             maps.append(torch.softmax(scores, 1))
-            seen.append(maps[-1] @ value)
-        return self.project[layer](torch.cat(seen, 1)), torch.stack(maps)
+            attended.append(maps[-1] @ value)
+        return self.project[layer](torch.cat(attended, 1)), torch.stack(maps)
 
     def point(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Features and attention maps of one point."""

@@ -303,9 +303,9 @@ def test_defining_a_component_registers_it_under_its_name():
         assert DataModel.from_dict(fields).as_dict() == {**fields, "gap": 1.0}
 
 
-def test_a_kind_that_is_taken_is_refused_with_both_places():
-    taken = says("`mixture`", "benign.data.mixture.Mixture", "test_base")
-    with pytest.raises(ValueError, match=taken):
+def test_a_kind_in_use_is_refused_with_both_places():
+    message = says("`mixture`", "benign.data.mixture.Mixture", "test_base")
+    with pytest.raises(ValueError, match=message):
 
         class Mixture(DataModel):
             def sample(self, streams, split, count, dtype):

@@ -59,7 +59,7 @@ plain = st.recursive(
 
 @settings(max_examples=60)
 @given(plain)
-def test_what_a_dumper_writes_is_read_back(value):
+def test_written_values_are_read_back(value):
     assert parse_yaml(yaml.safe_dump(value)) == value
 
 

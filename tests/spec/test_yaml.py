@@ -116,7 +116,7 @@ def test_a_field_that_the_command_line_sets_has_no_line_in_the_file(run, tmp_pat
         ("nowhere.yaml", ("nowhere.yaml", "No such file")),
     ],
 )
-def test_what_is_no_specification_is_refused(text: str, parts: tuple[str, ...]):
+def test_texts_that_are_no_specifications_are_refused(text: str, parts: tuple[str, ...]):
     with pytest.raises(FileError) as refused:
         bo.Experiment.from_yaml(text)
     assert holds(str(refused.value), *parts)

@@ -96,11 +96,11 @@ def constant(
 ) -> Constant:
     """Compare a variable with a formula over a sweep: the range of their ratio, and whether it grows along an axis.
 
-    formula: names of axes and of numbers of the experiment, + - * / **, and log, sqrt, exp, min, max.
-    kind: an O statement fails along an axis if the ratio grows, Omega if it falls, Theta if it does either. The slope
-        of log ratio on log axis decides: the statement fails if the whole interval of the slope lies beyond
-        `tolerance`, holds if the whole interval lies within it, and is undecided otherwise.
-    axes: the axes to examine; all numeric ones if not given.
+    - `formula`: names of axes and of numbers of the experiment, `+ - * / **`, and log, sqrt, exp, min, max.
+    - `kind`: an O statement fails along an axis if the ratio grows, Omega if it falls, Theta if it does either. The
+      slope of log ratio on log axis decides: the statement fails if the whole interval of the slope lies beyond
+      `tolerance`, holds if the whole interval lies within it, and is undecided otherwise.
+    - `axes`: the axes to examine; all numeric ones if not given.
 
     >>> import tempfile
     >>> import benign as bo

@@ -84,15 +84,15 @@ def falsify(
 ) -> Search:
     """Search a space for a cell at which the predicate fails, and shrink it.
 
-    predicate: a function of one run, such as `lambda run: run.test_accuracy > 0.9`.
-    space: for each searched field of the experiment (`samples`, or `data.samples`) a list of values, or a pair
-        (low, high), drawn uniformly in the logarithm; whole numbers stay whole.
-    folder: where the runs go. Runs that it holds are used, and a counterexample is written to `counterexample.yaml`.
-    inside: a function of a cell; only cells at which it returns True (or conditions that hold) are run.
-    budget: the largest number of runs. Everything is deterministic: the same call in the same folder returns at once,
-        and a call with a larger budget continues.
-    allowed: the delta of "with probability 1 - delta": a cell is a counterexample if the predicate fails with more than
-        this share of the seeds.
+    - `predicate`: a function of one run, such as `lambda run: run.test_accuracy > 0.9`.
+    - `space`: for each searched field of the experiment (`samples`, or `data.samples`) a list of values, or a pair
+      (low, high), drawn uniformly in the logarithm; whole numbers stay whole.
+    - `folder`: where the runs go. Its runs are used, and a counterexample is written to `counterexample.yaml`.
+    - `inside`: a function of a cell; only cells at which it returns True (or conditions that hold) are run.
+    - `budget`: the largest number of runs. Everything is deterministic: the same call in the same folder returns at
+      once, and a call with a larger budget continues.
+    - `allowed`: the delta of "with probability 1 - delta": a cell is a counterexample if the predicate fails with more
+      than this share of the seeds.
 
     The whole numbers of a counterexample are made smaller as long as it stays a counterexample.
 

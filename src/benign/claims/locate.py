@@ -102,8 +102,8 @@ def locate_boundary(
     of every row, halfway in log(column) between the cells that bracket the first crossing; the cells of a round are
     one batch. Bisection finds one crossing of a row; only the whole grid would show several.
 
-    folder: where the runs go. Runs that it holds are used: the same call resumes, and another level reuses them.
-    budget: the largest number of runs in the folder.
+    - `folder`: where the runs go. Runs that it holds are used: the same call resumes, and another level reuses them.
+    - `budget`: the largest number of runs in the folder.
 
     >>> import tempfile
     >>> import benign as bo

@@ -119,10 +119,12 @@ class FeaturePatches(DataModel):
         strength = self._strength(streams, split, labels, robust).to(dtype)
         features = self._features(streams).to(dtype)
         x = self._noise(streams, split, count, features)
-        shown = strength if self.only == "both" else strength * (robust == (self.only == "robust"))
+        visible = (
+            strength if self.only == "both" else strength * (robust == (self.only == "robust"))
+        )
         chosen = torch.where(robust, labels[..., None], labels[..., None] + self.classes).flatten(1)
         signal = features.gather(1, chosen[..., None].expand(-1, -1, self.dim)).view_as(x)
-        x += signal.mul_(shown[..., None])  # two steps: a fused one may round by a number's place
+        x += signal.mul_(visible[..., None])  # two steps: a fused one may round by a number's place
         y = labels.to(dtype)
         return Sample(x, y, y, {"features": features, "robust": robust, "strength": strength})
 

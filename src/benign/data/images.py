@@ -140,23 +140,23 @@ class Images(DataModel):
             raise ValueError(
                 f"`data.channels` is {self.channel_count()}, but {self.source} has {channels}"
             )
-        for split, wanted in (("train", self.samples), ("test", tests)):
-            self._check_counts(getattr(images, split), split, wanted)
+        for split, count in (("train", self.samples), ("test", tests)):
+            self._check_counts(getattr(images, split), split, count)
 
-    def _check_counts(self, part: Part, split: str, wanted: int) -> None:
+    def _check_counts(self, part: Part, split: str, needed: int) -> None:
         field = "data.samples" if split == "train" else "evaluation.samples"
         counts = [int((part.labels == label).sum()) for label in self._used()]
         if self.balanced and split == "train":
             least, label = min((count, label) for label, count in enumerate(counts))
-            if least * len(counts) < wanted:
+            if least * len(counts) < needed:
                 raise ValueError(
                     f"`data.samples` must be at most {least * len(counts):,} with `balanced: true`: class "
-                    f"{self._used()[label]} of {self.source} has {least:,} training images; got {wanted:,}"
+                    f"{self._used()[label]} of {self.source} has {least:,} training images; got {needed:,}"
                 )
-        if sum(counts) < wanted:
+        if sum(counts) < needed:
             raise ValueError(
                 f"`{field}` must be at most {sum(counts):,}, the {split} images of classes "
-                f"{', '.join(map(str, self._used()))} in {self.source}, got {wanted:,}"
+                f"{', '.join(map(str, self._used()))} in {self.source}, got {needed:,}"
             )
 
     def absent(self) -> str | None:
@@ -218,8 +218,8 @@ class Images(DataModel):
         groups = [[label] for label in self._used()] if balanced else [list(self._used())]
         orders = []
         for group in groups:
-            wanted = torch.tensor(group, device=part.labels.device)
-            places = torch.isin(part.labels, wanted).nonzero()[:, 0]
+            classes = torch.tensor(group, device=part.labels.device)
+            places = torch.isin(part.labels, classes).nonzero()[:, 0]
             name = f"{kind}/images/{group[0]}" if balanced else f"{kind}/images"
             orders.append(places[streams(name).uniform(len(places)).argsort(stable=True, dim=1)])
         if balanced:  # one of each class in turn

@@ -99,10 +99,10 @@ class Mixture(DataModel):
             )
         # The quantile of <u, xi> is known only if u is an axis or xi is Gaussian.
         if self.cluster != "gaussian" and self.direction != "axis":
-            given = self.direction if isinstance(self.direction, str) else "a vector"
+            direction = self.direction if isinstance(self.direction, str) else "a vector"
             raise ValueError(
                 f"`direction` must be axis for half-space flips of a {self.cluster} cluster, "
-                f"got {given}: use `direction: axis` or `cluster: gaussian`"
+                f"got {direction}: use `direction: axis` or `cluster: gaussian`"
             )
 
     def signal_norm(self) -> Any:

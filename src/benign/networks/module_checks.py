@@ -127,14 +127,14 @@ def _traced_on(device: str, build: Build, size: PointSize) -> tuple[nn.Module, "
 
 def _check_outputs(outputs: Any, count: int | None) -> None:
     expected = [(PROBED,), (PROBED, 1)] if count is None else [(PROBED, count)]
-    given = type(outputs).__name__
+    got = type(outputs).__name__
     if isinstance(outputs, Tensor):
         if outputs.is_floating_point() and outputs.shape in expected:
             return
-        given = f"{list(outputs.shape)} of {outputs.dtype}"
-    wanted = " or ".join(str(list(shape)) for shape in expected)
+        got = f"{list(outputs.shape)} of {outputs.dtype}"
+    shapes = " or ".join(str(list(shape)) for shape in expected)
     raise ValueError(
-        f"the module must give real outputs of shape {wanted} for {PROBED} points, got {given}: "
+        f"the module must give real outputs of shape {shapes} for {PROBED} points, got {got}: "
         "`output_count` says how many outputs a point has"
     )
 

@@ -253,10 +253,10 @@ def _patch_cnn(setup: Setup) -> Advice:
     counts = n.robust_patches, n.other_patches
     regime = [
         f"standard training prefers non-robust features: n_N beta^q / (n_R alpha^q) = "
-        f"{number(li.density_room(*counts, n.alpha, n.beta, n.q))}, asked: more than 1"
+        f"{number(li.density_slack(*counts, n.alpha, n.beta, n.q))}, asked: more than 1"
     ]
     if n.eps:
-        room = li.robust_network_room(*counts, n.alpha, n.eps, n.q)
+        room = li.robust_network_slack(*counts, n.alpha, n.eps, n.q)
         regime.append(
             f"a network of robust features can be robust in all classes: {number(room)}, asked: more than 1"
         )

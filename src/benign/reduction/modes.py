@@ -53,7 +53,7 @@ class Start:
     params: Params
     """the initial weights"""
     network: Network
-    fresh: TestPoints
+    test_points: TestPoints
     """the source of test points"""
 
 
@@ -213,8 +213,8 @@ class Sampled(Space):
         assert isinstance(network, TokenRows)
         small, axes, tokens = data.reduced(self.dim), data.axis_count(), data.noise_count()
         rows = standard_rows(streams, self.dim - axes, axes, data.dim)
-        given = GivenNormals(streams, "train/noise", rows[:, :tokens])
-        sample = small.sample(given, "train", data.samples, dtype)
+        replaced = GivenNormals(streams, "train/noise", rows[:, :tokens])
+        sample = small.sample(replaced, "train", data.samples, dtype)
         params = network.initial_params(small, streams, dtype)
         if network.row_count(data):
             weights = rows[:, tokens:] * network.row_std(params, data)[:, :, None]
@@ -261,8 +261,8 @@ class ProjectedTokens(ReducedWidth):
         sample, whole = ambient.sample, ambient.params
         view = view_of_span(data, sample, sample.x.new_zeros(len(sample.x), 0, data.dim))
         narrow, params, frame = network.width_reduction().restricted(whole, view.basis)
-        fresh = LiftedTestPoints(view, network, whole, frame)
-        return Start(data.reduced(self.dim), view.of_sample(sample), params, narrow, fresh)
+        test_points = LiftedTestPoints(view, network, whole, frame)
+        return Start(data.reduced(self.dim), view.of_sample(sample), params, narrow, test_points)
 
     def cost(self, data: DataModel, network: Network, points: int, weights: int) -> int:
         """Add the whole weights, on which test points are tested."""
@@ -303,15 +303,15 @@ class SampledTokens(ReducedWidth):
         train, test = rows.split(
             [data.noise_count(), self.tokens - axes - data.noise_count()], dim=1
         )
-        given = GivenNormals(streams, "train/noise", train)
-        sample = small.sample(given, "train", data.samples, dtype)
+        replaced = GivenNormals(streams, "train/noise", train)
+        sample = small.sample(replaced, "train", data.samples, dtype)
         params = self._params(data, network, streams, dtype)
         if self.joint_tests:
-            given = GivenNormals(streams, "test/0/noise", test)
-            test_sample = small.sample(given, "test/0", self.joint_tests, dtype)
+            replaced = GivenNormals(streams, "test/0/noise", test)
+            test_sample = small.sample(replaced, "test/0", self.joint_tests, dtype)
             return Start(small, sample, params, narrow, JointTestPoints(test_sample))
-        fresh = PerPointTestPoints(data.dim, network, params)
-        return Start(small, sample, params, narrow, fresh)
+        test_points = PerPointTestPoints(data.dim, network, params)
+        return Start(small, sample, params, narrow, test_points)
 
     def _params(
         self, data: DataModel, network: ReducibleWidth, streams: Streams, dtype: torch.dtype
@@ -488,7 +488,7 @@ def _ball_problem(field: str, ball: Ball) -> str | None:
         return f"`{field}.ball.box` is {[*ball.box]}, which belongs to one basis: leave it out"
     if ball.relative_to == "point":
         return (
-            f"`{field}.ball.relative_to` is 'point', and fresh points are longer than their part in the span: "
+            f"`{field}.ball.relative_to` is 'point', and test points are longer than their part in the span: "
             "measure the radius by the signal or in the data's units"
         )
     return None

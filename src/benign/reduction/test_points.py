@@ -162,8 +162,8 @@ class PerPointTestPoints(TestPoints):
         along = own("along").normal(count, noise, model.dim)
         beyond = bartlett(own.within("tokens"), noise, self.dim - model.dim, count)
         normals = torch.cat([along, beyond], dim=3)
-        given = GivenNormals(streams, f"{split}/noise", normals)
-        sample = model.reduced(model.dim + beyond.shape[3]).sample(given, split, count, dtype)
+        replaced = GivenNormals(streams, f"{split}/noise", normals)
+        sample = model.reduced(model.dim + beyond.shape[3]).sample(replaced, split, count, dtype)
         weights = self.network.width_reduction().point_weights(
             self.params, model, own, count, beyond.shape[3]
         )

@@ -72,7 +72,7 @@ class Batch:
         setup = setup.within(drawn.data, drawn.network)
         params, network = drawn.params, drawn.network
         moments = setup.training.moments({name: params[name] for name in network.trained(params)})
-        return Batch(setup, streams, index, drawn.sample, params, drawn.fresh, dim, moments)
+        return Batch(setup, streams, index, drawn.sample, params, drawn.test_points, dim, moments)
 
     def __len__(self) -> int:
         return len(self.index)

@@ -155,7 +155,7 @@ def _attack(n: Numbers, c: Constants) -> list[Condition]:
 
 
 def _needed(n: Numbers) -> list[Condition]:
-    room = robust_network_room(n.robust_patches, n.other_patches, n.alpha, n.eps, n.q)
+    room = robust_network_slack(n.robust_patches, n.other_patches, n.alpha, n.eps, n.q)
     return [
         Condition.at_least("separation", "alpha >= 2 eps", n.alpha, 2 * n.eps),
         Condition.at_least("robust network", "|J_R| max(1, (alpha-eps)/eps)^q >= P", room, 1.0),
@@ -179,32 +179,32 @@ def _departures(setup: Setup, theorem: Theorem) -> list[str]:
 # What the assumptions rule out.
 
 
-def separation_room(alpha: float, eps: float) -> float:
+def separation_slack(alpha: float, eps: float) -> float:
     """alpha / (2 eps): below 1 points of two classes share an attacked point, and no classifier is robust at both."""
     return alpha / (2 * eps)
 
 
-def density_room(robust: int, others: int, alpha: float, beta: float, q: int) -> float:
+def density_slack(robust: int, others: int, alpha: float, beta: float, q: int) -> float:
     """Assumption 2.3 (b) with tau = q: sum beta^q / sum alpha^q."""
     return others * beta**q / (robust * alpha**q)
 
 
-def robust_network_room(robust: int, others: int, alpha: float, eps: float, q: int) -> float:
+def robust_network_slack(robust: int, others: int, alpha: float, eps: float, q: int) -> float:
     """|J_R| max(1, (alpha-eps)/eps)^q / P: below 1 a network of robust features is robust in one class at most.
 
-    Papers/li.md 2.9 (2). With `density_room` >= 1 and eps >= beta it is always below 1.
+    Papers/li.md 2.9 (2). With `density_slack` >= 1 and eps >= beta it is always below 1.
     """
     return robust * max(1.0, (alpha - eps) / eps) ** q / (robust + others)
 
 
-def linear_network_room_printed(robust: int, alpha: float, eps: float) -> float:
+def linear_network_slack_printed(robust: int, alpha: float, eps: float) -> float:
     """Proposition 3.2 as its proof has it: |J_R| (alpha - eps) / eps, without the factor P."""
     return robust * (alpha - eps) / eps
 
 
-def linear_network_room_corrected(robust: int, others: int, alpha: float, eps: float) -> float:
+def linear_network_slack_corrected(robust: int, others: int, alpha: float, eps: float) -> float:
     """Proposition 3.2 with it: |J_R| (alpha - eps) / (P eps) must exceed 1 as gamma grows."""
-    return linear_network_room_printed(robust, alpha, eps) / (robust + others)
+    return linear_network_slack_printed(robust, alpha, eps) / (robust + others)
 
 
 def robust_accuracy_limit(ones: np.ndarray, others: np.ndarray, eps: float) -> float:

@@ -1,8 +1,8 @@
 """Claims about the experiments of Li and Li: Figure 3, and Tables 1 and 2 on real images.
 
-Figure 3: the paper measures robust accuracy by "standard PGD", without its loss, steps or start. Here the cross-entropy
-decides, in 20 sign steps of 2.5 eps / 20 from the point; other losses and the training attack are informational.
-The audit doubts none of these numbers, since each is about the attack that it names.
+Figure 3: the paper measures robust accuracy by "standard PGD" and gives no loss, steps or start. Here PGD on the
+cross-entropy decides, with 20 sign steps of 2.5 eps / 20 from the point; other losses and the training attack are
+informational. The audit has no say here, since each number is about the attack that it names.
 """
 
 from collections.abc import Callable
@@ -37,10 +37,11 @@ CLAIMS = Claims("li")
 
 FIG3 = "li/fig3"
 TRANSITION, LAST = 150, 1000
-"""epochs of the phase transition, as the text has it, and of the end"""
+"""epochs of the phase transition, by the paper's text, and of the end"""
 RISEN = 0.05
-"""robust accuracy above that of Phase I: what Phase I itself may have"""
-BESIDE = ("margin", "own loss", "one step")
+"""rise of robust accuracy over Phase I that counts; Phase I itself may have this much"""
+NOT_JUDGED = ("margin", "own loss", "one step")
+ATTACKS = ("cross-entropy", *NOT_JUDGED)
 
 
 def _attacks(batch: Batch) -> dict[str, Perturb]:
@@ -54,11 +55,11 @@ def _attacks(batch: Batch) -> dict[str, Perturb]:
 
 
 def _by_attack(rule: Rule) -> dict[str, Rule]:
-    return {name: rule for name in ("cross-entropy", *BESIDE)}
+    return dict.fromkeys(ATTACKS, rule)
 
 
 def _accuracies(evidence: Evidence, name: str, step: int) -> np.ndarray:
-    """Of adversarially trained networks at a snapshot step, under one of the attacks, by seed."""
+    """Return accuracies under an attack of adversarially trained networks at a snapshot step, by seed."""
     batch = trained(evidence, clip=EPS).at(step)
     return accuracy(batch, _attacks(batch)[name], evidence.size(20, 100, 250)).numpy()
 
@@ -68,7 +69,7 @@ def _snapshots(evidence: Evidence) -> list[int]:
 
 
 def _turn(evidence: Evidence) -> int:
-    """The snapshot nearest to the transition."""
+    """Return the snapshot nearest to the transition."""
     nearest = min(_snapshots(evidence), key=lambda step: abs(step - TRANSITION))
     if nearest < TRANSITION / 2:
         raise Undecided(f"training ends at step {nearest}, before the transition at {TRANSITION}")
@@ -86,82 +87,82 @@ def the_transition_is_near_150(evidence: Evidence) -> Measured:
     """Adversarial training stops learning the non-robust features near epoch 150."""
     _turn(evidence)
     curve = trained(evidence, clip=EPS).non_robust.mean(2)
-    return mean("first step at which max B rises by a tenth of its fastest", settled(curve))
+    return mean(
+        "first step at which max B rises by less than a tenth of its fastest", settled(curve)
+    )
 
 
 @CLAIMS.add(
-    "fig3.adv.phase1-robust-zero", "Figure 3, fourth panel", _by_attack(at_most(0.05)), FIG3, informational=BESIDE
+    "fig3.adv.phase1-robust-zero", "Figure 3, fourth panel", _by_attack(at_most(0.05)), FIG3, informational=NOT_JUDGED
 )  # fmt: skip
 def robust_accuracy_is_zero_at_first(evidence: Evidence) -> dict[str, Measured]:
-    """In Phase I of adversarial training clean accuracy is perfect and robust accuracy zero."""
+    """In Phase I of adversarial training clean accuracy is perfect and robust accuracy is zero."""
     clean = evidence.result["test_accuracy_curve"].sel(clip=EPS).min("seed")
     steps = [s for s in _snapshots(evidence) if s <= _turn(evidence) and clean.sel(step=s) >= 0.99]
     if not steps:
         raise Undecided(
-            f"clean accuracy is not yet 0.99 in every seed at step {_turn(evidence)}: no Phase I to look at"
+            f"clean accuracy is not yet 0.99 in every seed at step {_turn(evidence)}, so there is no Phase I"
         )
-    words = f"largest accuracy at steps {steps[0]} to {steps[-1]}"
+    of = f"largest accuracy at steps {steps[0]} to {steps[-1]}"
     return {
-        name: mean(words, np.max([_accuracies(evidence, name, step) for step in steps], 0))
-        for name in ("cross-entropy", *BESIDE)
+        name: mean(of, np.max([_accuracies(evidence, name, step) for step in steps], 0))
+        for name in ATTACKS
     }
 
 
 @CLAIMS.add(
-    "fig3.adv.phase2-robust-up", "Figure 3, fourth panel", _by_attack(at_least(0.3)), FIG3, informational=BESIDE
+    "fig3.adv.phase2-robust-up", "Figure 3, fourth panel", _by_attack(at_least(0.3)), FIG3, informational=NOT_JUDGED
 )  # fmt: skip
 def robust_accuracy_rises_then(evidence: Evidence) -> dict[str, Measured]:
     """In Phase II of adversarial training robust accuracy increases."""
     turn, end = _turn(evidence), _snapshots(evidence)[-1]
     if end < LAST:
-        raise Undecided(f"training ends at step {end}, the figure's Phase II lasts until {LAST}")
+        raise Undecided(f"training ends at step {end}; Phase II of the figure lasts until {LAST}")
+    of = f"accuracy at step {end} less that at {turn}"
     return {
-        name: mean(
-            f"accuracy at step {end} less that at {turn}",
-            _accuracies(evidence, name, end) - _accuracies(evidence, name, turn),
-        )
-        for name in ("cross-entropy", *BESIDE)
+        name: mean(of, _accuracies(evidence, name, end) - _accuracies(evidence, name, turn))
+        for name in ATTACKS
     }
 
 
 @CLAIMS.add(
-    "fig3.adv.phase2-immediate", "Figure 3, fourth panel", _by_attack(at_most(100)), FIG3, informational=BESIDE
+    "fig3.adv.phase2-immediate", "Figure 3, fourth panel", _by_attack(at_most(100)), FIG3, informational=NOT_JUDGED
 )  # fmt: skip
 def robust_accuracy_rises_at_once(evidence: Evidence) -> dict[str, Measured]:
-    """Robust accuracy begins to increase within 100 epochs of the transition."""
+    """Robust accuracy begins to increase within 100 epochs after the transition."""
     turn, steps = _turn(evidence), _snapshots(evidence)
     later = [step for step in steps if step >= turn]
-    held = settled(trained(evidence, clip=EPS).non_robust.mean(2))
-    found = {}
-    for name in ("cross-entropy", *BESIDE):
+    transitions = settled(trained(evidence, clip=EPS).non_robust.mean(2))
+    parts = {}
+    for name in ATTACKS:
         curves = np.array([_accuracies(evidence, name, step) for step in later])
         risen = curves > curves[0] + RISEN
         never = int((~risen.any(0)).sum())
         delays = [
-            (later[int(row.argmax())] if row.any() else steps[-1]) - begin
-            for row, begin in zip(risen.T, held, strict=True)
+            (later[int(row.argmax())] if row.any() else steps[-1]) - transition
+            for row, transition in zip(risen.T, transitions, strict=True)
         ]
-        told = f"in {never} of {len(held)} seeds it never rises: counted as the last step"
-        found[name] = mean("steps from the transition to the rise", delays).noting(told)
-    return found
+        note = f"in {never} of {len(transitions)} seeds it never rises: counted as the last step"
+        parts[name] = mean("steps from the transition to the rise", delays).noting(note)
+    return parts
 
 
 @CLAIMS.add("label-leak", "derived", at_least(0.9), FIG3)
 def perturbations_give_the_label_away(evidence: Evidence) -> dict[str, Measured]:
-    """After adversarial training the one-step perturbation itself tells the label.
+    """After adversarial training the one-step perturbation alone gives the label away.
 
-    Put on pure noise it is classified as y, and made with the wrong label y' it turns X into y'.
+    Added to pure noise, it is classified as y; computed with the wrong label y', it turns the class of X into y'.
     """
     batch = trained(evidence, clip=EPS).end
     target, attack = fresh(batch, evidence.size(20, 100, 250)), batch.setup.attack
     assert attack is not None
     noise = target.streams("noise").normal(*target.x.shape[1:], dtype=target.x.dtype)
     delta = attack.perturb(target) - target.x
-    told = predicted(target, 0.1 * noise + delta) == target.y
+    leaked = predicted(target, 0.1 * noise + delta) == target.y
     rival = 1 - target.y
     turned = predicted(target, attack.perturb(target.relabelled(rival))) == rival
     return {
-        "on noise": mean("share classified as y", told.double().mean(1)),
+        "on noise": mean("share classified as y", leaked.double().mean(1)),
         "wrong label": mean("share classified as y'", turned.double().mean(1)),
     }
 
@@ -171,86 +172,96 @@ DEVIATIONS = 3
 
 
 def ahead(of: str, larger: xr.DataArray, smaller: xr.DataArray) -> Measured:
-    """A difference by seed, as an interval of three standard deviations: one exceeds the other, or is exceeded."""
-    found = (larger - smaller).values.ravel()
-    if found.size < 2:
-        raise Undecided(f"{of}: one seed has no deviation")
-    centre, half = float(found.mean()), DEVIATIONS * float(found.std(ddof=1))
-    return Measured(of, Estimate(centre, centre - half, centre + half), f"{found.size} seeds, 3 sd")
+    """Return the mean difference over seeds, with an interval of three standard deviations."""
+    differences = (larger - smaller).values.ravel()
+    if differences.size < 2:
+        raise Undecided(f"{of}: one seed has no standard deviation")
+    centre, half = float(differences.mean()), DEVIATIONS * float(differences.std(ddof=1))
+    interval = Estimate(centre, centre - half, centre + half)
+    return Measured(of, interval, f"{differences.size} seeds, 3 sd")
 
 
-def _noted(measured: Measured, evidence: Evidence) -> Measured:
-    """With a word about the images, which are not the paper's at every scale."""
+def _with_images(measured: Measured, evidence: Evidence) -> Measured:
+    """Note which images were used, which are not the paper's at every scale."""
     return measured.noting(TITLES[specification(evidence.result)["data"]["source"]])
 
 
-def _of_others(found: xr.Dataset, training: str, kind: str) -> xr.DataArray:
-    return found[f"{kind}_feature_accuracy"].sel(training=training)
+def _of_others(result: xr.Dataset, training: str, kind: str) -> xr.DataArray:
+    return result[f"{kind}_feature_accuracy"].sel(training=training)
 
 
-def _of_themselves(found: xr.Dataset, training: str, kind: str) -> xr.DataArray | None:
-    """None in runs from before this was measured."""
-    known = found.get(f"{kind}_feature_accuracy_of_{training}")
-    return None if known is None else known.isel(training=0)
+def _of_themselves(result: xr.Dataset, training: str, kind: str) -> xr.DataArray | None:
+    """Return the accuracy of the references; None in older runs, which lack it."""
+    accuracies = result.get(f"{kind}_feature_accuracy_of_{training}")
+    return None if accuracies is None else accuracies.isel(training=0)
 
 
 THEMSELVES = "references themselves"
 WHOSE = {"other networks": _of_others, THEMSELVES: _of_themselves}
-"""whose accuracies are compared: Table 1 does not say that others than the references were tested, Table 2 does. A
-reference gives an image drawn from its own features nearly its own class of the original, so that its order follows
-from the construction where the search came near: told beside, it decides nothing"""
+"""networks whose accuracies are compared: Table 2 says that others than the references were tested, Table 1 does not.
+A reference classifies an image made from its own features nearly as the original image, so its order follows from the
+construction if the search came close: informational"""
 
 
-def _table_1(dataset: str) -> None:
-    """The five claims about one dataset."""
-    recipe = f"li/table1_{dataset}"
-
-    def order(
-        name: str, statement: str, first: tuple[str, str], second: tuple[str, str]
-    ) -> Callable:
-        def statistic(evidence: Evidence) -> dict[str, Measured]:
-            found, of = by_training(evidence.result), "difference of feature learning accuracies"
-            measured = {}
-            for whose, read in WHOSE.items():
-                pair = [read(found, *each) for each in (first, second)]
-                if pair[0] is not None and pair[1] is not None:
-                    measured[whose] = _noted(ahead(of, pair[0], pair[1]), evidence)
-            return measured
-
-        statistic.__doc__ = f"{statement} ({dataset})."
-        rules = {whose: at_least(0.0) for whose in WHOSE}
-        told = {"informational": (THEMSELVES,)}
-        return CLAIMS.add(f"tab1.{dataset}.{name}", "Table 1", rules, recipe, **told)(statistic)
-
-    order(
-        "std-order",
+Column = tuple[str, str]
+"""training and kind of features"""
+ORDERS: dict[str, tuple[str, Column, Column]] = {
+    "std-order": (
         "Standard training learns non-robust features better than robust ones",
         ("standard", "non_robust"),
         ("standard", "robust"),
-    )
-    order(
-        "adv-order",
+    ),
+    "adv-order": (
         "Adversarial training learns robust features better than non-robust ones",
         ("adversarial", "robust"),
         ("adversarial", "non_robust"),
-    )
-    order(
-        "nr-suppressed",
+    ),
+    "nr-suppressed": (
         "Adversarial training learns non-robust features less than standard training does",
         ("standard", "non_robust"),
         ("adversarial", "non_robust"),
-    )
-    order(
-        "r-enhanced",
+    ),
+    "r-enhanced": (
         "Adversarial training learns robust features better than standard training does",
         ("adversarial", "robust"),
         ("standard", "robust"),
-    )
+    ),
+}
+"""statements of Table 1, and the accuracies that must be larger and smaller"""
+
+
+def _order(larger: Column, smaller: Column) -> Callable[[Evidence], dict[str, Measured]]:
+    def statistic(evidence: Evidence) -> dict[str, Measured]:
+        result, of = by_training(evidence.result), "difference of feature learning accuracies"
+        parts = {}
+        for whose, read in WHOSE.items():
+            more, less = read(result, *larger), read(result, *smaller)
+            if more is not None and less is not None:
+                parts[whose] = _with_images(ahead(of, more, less), evidence)
+        return parts
+
+    return statistic
+
+
+def _table_1(dataset: str) -> None:
+    """Add the five claims about one dataset."""
+    recipe = f"li/table1_{dataset}"
+
+    for name, (statement, larger, smaller) in ORDERS.items():
+        statistic = _order(larger, smaller)
+        statistic.__doc__ = f"{statement} ({dataset})."
+        CLAIMS.add(
+            f"tab1.{dataset}.{name}",
+            "Table 1",
+            dict.fromkeys(WHOSE, at_least(0.0)),
+            recipe,
+            informational=(THEMSELVES,),
+        )(statistic)
 
     def robust(evidence: Evidence) -> Measured:
-        cell = by_training(evidence.result)["robust_accuracy"]
-        gain = cell.sel(training="adversarial") - cell.sel(training="standard")
-        return _noted(mean("robust accuracy gained", gain), evidence)
+        accuracies = by_training(evidence.result)["robust_accuracy"]
+        gain = accuracies.sel(training="adversarial") - accuracies.sel(training="standard")
+        return _with_images(mean("robust accuracy gained", gain), evidence)
 
     robust.__doc__ = (
         f"Adversarial training raises robust accuracy by 20 points or more ({dataset})."
@@ -263,7 +274,7 @@ for _dataset in ("mnist", "cifar", "svhn"):
 
 
 def _success(evidence: Evidence, training: str, attack: str) -> xr.DataArray:
-    """Targeted success by pair and seed."""
+    """Return targeted success by pair and seed."""
     return targeted_success(evidence.result).sel(training=training, attack=attack)
 
 
@@ -276,7 +287,7 @@ def non_robust_features_fool_standard_training(evidence: Evidence) -> Measured:
 
 @CLAIMS.add("tab2.adv-both-low", "Table 2", at_most(0.3), "li/table2")
 def adversarial_training_withstands_both(evidence: Evidence) -> Measured:
-    """Neither attack fools an adversarially trained network in more than 30 % of the points of any pair."""
+    """Neither attack fools an adversarially trained network on more than 30 % of the points of any pair."""
     both = targeted_success(evidence.result).sel(training="adversarial")
     return mean("largest success over attacks and pairs", both.max(("attack", "pair")))
 
@@ -301,7 +312,8 @@ def adversarial_training_withstands_non_robust_features(evidence: Evidence) -> M
     {"adversarial, NRF-PGD": at_most(0.0), "standard, RF-PGD": at_least(0.01)},
 )
 def the_text_quotes_another_row(evidence: Evidence) -> dict[str, Measured]:
-    """What the text quotes as RF-PGD on the standard-trained network is the table's row of NRF-PGD on the other one."""
+    """The rates that the text quotes for RF-PGD on the standard-trained network are the row of the table for NRF-PGD on
+    the adversarially trained one."""
     return {
         f"{training}, {attack}": exact(
             "largest difference between text and row, in points",

@@ -1,6 +1,6 @@
 """Claims about Li and Li that need no study: the assumptions, Propositions 3.1 and 3.2, lemmas that are identities.
 
-Points and hand-made filters; small runs without noise and recursions, in float64.
+They use points and hand-made filters, small runs without noise, and recursions, in float64.
 """
 
 import itertools
@@ -40,56 +40,56 @@ def _points(evidence: Evidence, data: FeaturePatches) -> Sample:
 
 
 def _network_of(features: str, gamma: float, sample: Sample, data: FeaturePatches) -> Target:
-    """w_i = gamma u_i (robust) or gamma v_i (non-robust), one filter a class."""
+    """Return the network w_i = gamma u_i (robust) or gamma v_i (non-robust), with one filter per class."""
     first = 0 if features == "robust" else data.classes
     rows = sample.latent["features"][:, first : first + data.classes]
     network = PatchCNN(width=1, threshold=1.0, init_std=1.0)
     return Target(network, {"weights": gamma * rows[:, :, None]}, data, sample, STREAMS)
 
 
-def _right(target: Target, perturb: Perturb | None = None) -> torch.Tensor:
+def _accuracy(target: Target, perturb: Perturb | None = None) -> float:
     points = perturb(target) if perturb else target.x
-    return correct(margin(target.run(points).outputs, target.y)).mean(1)
+    return float(correct(margin(target.run(points).outputs, target.y)).mean(1))
 
 
 @CLAIMS.add("asm.separation", "Section 2.5", at_least(0.99))
 def classes_are_separated(evidence: Evidence) -> Measured:
-    """Points of different classes are farther than 2 eps apart in the l_inf norm, with the numbers of Figure 3."""
+    """With the numbers of Figure 3, points of different classes are more than 2 eps apart in the l_inf norm."""
     data = _data(FIGURE)
     sample = _points(evidence, data)
     x, y = sample.x[0].flatten(1), sample.y[0]
     ones, others = x[y == 0], x[y == 1]
     distances = torch.cdist(ones, others, p=torch.inf)
     limit = theory.robust_accuracy_limit(ones.numpy(), others.numpy(), EPS)
-    # Pairs of one set of points are not independent: each point is used once.
-    pairs = min(len(ones), len(others))
-    found = share(
-        "pairs farther than 2 eps apart", distances.diagonal()[:pairs] > 2 * EPS, "disjoint pair"
+    # Pairs that share a point are not independent, so each point counts once.
+    apart = distances > 2 * EPS
+    measured = share("pairs farther than 2 eps apart", apart.diagonal(), "disjoint pair")
+    return measured.noting(
+        f"of all pairs {float(apart.double().mean()):.3g}; "
+        f"no classifier's robust accuracy on these points exceeds {limit:.3g}"
     )
-    told = f"of all pairs {float((distances > 2 * EPS).double().mean()):.3g}"
-    return found.noting(f"{told}; no classifier's robust accuracy on these exceeds {limit:.3g}")
 
 
 @CLAIMS.add("asm.consistency", "Assumption 2.3 with B.3; the conflict is derived", at_least(1.0))
-def the_assumptions_leave_room(evidence: Evidence) -> Measured:
-    """Some numbers satisfy all of density, eps >= beta, and what a network of robust features needs to be robust.
+def the_assumptions_are_consistent(evidence: Evidence) -> Measured:
+    """Some numbers satisfy the density condition, eps >= beta, and the robustness of a network of robust features.
 
-    Density is sum beta^q > sum alpha^q; robustness in two classes needs P < |J_R| max(1, (alpha-eps)/eps)^q. The room
-    is that of the tighter of the two: at least 1 where both hold.
+    The density condition is sum beta^q > sum alpha^q; robustness with two classes needs
+    P < |J_R| max(1, (alpha-eps)/eps)^q. The slack is that of the tighter of the two: at least 1 where both hold.
     """
     steps = evidence.size(6, 14, 40)
     patches = [round(1.6**k) for k in range(1, 25)]
     strengths = [1.3**k for k in range(1, steps)]
-    papers = [
+    slacks = [
         min(
-            theory.density_room(robust, others, alpha, 1.0, q),
-            theory.robust_network_room(robust, others, alpha, eps, q),
+            theory.density_slack(robust, others, alpha, 1.0, q),
+            theory.robust_network_slack(robust, others, alpha, eps, q),
         )
         for robust, others, q in itertools.product((1, 2, 5, 20), patches, (3, 4, 5))
         for eps, alpha in itertools.product([1.0, *strengths], strengths)
         if alpha > eps
     ]
-    return worst("largest room of the tighter condition", papers)
+    return worst("largest slack of the tighter condition", slacks)
 
 
 @CLAIMS.add(
@@ -98,13 +98,13 @@ def the_assumptions_leave_room(evidence: Evidence) -> Measured:
     {"clean": at_least(0.99), "attacked": at_most(0.01, fails_above=0.5)},
 )
 def non_robust_filters_are_broken(evidence: Evidence) -> dict[str, Measured]:
-    """The network w_i = gamma v_i classifies clean points rightly, and none of them after Delta(X, y)."""
+    """The network w_i = gamma v_i classifies every clean point correctly, and every point wrongly under Delta(X, y)."""
     data = _data(FIGURE)
     sample = _points(evidence, data)
     networks = [_network_of("non_robust", gamma, sample, data) for gamma in GAMMAS]
     swap = FeatureSwap(clip=EPS).perturb
-    clean = min(float(_right(each)) for each in networks)
-    attacked = max(float(_right(each, swap)) for each in networks)
+    clean = min(_accuracy(network) for network in networks)
+    attacked = max(_accuracy(network, swap) for network in networks)
     return {
         "clean": exact("lowest clean accuracy over gamma = 1, 10, 100", clean),
         "attacked": exact("highest accuracy under Delta", attacked),
@@ -113,7 +113,7 @@ def non_robust_filters_are_broken(evidence: Evidence) -> dict[str, Measured]:
 
 @CLAIMS.add("prop3.2.u-net-robust", "Proposition 3.2", at_least(0.99, fails_below=0.5))
 def robust_filters_withstand(evidence: Evidence) -> Measured:
-    """The network w_i = gamma u_i classifies rightly whatever moves by at most eps.
+    """The network w_i = gamma u_i classifies every point correctly under every perturbation of at most eps.
 
     Judged inside Assumption 2.3 with separated classes: alpha = 2.5 > 2 eps, |J_R| = 1, |J_NR| = 19.
     """
@@ -124,16 +124,15 @@ def robust_filters_withstand(evidence: Evidence) -> Measured:
         "all patches": AllPatch(clip=EPS),
         "margin ascent": PGD(ball=linf(), step=0.125),
     }
-    found = {
-        name: min(
-            float(_right(_network_of("robust", g, sample, data), attack.perturb)) for g in GAMMAS
-        )
+    networks = [_network_of("robust", gamma, sample, data) for gamma in GAMMAS]
+    lowest = {
+        name: min(_accuracy(network, attack.perturb) for network in networks)
         for name, attack in attacks.items()
     }
-    room = theory.linear_network_room_corrected(1, data.tokens - 1, SEPARATED["alpha"], EPS)
-    told = ", ".join(f"{name} {value:.2g}" for name, value in found.items())
-    note = f"{told}; |J_R| (alpha - eps) / (P eps) = {room:.2g}"
-    return exact("lowest accuracy over attacks and gamma = 1, 10, 100", min(found.values()), note)
+    slack = theory.linear_network_slack_corrected(1, data.tokens - 1, SEPARATED["alpha"], EPS)
+    accuracies = ", ".join(f"{name} {value:.2g}" for name, value in lowest.items())
+    note = f"{accuracies}; |J_R| (alpha - eps) / (P eps) = {slack:.2g}"
+    return exact("lowest accuracy over attacks and gamma = 1, 10, 100", min(lowest.values()), note)
 
 
 EXACT = 1e-10
@@ -141,7 +140,7 @@ EXACT = 1e-10
 
 @lru_cache(maxsize=4)
 def noiseless(steps: int) -> tuple[Problem, Tensor, list[Tensor]]:
-    """Standard training on one point a class without noise: the problem, the features, the filters at every step."""
+    """Return problem, features, and filters at every step of standard training on one point per class without noise."""
     setup = Setup(
         data=FeaturePatches(
             samples=3, classes=3, tokens=16, dim=30, alpha=2.0, beta=1.0, noise_std=0.0, balanced=True
@@ -156,20 +155,20 @@ def noiseless(steps: int) -> tuple[Problem, Tensor, list[Tensor]]:
 
 
 def _off(weights: Tensor, features: Tensor) -> Tensor:
-    """P_perp w."""
+    """Return P_perp w."""
     along = torch.einsum("rimd,rfd->rimf", weights, features)
     return weights - torch.einsum("rimf,rfd->rimd", along, features)
 
 
 @CLAIMS.add("lem5.1.exact", "Lemma 5.1, D.4", at_most(EXACT))
 def features_follow_the_recursion(evidence: Evidence) -> Measured:
-    """On points without noise the filters' correlations with all features follow a recursion of their own, exactly."""
+    """On points without noise the filters' correlations with all features follow a closed recursion exactly."""
     problem, features, weights = noiseless(evidence.size(60, 600, 600))
     states = feature_recursion(Features.of(problem, weights[0], features), len(weights) - 1)
     errors = []
     for state, filters in zip(states, weights, strict=True):
-        found = Features.of(problem, filters, features)
-        pairs = ((state.robust, found.robust), (state.non_robust, found.non_robust))
+        trained = Features.of(problem, filters, features)
+        pairs = ((state.robust, trained.robust), (state.non_robust, trained.non_robust))
         errors += [float((one - other).abs().max()) for one, other in pairs]
     return worst("difference between network and recursion", errors)
 
@@ -179,18 +178,19 @@ def off_the_features_nothing_moves(evidence: Evidence) -> Measured:
     """Without noise, standard training never moves the part of a filter that is orthogonal to all features."""
     _, features, weights = noiseless(evidence.size(60, 600, 600))
     start = _off(weights[0], features)
-    moves = [float((_off(each, features) - start).abs().max()) for each in weights]
+    moves = [float((_off(filters, features) - start).abs().max()) for filters in weights]
     return worst("distance that P_perp w has moved", moves)
 
 
 @CLAIMS.add("lemD7.offdiag", "Lemma D.7", at_most(EXACT))
 def other_classes_never_grow(evidence: Evidence) -> Measured:
-    """Without noise, a positive correlation with another class's feature never increases and a negative one is frozen.
+    """Without noise a filter's positive correlation with a feature of another class never increases, and a negative one
+    never changes.
 
-    In every step of standard training with a small step size.
+    Judged at every step of standard training with a small step size.
     """
     problem, features, weights = noiseless(evidence.size(60, 600, 600))
-    states = [Features.of(problem, each, features) for each in weights]
+    states = [Features.of(problem, filters, features) for filters in weights]
     other = ~torch.eye(3, dtype=torch.bool)[:, None].expand(3, 10, 3)
     rises = []
     for before, after in itertools.pairwise(states):
@@ -198,12 +198,12 @@ def other_classes_never_grow(evidence: Evidence) -> Measured:
         for one, next_one in pairs:
             change = torch.where(one > 0, next_one - one, (next_one - one).abs())
             rises.append(float(change[:, other].max()))
-    return worst("rise of a positive one, move of a negative one", rises)
+    return worst("rise of a positive correlation, change of a negative one", rises)
 
 
 @CLAIMS.add("lemB2.closed-form", "Lemma B.2; the closed form is derived", at_most(0.15))
 def the_power_method_has_a_closed_form(evidence: Evidence) -> Measured:
-    """While x reaches 1, y stays within a factor of its start.
+    """While x grows to 1, y stays within a constant factor of its start.
 
     Where S (y0/x0)^(q-2) <= 0.75, y is then y0 [1 - S (y0/x0)^(q-2) (1 - x0^(q-2))]^(-1/(q-2)), within 15 %.
     """
@@ -219,6 +219,6 @@ def the_power_method_has_a_closed_form(evidence: Evidence) -> Measured:
         while (going := x < 1).any():
             y = np.where(going, y + rate * ratio * y ** (q - 1), y)
             x = np.where(going, x + rate * x ** (q - 1), x)
-        found = tensor_power(x0, y0, ratio, q, x, rate).y.numpy()
-        errors += np.abs(y / found - 1).ravel().tolist()
+        closed = tensor_power(x0, y0, ratio, q, x, rate).y.numpy()
+        errors += np.abs(y / closed - 1).ravel().tolist()
     return worst("relative error of the closed form", errors)

@@ -181,8 +181,8 @@ def norm_growth(evidence: Evidence) -> dict[str, Measured]:
     conditions=assumption,
 )
 def gradient_lower_bound(evidence: Evidence) -> dict[str, Measured]:
-    """The component of the gradient along the signal is at least gamma r G / 4; for ReLU this times the share c0 of
-    active neurons."""
+    """The component of the negative gradient along the signal is at least gamma r G / 4; for ReLU at least this times
+    the share c0 of active neurons."""
     relu, smooth = (Numbers.of(cell).slope for cell in cells_of(evidence.experiment))
     pulls, active = _extremes(evidence, "pull"), _extremes(evidence, "active")[0]
     limits = [relu * active / 4, smooth / 4]

@@ -85,8 +85,8 @@ def one_step_interpolation(evidence: Evidence) -> Measured:
 
 @CLAIMS.add("propB34.leaves-lazy", "Proposition B.34", at_least(0.8), FIRST, conditions=assumption)
 def leaves_lazy(evidence: Evidence) -> Measured:
-    """The first step moves the weights by at least gamma r / 10 times their norm; for ReLU by this times the share c0
-    of active neurons."""
+    """The first step moves the weights by at least gamma r / 10 times their norm; for ReLU by at least this times the
+    share c0 of active neurons."""
     ratios = []
     for replay in evidence.replays_by_cell():
         numbers, values = Numbers.of(replay.cell), extremes_of(replay)

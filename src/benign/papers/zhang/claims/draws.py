@@ -79,16 +79,16 @@ def values_at_start(evidence: Evidence) -> dict[str, Measured]:
     values = torch.einsum("rtb,rb->rt", tokens, in_basis).abs().amax(1)
     length = (in_basis.square().sum(1) + rest).sqrt()
 
-    def beyond(r: float) -> Measured:
+    def exceeding(r: float) -> Measured:
         return _failing(values + r * math.sqrt(n.signal) * length > n.hidden**-0.25)
 
-    return {"r=1/log d_h": beyond(n.radius), "r=1": beyond(1.0)}
+    return {"r=1/log d_h": exceeding(n.radius), "r=1": exceeding(1.0)}
 
 
 @CLAIMS.add("lem12.qk_init", "Lemma 12", RARE, informational=("printed", "attacked"))
 def queries_and_keys_at_start(evidence: Evidence) -> dict[str, Measured]:
-    """With probability 1 - delta initial queries and keys have the norms and the small products of Lemma 12. Its units
-    are corrected: sigma_h^2 for sigma_p^2 in the norms of signals, sqrt(d) for d^(3/2) in products with noise."""
+    """With probability 1 - delta initial queries and keys have the norms and the small products of Lemma 12, with units
+    corrected: sigma_h^2 for sigma_p^2 in norms of signals, and sqrt(d) for d^(3/2) in products with noise."""
     n = sizes(evidence)
     tokens = token_draws(evidence, n)
     products = _score_products(evidence, n, tokens)

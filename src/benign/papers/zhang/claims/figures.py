@@ -204,8 +204,8 @@ def _at(evidence: Evidence, name: str, radius: float) -> xr.DataArray:
 
 @CLAIMS.add("fig3.thm3_attribution", "Figure 3 and Theorem 3", at_least(0.9), FIGURE_3)
 def failure_is_that_of_theorem_3(evidence: Evidence) -> Measured:
-    """Training fails at 0.5 |mu| because the radius exceeds |mu|, beyond which no classifier is robust. (Derived:
-    uniform attention stalls at 0.354 |mu|; classifiers that ignore the order of tokens fail from 0.501 |mu| on.)"""
+    """Theorem 3, whose radius is |mu|, explains why training fails at 0.5 |mu|. (Derived: uniform attention stalls at
+    0.354 |mu|, and classifiers that ignore the order of tokens fail from 0.501 |mu| on.)"""
     edge = crossings(evidence.result.train_loss, "radius", STUCK)
     return mean("radius / |mu| from which on training is stuck", edge)
 

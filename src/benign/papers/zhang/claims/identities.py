@@ -140,7 +140,8 @@ def sign_of_the_negative_value(evidence: Evidence) -> Measured:
 
 @CLAIMS.add("lem9.inner_product", "Lemma 9", EXACT)
 def inner_products(evidence: Evidence) -> Measured:
-    """A product <q_x, k_z> changes by <dq, k> + <q, dk> + <dq, dk>, where dq combines attacked keys, and dk queries."""
+    """A product <q_x, k_z> changes by <dq, k> + <q, dk> + <dq, dk>, where dq is a combination of
+    attacked keys, and dk of attacked queries."""
     training, errors = _training(evidence), []
     x = torch.cat([_reference(training), training.x[:, 0]], 1)
     for move in _moves(evidence, training):
@@ -199,7 +200,7 @@ def _outside_the_span(evidence: Evidence, radius: float) -> Measured:
 
 @CLAIMS.add("wv.rank_one", "derived (S2)", EXACT)
 def rank_one(evidence: Evidence) -> Measured:
-    """Training changes W_V by (u - u(0)) w_O^T / |w_O|^2 only, so u = W_V w_O says all about it."""
+    """Training changes W_V by (u - u(0)) w_O^T / |w_O|^2 only, so u = W_V w_O determines it."""
     moves = _moves(evidence, _training(evidence))
     start, errors = moves[0].before, []
     unit = start.output / start.output.square().sum(1, keepdim=True)

@@ -154,8 +154,8 @@ _ABOVE, _BELOW = at_least(0.5), at_most(0.0)
 )
 def permutation_barrier(evidence: Evidence) -> dict[str, Measured]:
     """Just above R_perm, which is about |mu| / 2 for a strong signal, networks (1) err on half of the points; just
-    below it the nearest token makes no error. This holds for noise orthogonal to the signals; for isotropic noise each
-    of its two bounds holds."""
+    below it the nearest token makes no error. This holds for noise orthogonal to the signals; with isotropic noise each
+    of the two bounds of that case holds."""
     projected, isotropic = (_twins(evidence, projected=flag) for flag in (True, False))
     moved = projected.coupled("permutation", 1.0)
     lengths = (moved - projected.sample.x).norm(dim=3).amax(2)
