@@ -22,9 +22,10 @@ from benign.sweep.dataset import assemble, not_measured
 from benign.sweep.own_code import own_code
 from benign.sweep.plan import NUMERICS, runs_of
 from benign.sweep.records import Record
-from benign.sweep.results import ResultWarning, RunResolver, outdoes
+from benign.sweep.results import ResultWarning, RunResolver, outdoes, runs_in
 from benign.sweep.status_text import folder_text
 from benign.sweep.store import Store, StoreError
+from benign.sweep.validation import RecordCache
 from benign.training import engine
 from benign.training.descent import Status
 from benign.training.metrics import METRICS, variables
@@ -399,3 +400,34 @@ def test_a_part_computes_only_the_units_it_needs(good, tmp_path):
     assert len(Store.open(folder).keys()) == 1
     assert bo.open_result(folder).attrs["runs_missing"] == 4
     assert {run.key for run in runs_of(part)} < {run.key for run in runs_of(tiny())}
+
+
+# Records in memory
+
+
+def test_records_in_memory_are_decoded_again_only_if_their_file_has_changed(
+    good, tmp_path, monkeypatch
+):
+    folder = shutil.copytree(good, tmp_path / "run")
+    store, decoded = Store.open(folder), []
+    read = store.read
+    monkeypatch.setattr(store, "read", lambda key: (decoded.append(key), read(key))[1])
+    records, keys = RecordCache(store), sorted(store.keys())
+    assert runs_in(records).keys() == runs_in(records).keys()
+    assert decoded == keys
+    first = store.path(keys[0])
+    first.write_bytes(first.read_bytes()[:-1])  # damaged
+    assert len(list(records)) == len(keys) - 1
+    assert list(store.damaged) == keys[:1]
+    shutil.copy(Store.open(good, writing=False).path(keys[0]), first)
+    assert len(list(records)) == len(keys)
+    assert decoded == [*keys, keys[0], keys[0]]
+
+
+def test_records_that_would_take_too_much_memory_are_decoded_each_time(good, monkeypatch):
+    store, decoded = Store.open(good, writing=False), []
+    read = store.read
+    monkeypatch.setattr(store, "read", lambda key: (decoded.append(key), read(key))[1])
+    records, keys = RecordCache(store, most_bytes=0), sorted(store.keys())
+    assert [len(list(records)), len(list(records))] == [len(keys)] * 2
+    assert decoded == [*keys, *keys]
