@@ -228,8 +228,8 @@ def _faults(folder: Path, remove: bool) -> int:
         for path in (*map(store.path, checked.damaged), *checked.spoiled):
             path.unlink(missing_ok=True)
     echo(f"{folder}: {checked.records} records of {checked.runs} runs are intact")
-    if checked.kept:
-        echo(f"{checked.kept} files of checkpoints and weights are intact")
+    if checked.intact_files:
+        echo(f"{checked.intact_files} files of checkpoints and weights are intact")
     echo("\n".join(faults))
     if checked.damaged:
         done = "removed; " if remove else ""

@@ -128,14 +128,14 @@ def readings_of(
     studies: Sequence[Study], which: str, answers: Reading | None = None
 ) -> list[Reading]:
     """The readings of several studies together: an answer to a question is the answer in all that know it."""
-    found: list[Reading] = []
+    readings: list[Reading] = []
     default = {name: answer for s in studies for name, answer in s.reading().items()}
     for study in studies:
         for reading in study.readings(which):
             whole = default | reading | (answers or {})
-            if whole not in found:
-                found.append(whole)
-    return found or [{}]
+            if whole not in readings:
+                readings.append(whole)
+    return readings or [{}]
 
 
 def judge(

@@ -59,15 +59,15 @@ def assemble(experiment: Experiment, records: Iterable[Record]) -> xr.Dataset:
                 known = record.arrays.get(name)
                 values[target] = np.nan if known is None else known[source]
     flat["steps"][flat["steps"] < 0] = np.nan  # in a record: the run has not ended
-    found = [resolver.runs.get(key) for key in keys]
-    lacking = _lacking(wanted, found)
+    recorded = [resolver.runs.get(key) for key in keys]
+    lacking = _lacking(wanted, recorded)
     for name, (without, ended) in lacking.items():
         if without == ended:
             described.pop(name, None)
     result = _label(experiment, flat, described, steps)
     result.attrs["devices"] = "; ".join(sorted(devices))
     result.attrs["not_measured"] = canonical({name: n for name, (n, _) in lacking.items()})
-    if failed := failures(at for at in found if at):
+    if failed := failures(at for at in recorded if at):
         result.attrs["first_error"] = next(iter(failed)).splitlines()[-1]
     return result
 
@@ -94,12 +94,12 @@ def ended(result: xr.Dataset) -> xr.DataArray:
 
 
 def _lacking(
-    wanted: list[dict[str, Variable]], found: list[RunAt | None]
+    wanted: list[dict[str, Variable]], recorded: list[RunAt | None]
 ) -> dict[str, tuple[int, int]]:
     """Return, for every variable that finished runs lack, how many lack it and how many should have it."""
-    seeds = len(found) // len(wanted)
+    seeds = len(recorded) // len(wanted)
     alike = Counter(
-        (number // seeds, at.names) for number, at in enumerate(found) if at and at.ended
+        (number // seeds, at.names) for number, at in enumerate(recorded) if at and at.ended
     )
     without, ended = Counter[str](), Counter[str]()
     for (cell, names), count in alike.items():

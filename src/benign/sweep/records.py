@@ -147,10 +147,10 @@ def read_bytes(path: Path, largest: int | None = None) -> bytes:
 
 
 def _check_plain(path: Path, largest: int) -> None:
-    found = os.lstat(path)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode):
         raise DamagedRecord("is a link or no file, and might lead anywhere")
-    if found.st_size > largest:
+    if status.st_size > largest:
         raise DamagedRecord(f"is larger than it may be ({largest} bytes)")
 
 
@@ -259,8 +259,8 @@ def remove_stale(folder: Path, now: float, of: str | None = None) -> None:
     for path in list(folder.iterdir()):
         if is_temporary(path.name, of):
             with contextlib.suppress(OSError):  # another process removed it, or it is nobody's file
-                found = path.lstat()
-                if stat.S_ISREG(found.st_mode) and now - found.st_mtime > STALE_AFTER:
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode) and now - status.st_mtime > STALE_AFTER:
                     with open(path, "rb") as file:
                         left = _lock(file, shared=True)
                     if left:

@@ -74,12 +74,12 @@ class RunResolver:
             for code in np.unique(record.arrays["status"]).tolist()
         }
         keys = record.arrays["run"].tolist()
-        found = [statuses[code] for code in record.arrays["status"].tolist()]
+        runs = [statuses[code] for code in record.arrays["status"].tolist()]
         if self.runs.keys().isdisjoint(keys):  # nearly always
-            self.runs.update(zip(keys, found, strict=True))
+            self.runs.update(zip(keys, runs, strict=True))
             return list(enumerate(keys))
         rows = []
-        for row, (key, at) in enumerate(zip(keys, found, strict=True)):
+        for row, (key, at) in enumerate(zip(keys, runs, strict=True)):
             other = self.runs.get(key)
             if other is None or at.beats(other):
                 self.runs[key] = at
@@ -106,7 +106,7 @@ def _ended(record: Record) -> set[str]:
 
 
 def unfinished(
-    units: Iterable[Unit], held: Mapping[str, RunAt], recompute: bool = False
+    units: Iterable[Unit], recorded: Mapping[str, RunAt], recompute: bool = False
 ) -> list[Unit]:
     """Return the units with a run that is still to be computed.
 
@@ -114,7 +114,7 @@ def unfinished(
     """
 
     def done(run: Run) -> bool:
-        at = held.get(run.key)
+        at = recorded.get(run.key)
         if at is None or not at.ended:
             return False
         return not (recompute and (at.changed or at.lacks(run)))
@@ -122,15 +122,15 @@ def unfinished(
     return [unit for unit in units if not all(map(done, unit.runs))]
 
 
-def failures(found: Iterable[RunAt]) -> Counter[str]:
+def failures(runs: Iterable[RunAt]) -> Counter[str]:
     """Return the errors of failed runs, with the number of runs."""
-    texts = (str(at.meta.get("error") or "").strip() for at in found if not at.ended)
+    texts = (str(at.meta.get("error") or "").strip() for at in runs if not at.ended)
     return Counter(text or "out of memory" for text in texts)
 
 
-def changed_code(found: Iterable[RunAt]) -> Counter[str]:
+def changed_code(runs: Iterable[RunAt]) -> Counter[str]:
     """Return the user's own code that has changed since runs were finished, with the number of these runs."""
-    return Counter(name for at in found if at.ended for name in at.changed)
+    return Counter(name for at in runs if at.ended for name in at.changed)
 
 
 def damage(damaged: Collection[str]) -> str:
@@ -138,9 +138,9 @@ def damage(damaged: Collection[str]) -> str:
     return f"{len(damaged)} damaged records will be computed again" if damaged else ""
 
 
-def other_versions(held: Mapping[str, RunAt], known: Collection[str]) -> str:
+def other_versions(recorded: Mapping[str, RunAt], known: Collection[str]) -> str:
     """Return a note about runs whose keys are not among the `known` ones; empty if there are none."""
-    others = [at.meta for key, at in held.items() if key not in known]
+    others = [at.meta for key, at in recorded.items() if key not in known]
     if not others:
         return ""
     versions = sorted({_version(meta) for meta in others})

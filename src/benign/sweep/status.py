@@ -70,10 +70,10 @@ def sweep_status(store: Store, history: Sequence[Experiment]) -> SweepStatus:
     The runs are planned from the specification and compared with the records: planning 100,000 runs of 1,000 cells
     takes 0.3 s.
     """
-    experiment, held = history[-1], runs_in(valid_headers(store))
+    experiment, recorded = history[-1], runs_in(valid_headers(store))
     keys, leases = keys_of(experiment), leases_in(store)
     statuses = np.array(
-        [at.status if (at := held.get(key)) else Status.MISSING for key in keys], np.int8
+        [at.status if (at := recorded.get(key)) else Status.MISSING for key in keys], np.int8
     )
     if at_work := {unit for unit, lease in leases.items() if lease.alive() is not False}:
         under_way = _under_way(history, at_work)
@@ -84,7 +84,7 @@ def sweep_status(store: Store, history: Sequence[Experiment]) -> SweepStatus:
         _along_axes(experiment, statuses),
         dict(store.damaged),
         _workers(leases),
-        _notes(held, keys),
+        _notes(recorded, keys),
     )
 
 
@@ -149,11 +149,11 @@ def _workers(leases: dict[str, Lease]) -> list[Worker]:
     ]
 
 
-def _notes(held: dict[str, RunAt], keys: list[str]) -> list[str]:
+def _notes(recorded: dict[str, RunAt], keys: list[str]) -> list[str]:
     wanted = set(keys)
-    changed = changed_code(at for key, at in held.items() if at.changed and key in wanted)
+    changed = changed_code(at for key, at in recorded.items() if at.changed and key in wanted)
     lines = [
         f"{name} has changed since {number} runs were made: `benign run --recompute` computes them anew"
         for name, number in changed.items()
     ]
-    return [*filter(None, [other_versions(held, wanted)]), *lines]
+    return [*filter(None, [other_versions(recorded, wanted)]), *lines]

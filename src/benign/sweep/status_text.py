@@ -37,19 +37,19 @@ def folder_text(folder: Path) -> str:
         resolver.add(record)
         seconds += float(record.meta.get("seconds") or 0)
         records += 1
-    held = resolver.runs
+    recorded = resolver.runs
     try:
         experiment = current_experiment(store)
         grid, wanted = grid_rows(experiment), set(keys_of(experiment))
     except StoreError as error:
-        grid, wanted = [("cannot read", str(error).splitlines())], set(held)
-    counts = Counter(held[key].status if key in held else Status.MISSING for key in wanted)
+        grid, wanted = [("cannot read", str(error).splitlines())], set(recorded)
+    counts = Counter(recorded[key].status if key in recorded else Status.MISSING for key in wanted)
     damaged = store.damaged
     made_on = Counter(
-        f"{at.meta.get('device')}, torch {at.meta.get('torch')}" for at in held.values()
+        f"{at.meta.get('device')}, torch {at.meta.get('torch')}" for at in recorded.values()
     )
     pictures = sorted(path.name for kind in ("png", "svg") for path in folder.glob(f"*.{kind}"))
-    changed = changed_code(held[key] for key in wanted & held.keys())
+    changed = changed_code(recorded[key] for key in wanted & recorded.keys())
     rows = [
         *grid,
         ("status", [statuses(counts)]),
@@ -59,10 +59,10 @@ def folder_text(folder: Path) -> str:
         ),
         ("made by", _made(store.about.made)),
         ("made on", [f"{where}: {number} runs" for where, number in made_on.items()]),
-        ("versions", list(filter(None, [other_versions(held, wanted)]))),
+        ("versions", list(filter(None, [other_versions(recorded, wanted)]))),
         ("changed", [f"{name} since {number} runs were made" for name, number in changed.items()]),
         ("damaged", list(damaged.values())),
-        ("errors", error_lines(held.values())),
+        ("errors", error_lines(recorded.values())),
         ("pictures", [", ".join(pictures)] if pictures else []),
     ]
     return f"{folder}\n{labelled((label, lines) for label, lines in rows if lines)}"
@@ -157,20 +157,20 @@ def _short_progress(status: SweepStatus) -> str:
 
 def _axis(values: list[tuple[Any, Counts]]) -> list[str]:
     """Return a table of the values of an axis; for a long axis, of the values with runs left."""
-    shown = values
+    listed = values
     if len(values) > MOST_ROWS:
-        shown = [each for each in values if each[1].done < each[1].runs][:MOST_ROWS]
+        listed = [each for each in values if each[1].done < each[1].runs][:MOST_ROWS]
     rows = [["", "done", "of", "failed", "diverged"]] + [
         [
             value_text(value),
             *map(str, (at.done, at.runs, at.failed + at.out_of_memory, at.diverged)),
         ]
-        for value, at in shown
+        for value, at in listed
     ]
-    left = [at for _, at in values if all(at is not each for _, each in shown)]
+    left = [at for _, at in values if all(at is not each for _, each in listed)]
     done = sum(at.done == at.runs for at in left)
     rest = [f"and {len(left)} more values, {done} of them done"] if left else []
-    return [*(table(rows) if shown else []), *rest]
+    return [*(table(rows) if listed else []), *rest]
 
 
 def _worker(worker: Worker) -> str:

@@ -66,7 +66,7 @@ class Watching(Watcher, ABC):
     every = 5.0
 
     def begin(self, units: int, runs: int, done_runs: int) -> None:
-        self.started = self.shown = time.monotonic()
+        self.started = self.last_shown = time.monotonic()
         self.units, self.runs, self.before = units, runs, done_runs
         self.ended_units, self.done = 0, done_runs
         self.pace = Pace()
@@ -87,8 +87,8 @@ class Watching(Watcher, ABC):
         tests = number == TESTING != progress.testing
         progress.update(number, training)
         now = time.monotonic()
-        if now - self.shown >= (TEST_SHOWN if tests else self.every):
-            self.shown = now
+        if now - self.last_shown >= (TEST_SHOWN if tests else self.every):
+            self.last_shown = now
             doing = _doing(self.in_progress.positions())
             self.show(f"{self._shape()}{doing}" if doing else "starting")
 
@@ -100,7 +100,7 @@ class Watching(Watcher, ABC):
             capped = bool((arrays["status"] == Status.STEP_CAP).any())
             self.pace = self.pace.plus(len(unit.runs), seconds, capped)
         self.ended_units += 1
-        self.shown = time.monotonic()
+        self.last_shown = time.monotonic()
         counts = Counter(Status(code) for code in arrays["status"].tolist())
         self.show(f"unit {self.ended_units} of {self.units}: {statuses(counts)}")
 

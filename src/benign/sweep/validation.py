@@ -108,7 +108,7 @@ class Checked:
     """faults of the other records, by key"""
     strange: list[Path] = field(default_factory=list)
     """files among the records that are not records"""
-    kept: int = 0
+    intact_files: int = 0
     """intact files of checkpoints and weights"""
     spoiled: dict[Path, str] = field(default_factory=dict)
     """faults of the others"""
@@ -124,7 +124,7 @@ def check_records(store: Store) -> Checked:
     checked.strange = [path for path in _files(store) if not _is_ours(path)]
     for path in sorted(kept_files(store)):
         if not (fault := fault_of_kept(path)):
-            checked.kept += 1
+            checked.intact_files += 1
         elif path.exists():  # a sweep that goes on replaces and removes its checkpoints
             checked.spoiled[path] = fault
     return checked
