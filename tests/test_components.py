@@ -542,7 +542,7 @@ class TooFar(PGD):
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_what_is_wrong_is_noticed(wrong: Any, parts: tuple[str, ...]):
+def test_wrong_components_are_refused(wrong: Any, parts: tuple[str, ...]):
     trial: Any = {DataModel: try_data, Network: try_network, Attack: try_attack}[wrong.family()]
     others = {DataModel: (), Network: (SIGNED,), Attack: VICTIMS[0]}[wrong.family()]
     with pytest.raises(ValueError, match=says(f"`{type(wrong).__name__}", *parts)):

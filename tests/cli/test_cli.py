@@ -184,7 +184,7 @@ def test_running_a_file_prints_results_on_stdout_and_progress_on_stderr(tmp_path
     assert any(holds(line, "mean", "2 seeds") for line in lines)
     assert any(holds(line, f"`benign report {Path('runs') / 'tiny'}`") for line in lines)
     assert lines[-2].startswith("runs: ")
-    assert lines[-2].endswith(Status.STEP_CAP.words)
+    assert lines[-2].endswith(Status.STEP_CAP.label)
     assert lines[-1] == f"data: {Path('runs') / 'tiny'}"
     assert counts(done.stderr.splitlines()[0]) == [2, 8]
     assert "8 of 8" in done.stderr

@@ -78,7 +78,7 @@ def test_lines_show_what_there_is_to_do_and_how_it_went(clock):
     first, *lines_shown = stream.getvalue().splitlines()
     assert numbers(first) == [2, 4, 8, 12]
     assert holds(first, "8 runs", "4 of 12")
-    four = f"2 converged, 1 {Status.STEP_CAP.words}, 1 diverged"
+    four = f"2 converged, 1 {Status.STEP_CAP.label}, 1 diverged"
     expected = [
         ("4 of 12", "2 x 3 x 8, ", {"20", "3"}, "6 s", "18 s"),
         ("4 of 12", "2 x 3 x 8, ", {"4"}, "8 s", "8 s"),
@@ -195,7 +195,7 @@ def test_the_bar_shows_runs_step_and_time_and_restores_the_terminal(monkeypatch)
     assert "0/8 runs" in shown
     assert holds(shown, "2 x 3 x 8", "step 7", "4 training")
     assert "4/8 runs" in shown
-    assert f"4 {Status.STEP_CAP.words}" in shown
+    assert f"4 {Status.STEP_CAP.label}" in shown
     assert stream.getvalue().rstrip().endswith(f"{ANSI}?25h")  # the cursor is back
 
 

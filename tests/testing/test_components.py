@@ -85,9 +85,9 @@ class TriedNetwork(Linear):
         return super().forward(params, x) / 0
 
     def run(self, params: Params, x: Tensor) -> Any:
-        seen = super().run(params, x)
-        seen.outputs = seen.outputs / 0
-        return seen
+        output = super().run(params, x)
+        output.outputs = output.outputs / 0
+        return output
 
 
 class TriedAttack(PGD):
@@ -134,7 +134,7 @@ def own_data(**fields: Any) -> TriedData:
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "content"),
     [
         (
             {"data": own_data(wrong=2)},
@@ -156,8 +156,8 @@ def own_data(**fields: Any) -> TriedData:
         ),
     ],
 )
-def test_a_wrong_part_is_refused_before_there_is_a_folder(parts, told, tmp_path: Path):
-    with pytest.raises(SpecError, match=says(*told)):
+def test_a_wrong_part_is_refused_before_there_is_a_folder(parts, content, tmp_path: Path):
+    with pytest.raises(SpecError, match=says(*content)):
         experiment(**parts).run(tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
@@ -274,10 +274,10 @@ def test_a_metric_may_need_more_points_than_it_is_tried_on(tmp_path: Path):
 
 def test_metrics_are_tried_where_they_apply_and_on_clean_points(tmp_path: Path):
     """Twice in the first and the last cell: three runs and one, however large samples and dimension are."""
-    seen: list[tuple[int, ...]] = []
+    shapes: list[tuple[int, ...]] = []
 
     def mine(step: Step) -> Tensor:
-        seen.append(tuple(step.attacked.shape))
+        shapes.append(tuple(step.attacked.shape))
         assert torch.equal(step.attacked, step.batch.sample.x)
         return step.loss
 
@@ -286,7 +286,7 @@ def test_metrics_are_tried_where_they_apply_and_on_clean_points(tmp_path: Path):
     with forgetting():
         bo.metric("something", applies=lambda setup: setup.data.samples > 100)(mine)
         Runner(sweep, tmp_path)
-    assert [shape[:2] for shape in seen] == [(3, 64), (1, 64)] * 2
+    assert [shape[:2] for shape in shapes] == [(3, 64), (1, 64)] * 2
 
 
 def test_a_part_is_tried_once_and_not_in_every_cell(tmp_path: Path):

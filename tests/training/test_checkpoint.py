@@ -53,15 +53,15 @@ def interrupted_at(step: int):
 @pytest.mark.parametrize("training", TRAININGS, ids=lambda training: training.kind)
 def test_a_resumed_training_is_the_same_to_the_bit(training, tmp_path, monkeypatch):
     cells = [digits(training), digits(training.model_copy(update={"rate": 0.3 * training.rate}))]
-    keeping = CheckpointConfig(tmp_path / "whole", tmp_path / "expected")
-    expected = train_runs(cells, run_ids(2), keeping=keeping)
+    config = CheckpointConfig(tmp_path / "whole", tmp_path / "expected")
+    expected = train_runs(cells, run_ids(2), config=config)
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
-    keeping = CheckpointConfig(tmp_path / "kept", tmp_path / "found")
+    config = CheckpointConfig(tmp_path / "kept", tmp_path / "found")
     for step in (3, 6):  # killed twice
         with pytest.raises(Killed):
-            train_runs(cells, run_ids(2), "cpu", interrupted_at(step), keeping)
+            train_runs(cells, run_ids(2), "cpu", interrupted_at(step), config)
     begun = []
-    found = train_runs(cells, run_ids(2), "cpu", lambda number, _: begun.append(number), keeping)
+    found = train_runs(cells, run_ids(2), "cpu", lambda number, _: begun.append(number), config)
     assert begun[0] == 6
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values, err_msg=name)
@@ -80,13 +80,13 @@ def test_runs_that_have_ended_stay_ended(tmp_path, monkeypatch):
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     with pytest.raises(Killed):
         train_runs(cells, run_ids(2), "cpu", interrupted_at(9), CheckpointConfig(tmp_path))
-    found = train_runs(cells, run_ids(2), keeping=CheckpointConfig(tmp_path))
+    found = train_runs(cells, run_ids(2), config=CheckpointConfig(tmp_path))
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
 def test_short_trainings_write_nothing(tmp_path):
-    train_runs([digits(TRAININGS[0])], run_ids(1), keeping=CheckpointConfig(tmp_path / "kept"))
+    train_runs([digits(TRAININGS[0])], run_ids(1), config=CheckpointConfig(tmp_path / "kept"))
     assert not (tmp_path / "kept").exists()
 
 
@@ -118,7 +118,7 @@ def forged(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> N
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-100]),
     "empty": lambda path: path.write_bytes(b""),
-    "no checksum": lambda path: save_file(load_file(path), path, {"told": path.stem}),
+    "no checksum": lambda path: save_file(load_file(path), path, {"origin": path.stem}),
     "other batch": lambda path: Checkpoint(path, "another").write(load_file(path)),
     "other numerics": lambda path: Checkpoint(path, path.stem, CheckpointConfig(numerics=77)).write(
         load_file(path)
@@ -150,10 +150,10 @@ FORGERIES: dict[str, Callable[[dict[str, torch.Tensor]], object]] = {
     "a loss of two runs": lambda kept: kept.update({"place/reached": torch.ones(2)}),
     "an array of another shape": lambda kept: kept.update({"arrays/test_loss": torch.ones(3)}),
     "an array that nobody knows": lambda kept: kept.update({"arrays/new": torch.ones(1)}),
-    "a tally of two runs": lambda kept: kept.update(
+    "a running metric of two runs": lambda kept: kept.update(
         {name: torch.ones(2) for name in kept if name.startswith("tallies/")}
     ),
-    "no tallies": lambda kept: [
+    "no running metrics": lambda kept: [
         kept.pop(name) for name in list(kept) if name.startswith("tallies/")
     ],
 }
@@ -183,8 +183,8 @@ def test_a_damaged_or_foreign_checkpoint_starts_the_batch_again(damage, tmp_path
         np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
-def test_what_was_found_is_compared_before_anything_is_filled(tmp_path, monkeypatch):
-    """The last tensor that is looked at is wrong: final weights and arrays stay as they were."""
+def test_a_checkpoint_is_compared_before_anything_is_filled(tmp_path, monkeypatch):
+    """The last tensor to be compared is wrong: final weights and arrays stay as they were."""
     cells = [digits(TRAININGS[2])]
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     with pytest.raises(Killed):
@@ -193,14 +193,14 @@ def test_what_was_found_is_compared_before_anything_is_filled(tmp_path, monkeypa
     forged(path, FORGERIES["weights of another shape"])
     batch = start(cells)
     results = _Results(batch.setup, 1)
-    results.expect(batch)
+    results.allocate(batch)
     blank = {name: values.copy() for name, values in results.arrays.items()}
     training = _Training(batch, results, Checkpoint(path, path.stem))
     with pytest.warns(UserWarning, match=says(str(path), "step 0")):
-        assert training.found("cpu") is None
+        assert training.resumed("cpu") is None
     for name, values in results.arrays.items():
         np.testing.assert_array_equal(values, blank[name], err_msg=name)
-    assert not any(part.any() for part in results.final.held.values())
+    assert not any(part.any() for part in results.final.raw_params.values())
 
 
 def test_a_checkpoint_appears_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -202,7 +202,7 @@ def test_a_run_that_does_not_fit_alone_is_recorded_and_the_others_finish(monkeyp
 
 
 def test_memory_that_the_cpu_cannot_give_is_out_of_memory(monkeypatch):
-    """Torch tells of it on a CPU by a plain RuntimeError."""
+    """On a CPU torch raises a plain RuntimeError."""
 
     def impossible(*arguments):
         return torch.empty(2**50, dtype=torch.float64)
@@ -221,14 +221,16 @@ def test_other_errors_are_not_mistaken_for_a_lack_of_memory(monkeypatch):
         train_runs([small_setup()] * 2, run_ids(2))
 
 
-def test_progress_tells_step_and_runs_left():
-    told = []
+def test_progress_reports_step_and_runs_left():
+    reported = []
     cells = [small_setup(rate=4.0, stop_loss=stop, max_steps=6) for stop in (0.5, 0.0)]
-    result = train_runs(cells, run_ids(2), progress=lambda step, runs: told.append((step, runs)))
+    result = train_runs(
+        cells, run_ids(2), progress=lambda step, runs: reported.append((step, runs))
+    )
     first = int(result["steps"].min())
     assert 0 < first < 6
     steps = [(step, 2 if step <= first else 1) for step in range(7)]
-    assert told == [*steps, (engine.TESTING, 2)]
+    assert reported == [*steps, (engine.TESTING, 2)]
 
 
 def test_products_are_exact_unless_tf32_is_asked_for():

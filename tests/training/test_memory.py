@@ -1,4 +1,4 @@
-"""What a batch really holds, beside the estimate by which runs are batched."""
+"""The memory of a batch, compared with the estimate by which runs are batched."""
 
 import weakref
 from typing import Any

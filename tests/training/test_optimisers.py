@@ -167,7 +167,7 @@ def test_the_mean_loss_of_an_epoch_stops_a_run():
     torch.testing.assert_close(together["test_loss"][1], alone["test_loss"][0], rtol=1e-9, atol=0)
 
 
-def test_what_is_told_of_the_end_is_of_all_training_points():
+def test_values_of_the_end_are_those_of_all_training_points():
     training = SGD(rate=0.2, epochs=2, batch=4, stop_loss=0.0)
     found = train_runs([setup(training, small_pgd())], run_ids(1))
     *_, (last, _) = descend(
@@ -190,10 +190,10 @@ def test_curves_of_mini_batches_are_of_the_points_that_ends_are_of(first):
     expected = loss(target.run(points).outputs, target.y).mean()
     assert found["train_loss_curve"][0, 0] == pytest.approx(float(expected), rel=1e-12)
     trace = Replay(Run(cell, 0, {}), "cpu").trace()
-    for probe in metrics_for(cell):
-        curve = found[f"{probe.name}_curve"][0]
-        assert curve[-1] == found[probe.name][0]
-        np.testing.assert_allclose(trace[probe.name], curve, rtol=1e-12)
+    for metric in metrics_for(cell):
+        curve = found[f"{metric.name}_curve"][0]
+        assert curve[-1] == found[metric.name][0]
+        np.testing.assert_allclose(trace[metric.name], curve, rtol=1e-12)
 
 
 def test_a_run_of_mini_batches_goes_through_all_its_points_before_it_converges():

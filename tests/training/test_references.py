@@ -52,7 +52,7 @@ def test_a_reference_is_what_the_engine_trains(training, tmp_path):
     """The same weights that runs of this setup end with, those that stop early among them."""
     found = trained(training)
     arrays = train_runs(
-        [setup(training)] * 3, run_ids(3), keeping=CheckpointConfig(weights=tmp_path)
+        [setup(training)] * 3, run_ids(3), config=CheckpointConfig(weights=tmp_path)
     )
     assert len(set(arrays["steps"].tolist())) > 1, "some are to leave before others"
     from benign.training.engine import weights_name
@@ -60,7 +60,7 @@ def test_a_reference_is_what_the_engine_trains(training, tmp_path):
     for run, each in enumerate(run_ids(3)):
         kept = load_file(tmp_path / f"{weights_name(setup(training), each)}.safetensors")
         assert torch.equal(kept["weights"], found.params["weights"][run])
-    assert found.sound.all()
+    assert found.finite.all()
 
 
 @pytest.mark.parametrize("training", METHODS, ids=lambda method: method.kind)
@@ -70,25 +70,25 @@ def test_an_interrupted_training_goes_on(training, after, tmp_path, monkeypatch)
     whole = trained(training)
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     real = references._Training.record
-    seen: list[int] = []
+    sizes: list[int] = []
 
     def killing(self, batch, status):
         real(self, batch, status)
-        seen.append(len(batch))
-        if len(seen) == after:
+        sizes.append(len(batch))
+        if len(sizes) == after:
             raise Killed
 
     monkeypatch.setattr(references._Training, "record", killing)
-    with references.kept_in(CheckpointConfig(tmp_path)):
+    with references.checkpointing(CheckpointConfig(tmp_path)):
         with pytest.raises(Killed):
             trained(training)
         again = trained(training)
-        steps = len(seen)
+        steps = len(sizes)
         last = trained(training)
-    assert len(seen) == steps, "what has ended is not trained again"
+    assert len(sizes) == steps, "what has ended is not trained again"
     for each in (again, last):
         assert torch.equal(each.params["weights"], whole.params["weights"])
-        assert torch.equal(each.sound, whole.sound)
+        assert torch.equal(each.finite, whole.finite)
 
 
 def bit(path: Path) -> None:
@@ -118,12 +118,12 @@ def test_a_damaged_checkpoint_of_references_starts_their_training_again(
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     steps: list[int] = []
 
-    def tell(number: int, training: int) -> None:
+    def report(number: int, training: int) -> None:
         steps.append(number)
         if number == 2 and not ended and steps.count(2) == 1:
             raise Killed
 
-    with references.kept_in(CheckpointConfig(tmp_path), tell):
+    with references.checkpointing(CheckpointConfig(tmp_path), report):
         with nullcontext() if ended else pytest.raises(Killed):
             trained(METHODS[0])
         (path,) = tmp_path.iterdir()
@@ -133,22 +133,22 @@ def test_a_damaged_checkpoint_of_references_starts_their_training_again(
             again = trained(METHODS[0])
     assert steps[first] == 0
     assert torch.equal(again.params["weights"], whole.params["weights"])
-    assert torch.equal(again.sound, whole.sound)
+    assert torch.equal(again.finite, whole.finite)
 
 
-def test_steps_are_told_as_those_of_no_run(tmp_path):
-    told: list[tuple[int, int]] = []
-    with references.kept_in(CheckpointConfig(tmp_path), lambda *step: told.append(step)):
+def test_steps_of_references_are_reported_as_those_of_no_run(tmp_path):
+    reported: list[tuple[int, int]] = []
+    with references.checkpointing(CheckpointConfig(tmp_path), lambda *step: reported.append(step)):
         trained(METHODS[0])
-    assert [training for _, training in told] == [0] * len(told)
-    steps = [number for number, _ in told]
+    assert [training for _, training in reported] == [0] * len(reported)
+    steps = [number for number, _ in reported]
     assert len(steps) > 2
     assert steps == sorted(set(steps))
 
 
 def test_a_checkpoint_of_another_training_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
-    with references.kept_in(CheckpointConfig(tmp_path)):
+    with references.checkpointing(CheckpointConfig(tmp_path)):
         for training in METHODS:
             trained(training)
         names = _names(tmp_path)

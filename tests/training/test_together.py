@@ -149,7 +149,7 @@ ROUND: list[Attack | None] = [
 """attacks that are alike in every basis, which small coordinates ask for"""
 WIDE = replace(components.SIGNED, {("dim",): 200})
 # Larger scores saturate attention, where APGD chooses among equal margins by rounding: 3e-15 of the weights moved one
-# probe of a run alone by 2 %.
+# metric of a run alone by 2 %.
 FAINT = GaussianInit(score_std=0.05, value_std=0.1)
 SMALL = {
     "attention": (Attention(hidden=3, init=FAINT), WIDE),
@@ -193,7 +193,7 @@ def test_a_network_in_mini_batches_does_not_depend_on_the_others(row: Row):
     check_together(cells(METHODS[1], data, network, None), first=1)
 
 
-def test_more_points_than_are_watched_and_tested_at_once(monkeypatch):
+def test_more_points_than_are_measured_and_tested_at_once(monkeypatch):
     monkeypatch.setattr(descent, "MEASURED_POINTS", 4)
     monkeypatch.setattr(audit, "MEASURED_POINTS", 4)
     for module in (audit, evaluation):

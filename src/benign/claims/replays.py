@@ -146,7 +146,7 @@ class Replays:
 
 
 def _end(status: int, steps: float, loss: float) -> str:
-    state = "still training" if status == Status.MISSING else Status(status).words
+    state = "still training" if status == Status.MISSING else Status(status).label
     return f"{state} after {steps:g} steps with a loss of {loss:.6g}"
 
 

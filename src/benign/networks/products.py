@@ -1,7 +1,7 @@
 """Protocols of networks that see tokens only through products with their weights.
 
 They let attacks ascend in the coordinates of the weights (benign.attacks.gram), and clean training carry its products
-(benign.training.fast.carried).
+(benign.training.fast.gram_state).
 """
 
 from collections.abc import Callable, Iterator

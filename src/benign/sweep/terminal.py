@@ -26,7 +26,7 @@ TEST_SHOWN = 0.2
 def statuses(counts: Mapping[Status, int]) -> str:
     """Return how runs ended, in words: `60 converged, 4 at the step cap`."""
     missing_last = sorted(Status, key=lambda status: status == Status.MISSING)
-    return ", ".join(f"{counts[s]} {s.words}" for s in missing_last if counts.get(s)) or "none"
+    return ", ".join(f"{counts[s]} {s.label}" for s in missing_last if counts.get(s)) or "none"
 
 
 def counted(number: int, thing: str) -> str:

@@ -1,6 +1,6 @@
-"""Tries components out on a few points: what they give, that they repeat themselves, that no run sees another.
+"""Checks of components on a few points: shapes, repeatable draws, and runs that do not depend on each other.
 
-The package's own are tried in tests/test_components.py, those of a user's own before work starts.
+The package's components are checked in tests/test_components.py, a user's own before work starts.
 """
 
 import sys
@@ -17,8 +17,7 @@ from torch import Tensor
 from benign.attacks.attack import Attack, Target
 from benign.data.model import DataModel, Sample
 from benign.networks.network import Network, Params, ScaledGradients
-from benign.spec import axes
-from benign.spec import plugins as outside
+from benign.spec import axes, plugins
 from benign.spec.base import SpecError
 from benign.spec.registry import Component
 from benign.streams import RunId, Stream, Streams
@@ -27,18 +26,18 @@ from benign.training.setup import Setup
 
 POINTS = 4
 LABELS = 64
-"""points of either split whose labels are looked at; four of 0 and 1 are all 1 by chance once in 16"""
+"""points of either split whose labels are checked; four of 0 and 1 are all 1 by chance once in 16"""
 RUNS = [RunId(0, index, "tryout") for index in range(3)]
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-9}
-"""of a run alone against the same in a batch, whose matrix products round otherwise"""
-STREAMS = "draw from the streams that are given only"
+"""between a run alone and in a batch, whose matrix products round differently"""
+STREAMS = "draw from the given streams only"
 PER_RUN = "fields of runs come as tensors [runs]"
 
 
 def try_own_parts(cells: Iterable[Setup]) -> None:
-    """Try data models, networks and attacks that are not the package's; ValueError says what is wrong with them.
+    """Raise ValueError if a data model, network or attack that is not the package's is wrong.
 
-    Of the shapes there are the first and the last are tried, each with the numbers of its first and its last run.
+    Of all shapes the first and the last are tried, each with the numbers of its first and its last run.
     """
     alike: dict[str, list[Setup]] = {}
     for cell in cells:
@@ -77,19 +76,19 @@ def _tried(trial: Any, parts: list, others: tuple) -> None:
     except _Refused as error:
         raise SpecError([("", str(error))]) from None
     except Exception as error:
-        told = f"{type(error).__name__}: {error}{_where(error, parts[0])}{_hint(error, parts)}"
+        problem = f"{type(error).__name__}: {error}{_where(error, parts[0])}{_hint(error, parts)}"
         name = type(parts[0]).__name__
-        raise SpecError([("", f"`{name}` fails on {POINTS} points: {told}")]) from error
+        raise SpecError([("", f"`{name}` fails on {POINTS} points: {problem}")]) from error
 
 
 def _where(error: Exception, part: BaseModel) -> str:
-    """The line of the component's own file; a notebook has none."""
+    """Return the line of the component's own file, or an empty text in a notebook."""
     file = getattr(sys.modules.get(type(part).__module__), "__file__", None)
-    return outside.place(error, Path(file)) if file else ""
+    return plugins.place(error, Path(file)) if file else ""
 
 
 def _hint(error: Exception, parts: list) -> str:
-    """What shapes that do not fit may come from: numbers of several runs have the shape [runs]."""
+    """Return a likely reason for shapes that do not fit: numbers of several runs have the shape [runs]."""
     names = [".".join(path) for path, role, _ in axes.walk(parts[0]) if role == "run"]
     if len(parts) == 1 or not names or "must match" not in str(error):
         return ""
@@ -97,7 +96,7 @@ def _hint(error: Exception, parts: list) -> str:
 
 
 class _Refused(ValueError):
-    """What is wrong with a component, in words."""
+    """A component is wrong; the message says how."""
 
 
 def _own(spec: BaseModel) -> bool:
@@ -105,7 +104,7 @@ def _own(spec: BaseModel) -> bool:
 
 
 def _classes(spec: BaseModel) -> tuple[type, ...]:
-    """The component classes of a specification, those inside others included."""
+    """Return the component classes of a specification, including components inside others."""
     parts = [getattr(spec, name) for name in type(spec).model_fields]
     inner = [each for part in parts if isinstance(part, BaseModel) for each in _classes(part)]
     return (type(spec), *inner) if isinstance(spec, Component) else tuple(inner)
@@ -126,12 +125,12 @@ def try_data(cells: Sequence[DataModel], dtype: torch.dtype = torch.float64) -> 
         _check_labels(where, data, several)
         _check_flips(where, data, several)
     _same(f"two draws of {where} differ: {STREAMS}", _parts(again), _parts(sample))
-    told = f"{where} gives a run other points in a batch than alone: {PER_RUN}"
+    problem = f"{where} gives a run other points in a batch than alone: {PER_RUN}"
     for run, cell in enumerate(cells):
         alone = _parts(_drawn(cell, Streams([RUNS[run]]), dtype))
-        _same(told, _run_of(_parts(sample), run), _run_of(alone, 0), TOLERANCE[dtype])
+        _same(problem, _run_of(_parts(sample), run), _run_of(alone, 0), TOLERANCE[dtype])
         own = _numbers(cell, sample.select(torch.tensor([run])), 0)
-        _same(told, _numbers(data, sample, run), own, TOLERANCE[dtype])
+        _same(problem, _numbers(data, sample, run), own, TOLERANCE[dtype])
 
 
 def _drawn(data: DataModel, streams: Streams, dtype: torch.dtype) -> Sample:
@@ -143,16 +142,16 @@ def _drawn(data: DataModel, streams: Streams, dtype: torch.dtype) -> Sample:
 
 
 def _numbers(data: DataModel, sample: Sample, run: int) -> Params:
-    """What else a data model tells of a run."""
+    """Return the numbers that a data model declares for a run."""
     numbers = {"least robust error": data.least_robust_error(2, 0.5, "token")}
     if data.signal_norm() is not None:
         numbers["signal norm"] = data.signal_norm()
-    told = {
+    values = {
         name: torch.as_tensor(value, dtype=torch.float64).reshape(-1)
         for name, value in numbers.items()
     }
-    told = {name: value[run if len(value) > 1 else 0] for name, value in told.items()}
-    return told | {"chance of a flip": data.flip_chance(sample)[run]}
+    values = {name: value[run if len(value) > 1 else 0] for name, value in values.items()}
+    return values | {"chance of a flip": data.flip_chance(sample)[run]}
 
 
 def _check_sample(
@@ -175,7 +174,7 @@ def _check_labels(where: str, data: DataModel, sample: Sample) -> None:
 
 
 def _check_flips(where: str, data: DataModel, sample: Sample) -> None:
-    """Flips that are not declared would not be measured."""
+    """Raise unless every flip is declared: others would not be measured."""
     declared = torch.as_tensor(data.flip_rate(), device=sample.y.device).reshape(-1, 1) > 0
     model = type(data).__name__
     flipped = (sample.y != sample.clean_y) & ~declared
@@ -197,21 +196,21 @@ def try_network(
     _check_params(f"`{where}.initial_params`", network, drawn, len(cells), dtype)
     _same(f"two draws of `{where}.initial_params` differ: {STREAMS}", again, drawn)
     params = moved(network, drawn, streams)
-    kept = _copied(params)
-    seen = _pass(network, params, x)
+    before = _copied(params)
+    output = _pass(network, params, x)
     classes = network.output_count()
     shape = (len(cells), POINTS) if classes is None else (len(cells), POINTS, classes)
-    _check(f"`{where}.run`: outputs", seen["outputs"], shape, dtype)
-    _same(f"`{where}.run` changes its parameters", params, kept)
+    _check(f"`{where}.run`: outputs", output["outputs"], shape, dtype)
+    _same(f"`{where}.run` changes its parameters", params, before)
     if dtype == torch.float64:
         by_autograd = _autograd(network, params, x)
-        _same(f"`{where}.run` is not what autograd makes of `forward`", seen, by_autograd, 1e-10)
-    told = f"`{where}` gives a run something else in a batch than alone: {PER_RUN}"
+        _same(f"`{where}.run` differs from autograd through `forward`", output, by_autograd, 1e-10)
+    problem = f"`{where}` gives a run other values in a batch than alone: {PER_RUN}"
     for run, cell in enumerate(cells):
         lone_streams = Streams([RUNS[run]])
         alone = moved(cell, cell.initial_params(data, lone_streams, dtype), lone_streams)
         alone |= _pass(cell, alone, x[run : run + 1])
-        _same(told, _run_of(params | seen, run), _run_of(alone, 0), TOLERANCE[dtype])
+        _same(problem, _run_of(params | output, run), _run_of(alone, 0), TOLERANCE[dtype])
 
 
 def _check_params(
@@ -233,7 +232,7 @@ def _check_params(
 
 
 def moved(network: Network, params: Params, streams: Streams) -> Params:
-    """Parameters off their start, where outputs and gradients may vanish and leave nothing to compare."""
+    """Return parameters away from their start, where outputs and gradients may vanish."""
     trained = network.trained(params)
     return {
         name: part + _direction(streams(f"tryout/{name}"), part) if name in trained else part
@@ -242,20 +241,20 @@ def moved(network: Network, params: Params, streams: Streams) -> Params:
 
 
 def _direction(stream: Stream, part: Tensor) -> Tensor:
-    """A random direction, of length about 1 in every run."""
+    """Return a random direction, of length about 1 in every run."""
     return stream.normal(*part.shape[1:], dtype=part.dtype) / part[0].numel() ** 0.5
 
 
 def _pass(network: Network, params: Params, x: Tensor) -> Params:
-    """Outputs of one pass, and its gradients for some weights on them."""
-    seen = network.run(params, x)
-    c = _weights(seen.outputs)
-    gradients = {"inputs": seen.inputs_gradient(c), **seen.params_gradient(c)}
-    return {"outputs": seen.outputs} | _gradients(gradients)
+    """Return the outputs of one pass and its gradients for some weights on them."""
+    forward_pass = network.run(params, x)
+    c = _weights(forward_pass.outputs)
+    gradients = {"inputs": forward_pass.inputs_gradient(c), **forward_pass.params_gradient(c)}
+    return {"outputs": forward_pass.outputs} | _gradients(gradients)
 
 
 def _autograd(network: Network, params: Params, x: Tensor) -> Params:
-    """The same by autograd through `forward`, times the factors that the network declares."""
+    """Return the same by autograd through `forward`, times the factors that the network declares."""
     leaves = {"inputs": x, **{name: params[name] for name in network.trained(params)}}
     leaves = {name: part.clone().requires_grad_() for name, part in leaves.items()}
     with torch.enable_grad():
@@ -275,7 +274,7 @@ def _gradients(by_name: Params) -> Params:
 
 
 def _weights(outputs: Tensor) -> Tensor:
-    """Weights on the outputs, the same in every run."""
+    """Return weights on the outputs, the same in every run."""
     one_run = torch.linspace(-1, 2, outputs[0].numel(), dtype=outputs.dtype)
     return one_run.reshape(outputs[0].shape).expand_as(outputs)
 
@@ -286,17 +285,17 @@ def try_attack(
     """Try the attacks of several runs of one shape on this network and data, stacked and each alone."""
     attack, target = stacked(cells), _target(network, data, len(cells), dtype)
     where = f"`{type(attack).__name__}.perturb`"
-    kept = _copied(_seen(target))
+    before = _copied(_tensors(target))
     points = _attacked(attack, target)
     _check_points(where, attack, target, points)
-    _same(f"{where} changes its target", _seen(target), kept)
+    _same(f"{where} changes its target", _tensors(target), before)
     again = _attacked(attack, target)
     _same(f"two calls of {where} differ: {STREAMS}", {"points": again}, {"points": points})
-    told = f"{where} gives a run other points in a batch than alone: {PER_RUN}"
+    problem = f"{where} gives a run other points in a batch than alone: {PER_RUN}"
     tolerance = 1000 * TOLERANCE[dtype]  # rounding grows in many steps
     for run, cell in enumerate(cells):
         alone = _attacked(cell, _lone(target, run))
-        _same(told, {"points": points[run]}, {"points": alone[0]}, tolerance)
+        _same(problem, {"points": points[run]}, {"points": alone[0]}, tolerance)
 
 
 def _target(network: Network, data: DataModel, runs: int, dtype: torch.dtype) -> Target:
@@ -306,14 +305,14 @@ def _target(network: Network, data: DataModel, runs: int, dtype: torch.dtype) ->
 
 
 def _lone(target: Target, run: int) -> Target:
-    """One run of a target."""
+    """Return one run of a target."""
     keep = torch.tensor([run])
     params = {name: part[keep] for name, part in target.params.items()}
     streams = Streams([target.streams.runs[run]])
     return Target(target.network, params, target.data, target.sample.select(keep), streams)
 
 
-def _seen(target: Target) -> Params:
+def _tensors(target: Target) -> Params:
     return _parts(target.sample) | target.params
 
 
@@ -326,22 +325,24 @@ def _attacked(attack: Attack, target: Target) -> Tensor:
 
 
 def _check_points(where: str, attack: Attack, target: Target, points: Tensor) -> None:
-    """Shape, type and place: inside one of the balls that the attack declares."""
+    """Raise unless shape and type are right and points lie in one of the balls that the attack declares."""
     sets = max(1, points.shape[1] // POINTS)
     x = torch.cat([target.x] * sets, dim=1)
     _check(f"{where}: points", points, tuple(x.shape), x.dtype)
     if threat := attack.threat():
-        room = 1 + torch.finfo(x.dtype).eps ** 0.5
+        slack = 1 + torch.finfo(x.dtype).eps ** 0.5
         inside = [
-            (ball.norm(points - x) <= room * ball.radii(target.data, x)).flatten(2).all(2)
+            (ball.norm(points - x) <= slack * ball.radii(target.data, x)).flatten(2).all(2)
             for ball in threat.each()
         ]
-        held = bool(torch.stack(inside).any(0).all())
-        _expect(held, f"{where} leaves the ball that `threat` declares")
+        _expect(
+            bool(torch.stack(inside).any(0).all()),
+            f"{where} leaves the ball that `threat` declares",
+        )
 
 
 def stacked(cells: Sequence[Any]) -> Any:
-    """The component of many runs, as the engine makes it."""
+    """Return the component of many runs, as the engine makes it."""
     return axes.stack(cells, lambda numbers: torch.tensor(numbers, dtype=torch.float64))
 
 
@@ -359,21 +360,23 @@ def _copied(parts: Params) -> Params:
 
 
 def _check(what: str, part: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Refuse a tensor of another shape or type, or with numbers that are not finite."""
+    """Raise if a tensor has another shape or type, or numbers that are not finite."""
     given, expected = f"{list(part.shape)} of {part.dtype}", f"{list(shape)} of {dtype}"
     _expect(given == expected, f"{what} has shape {given}, expected is {expected}")
     _expect(bool(part.isfinite().all()), f"{what} is not finite")
 
 
-def _same(told: str, given: Params, expected: Params, tolerance: float = 0.0) -> None:
-    """Refuse tensors that differ by more than this share of the largest number expected."""
-    _expect(set(given) == set(expected), f"{told} ({sorted(given)}, expected {sorted(expected)})")
+def _same(problem: str, given: Params, expected: Params, tolerance: float = 0.0) -> None:
+    """Raise if tensors differ by more than this share of the largest number expected."""
+    _expect(
+        set(given) == set(expected), f"{problem} ({sorted(given)}, expected {sorted(expected)})"
+    )
     for name, part in expected.items():
         shapes = f"`{name}` has shape {list(given[name].shape)}, expected is {list(part.shape)}"
-        _expect(given[name].shape == part.shape, f"{told} ({shapes})")
+        _expect(given[name].shape == part.shape, f"{problem} ({shapes})")
         away, size = _largest(given[name].double() - part.double()), _largest(part.double())
         _expect(
-            away <= tolerance * size, f"{told} (`{name}` by {away:.2g}; its size is {size:.2g})"
+            away <= tolerance * size, f"{problem} (`{name}` by {away:.2g}; its size is {size:.2g})"
         )
 
 
@@ -381,6 +384,6 @@ def _largest(part: Tensor) -> float:
     return float(part.abs().max()) if part.numel() else 0.0
 
 
-def _expect(condition: bool, told: str) -> None:
+def _expect(condition: bool, problem: str) -> None:
     if not condition:
-        raise _Refused(told)
+        raise _Refused(problem)

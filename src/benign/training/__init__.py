@@ -1,14 +1,16 @@
 """Training: all runs of one shape as one batch.
 
-    setup      Setup: everything that decides one run
-    optimisers    gradient descent, SGD, AdamW
-    descent    Batch, Step: the steps of training
-    engine     trains and measures a list of runs in as few batches as memory allows
-    checkpoint    interrupted batches, saved weights
-    machine    cores, memory and devices
-    metrics/   everything that is measured
-    fast/      what makes training quick and never changes what it means
+    setup           Setup: everything that decides one run
+    feature_tests   the specification of tests of learned features on images
+    optimisers      gradient descent, SGD, AdamW
+    descent         Batch, Step: the steps of training
+    engine          trains and measures a list of runs in as few batches as memory allows
+    references      reference networks for the metrics of runs
+    checkpoint      interrupted batches, saved weights
+    machine         cores, memory and devices
+    metrics/        the registry of metrics
+    fast/           shortcuts that give the same runs
 
-Imports everything above: spec, data, networks, attacks, reduction.
+Imports spec, streams, losses, data, networks, attacks and reduction.
 Public: `bo.GradientDescent`, `bo.Evaluation` and others.
 """

@@ -18,17 +18,17 @@ from benign.reduction.random_starts import draws_starts, widened
 from benign.reduction.test_points import TestPoints, View
 from benign.spec import axes
 from benign.streams import Streams
-from benign.training.fast.carried import GramState
+from benign.training.fast.gram_state import GramState
 from benign.training.fast.recording import Recording
 from benign.training.setup import Setup
 
 MEASURED_POINTS = 1000
-"""training points that snapshots and ends measure, where a step goes through mini-batches; a snapshot costs about what
-an epoch of as many points does"""
+"""training points that metrics are computed on if a step goes through mini-batches; a snapshot costs about as much as
+an epoch of so many points"""
 
 
 class Status(IntEnum):
-    """How a run ended. Missing means that there is no record of it."""
+    """How a run ended. A missing run has no record."""
 
     MISSING = 0
     CONVERGED = 1
@@ -38,34 +38,36 @@ class Status(IntEnum):
     OUT_OF_MEMORY = 5
 
     @property
-    def words(self) -> str:
-        """As it is told of runs: `4 at the step cap`."""
-        told = self.name.lower().replace("_", " ")
-        return f"at the {told}" if self is Status.STEP_CAP else told
+    def label(self) -> str:
+        """The text after a number of runs: `4 at the step cap`."""
+        name = self.name.lower().replace("_", " ")
+        return f"at the {name}" if self is Status.STEP_CAP else name
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Batch:
-    """Runs of one shape that are trained together; `index` tells each one's place in the batch it started in."""
+    """Runs of one shape that are trained together. Their parameters and moments change in place."""
 
     setup: Setup
     streams: Streams
     index: Int[Tensor, " runs"]
+    """the position of each run in the batch it started in"""
     sample: Sample
-    held: Params
-    """the parameters when somebody last looked at them: read `params`"""
+    """the training points"""
+    raw_params: Params
+    """the tensors of the parameters, without the steps that a `gram_state` has not applied yet: read `params`"""
     source: TestPoints = field(default_factory=TestPoints)
-    """where points come from that the runs were not trained on"""
+    """draws the points that the runs were not trained on"""
     dim: int | None = None
-    """d, where the runs' own coordinates are fewer"""
+    """d, if the runs are computed in fewer coordinates"""
     moments: Params = field(default_factory=dict)
-    """what updates remember, with a leading runs axis; changes in place"""
+    """state of the optimiser, with a leading runs axis"""
     whole: Sample | None = None
-    """all training points, where `sample` is a part of them"""
+    """all training points, if `sample` is a mini-batch of them"""
 
     @staticmethod
     def start(setup: Setup, streams: Streams) -> "Batch":
-        """Draw the training points and the initial weights; `setup` is in the coordinates of its space from here on."""
+        """Draw the training points and the initial weights; from here on `setup` is in the coordinates of its space."""
         drawn = setup.space.start(setup.data, setup.network, streams, setup.dtype)
         index = torch.arange(len(streams), device=drawn.sample.x.device)
         dim = None if setup.space.mode == "ambient" else setup.data.dim
@@ -78,32 +80,32 @@ class Batch:
         return len(self.index)
 
     @cached_property
-    def carried(self) -> GramState | None:
-        """What clean training carries in place of the weights, where that pays."""
+    def gram_state(self) -> GramState | None:
+        """Products of the training tokens, updated instead of the weights; None under attack or if that is slower."""
         if self.setup.attack is not None or self.whole is not None or self.batches_per_epoch > 1:
             return None
-        return GramState.of(self.setup.network, self.held, self.sample.x)
+        return GramState.of(self.setup.network, self.raw_params, self.sample.x)
 
     @property
     def params(self) -> Params:
-        """The parameters now. They change in place, some not before this is read: copy what you keep."""
-        if self.carried is not None:
-            self.carried.flush()
-        return self.held
+        """The parameters now. They change in place, some only when this is read: copy them to compare steps."""
+        if self.gram_state is not None:
+            self.gram_state.flush()
+        return self.raw_params
 
     @cached_property
     def recording(self) -> Recording:
-        """What attacks the training points and runs the network on them."""
+        """Attacks the training points and runs the network on them."""
         return Recording()
 
     def target(self, sample: Sample, part: str) -> Target:
-        """Points to attack, with draws for this part of the run."""
+        """Return points to attack, with the streams of this part of the run."""
         return Target(
             self.setup.network, self.params, self.setup.data, sample, self.streams.within(part)
         )
 
     def widened_for(self, attack: Attack, target: Target) -> Target:
-        """The target, with room for random starts of R^d where the attack has any."""
+        """Return the target, with added dimensions if the attack draws random starts in R^d."""
         if self.dim is None or not draws_starts(attack):
             return target
         view = self.source if isinstance(self.source, View) else None
@@ -117,11 +119,11 @@ class Batch:
         return self.source.draw(model, self.streams, split, count, self.setup.dtype)
 
     def run(self, fresh: Sample) -> Pass:
-        """What the networks make of such points."""
+        """Run the networks on points of `test_points`."""
         return self.source.run(self.setup.network, self.params, fresh)
 
     def select(self, keep: Bool[Tensor, " runs"]) -> "Batch":
-        """The runs of the batch that a mask keeps."""
+        """Return the runs of the batch where a mask is true."""
         places = keep.nonzero()[:, 0]
         params = {name: value[places] for name, value in self.params.items()}
         moments = {name: value[places] for name, value in self.moments.items()}
@@ -133,18 +135,18 @@ class Batch:
 
     @property
     def batches_per_epoch(self) -> int:
-        """Updates of a step."""
+        """How many updates a step has."""
         return self.setup.training.batches_per_epoch(self.sample.y.shape[1])
 
     def order(self, number: int) -> Int[Tensor, "runs samples"]:
-        """In which order a step goes through the training points."""
+        """Return the order in which a step goes through the training points."""
         count = self.sample.y.shape[1]
         return self.streams(f"train/order/{number}").uniform(count).argsort(1)
 
     def part(self, places: Int[Tensor, "runs chosen"]) -> "Batch":
-        """The same runs with some of their training points; weights are shared, so what moves them moves all.
+        """Return the same runs with some of their training points. The weights are shared.
 
-        The points of the next part of this size take their place: a GPU records what is done to them.
+        The next part of the same size overwrites these points, because a GPU records the operations on them.
         """
         sample = self.sample.points(places, self.setup.data.latent_vectors)
         part = self._parts.setdefault(
@@ -160,10 +162,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a batch before its update: weights, attacked points and what the network makes of them."""
+    """One step of a batch before its update: weights, attacked points and the forward pass on them."""
 
     number: int
-    """how many updates came before"""
+    """the number of steps before"""
     batch: Batch
     """the runs that still train, with their parameters"""
     attacked: Float[Tensor, "runs samples tokens dim"]
@@ -173,18 +175,18 @@ class Step:
 
     @cached_property
     def test_target(self) -> Target:
-        """The first of the points that runs are tested on, for probes that attack them."""
+        """The first block of the test points, for metrics that attack them."""
         count = min(BLOCK, self.batch.setup.evaluation.samples)
         return self.batch.target(self.batch.test_points("test/0", count), "attack/fresh")
 
     @cached_property
     def y(self) -> Float[Tensor, "runs samples"]:
-        """Labels of the points trained on, of which an attack may give several sets."""
+        """Labels of the points trained on; an attack may return several sets of them."""
         return repeated(self.batch.sample.y, self.attacked)
 
     @cached_property
     def margins(self) -> Float[Tensor, "runs samples"]:
-        """y f (or its like for several classes) on the points trained on."""
+        """y f, or the margin of several classes, on the points trained on."""
         return margin(self.attacked_pass.outputs, self.y)
 
     @cached_property
@@ -217,19 +219,22 @@ class Step:
         return self.attacked_pass.params_gradient(self._slope())
 
     def moves(self) -> Float[Tensor, "runs points columns"]:
-        """What the step subtracts where products are carried, as coefficients of the training tokens."""
+        """Return what the step subtracts from the weights, as coefficients of the training tokens (`GramState`)."""
         assert isinstance(self.attacked_pass, CarriedPass)
         slope, rate = self._slope(), self.batch.setup.training.rate_at(self.number)
         return self.attacked_pass.moves(slope * column(rate, slope))
 
     def _slope(self) -> Float[Tensor, "runs samples *classes"]:
-        """Of the loss in the outputs."""
+        """Return the derivative of the loss in the outputs."""
         slope = loss_slope(self.attacked_pass.outputs, self.y)
         return slope / slope.shape[1]
 
     def status(self, reached: Float[Tensor, " runs"] | None = None) -> Int[Tensor, " runs"]:
-        """How each run ends here; MISSING for those that go on. With mini-batches `reached`, the mean loss of the last
-        step, stops a run, so that no run converges before it has gone through all its points once."""
+        """Return how each run ends here; MISSING if it goes on.
+
+        With mini-batches the mean loss of the last step, `reached`, decides: no run converges before it has gone
+        through all its points once.
+        """
         training = self.batch.setup.training
         stopping = self.stopping_loss if self.batch.whole is None else reached
         ended = torch.full_like(self.batch.index, Status.MISSING)
@@ -246,76 +251,76 @@ class Step:
 def attacked_step(batch: Batch, number: int, part: str = "") -> Step:
     """Attack the training points and run the network on them."""
     sample, attack = batch.sample, training_attack(batch, number)
-    if batch.carried is not None:
-        return Step(number, batch, sample.x, batch.carried.look())
+    if batch.gram_state is not None:
+        return Step(number, batch, sample.x, batch.gram_state.forward_pass())
     target = batch.target(sample, f"attack/{number}{part}")
     if attack is not batch.setup.attack:  # a recording is always of the same attack
         return Step(number, batch, sample.x, target.training_pass(sample.x))
-    points, seen = batch.recording.training_pass(attack, target)
-    return Step(number, batch, points, seen)
+    points, forward_pass = batch.recording.training_pass(attack, target)
+    return Step(number, batch, points, forward_pass)
 
 
 @torch.no_grad()
 def subset_step(step: Step) -> Step:
-    """What snapshots and ends measure: the step itself, or, where it goes through mini-batches, the first training
-    points in their own order with the same weights.
+    """Return the step that metrics are computed on: the step itself, or, with mini-batches, one on the first training
+    points with the same weights.
 
-    A mini-batch would not do: it is another one at every step, and not what the values of an end are of.
+    The first mini-batch would not do: it has other points at every step.
     """
     batch, number = step.batch, step.number
     if batch.whole is None:
         return step
     places = torch.arange(min(MEASURED_POINTS, batch.whole.y.shape[1]), device=batch.whole.y.device)
     sample = batch.whole.points(places.expand(len(batch), -1), batch.setup.data.latent_vectors)
-    watched = replace(batch, sample=sample, whole=None)
-    target = watched.target(sample, f"attack/{number}/watched")
+    subset = replace(batch, sample=sample, whole=None)
+    target = subset.target(sample, f"attack/{number}/watched")
     attack = training_attack(batch, number)
     points = sample.x if attack is None else attack.perturb(target)
-    return Step(number, watched, points, target.run(points))
+    return Step(number, subset, points, target.run(points))
 
 
 def training_attack(batch: Batch, number: int) -> Attack | None:
-    """The attack on the training points of a step; None where they are clean."""
+    """Return the attack on the training points of a step, or None if they are clean."""
     training = batch.setup.training
     return batch.setup.attack if number >= training.first_attacked_step else None
 
 
 @dataclass(frozen=True)
-class Place:
-    """How far a batch has come."""
+class Position:
+    """How far a batch has been trained."""
 
     batch: Batch
     number: int = 0
-    """steps it has taken"""
+    """the number of steps made"""
     reached: Tensor | None = None
     """with mini-batches: the mean loss of the last step"""
 
 
 @torch.no_grad()
 def descend(
-    batch: Batch, begin: Place | None = None, before: Callable[[Place], None] | None = None
+    batch: Batch, begin: Position | None = None, before: Callable[[Position], None] | None = None
 ) -> Iterator[tuple[Step, Int[Tensor, " runs"]]]:
-    """Every step with the status of its runs. A run that has ended leaves the batch before the next step.
+    """Yield every step with the status of its runs. A run that has ended leaves the batch before the next step.
 
-    It begins at a place, and `before` every step is called with the place reached.
+    Training goes on from `begin`; `before` is called with the position before every step.
     """
-    here = begin or Place(batch)
+    position = begin or Position(batch)
     while True:
         if before:
-            before(here)
-        batch, number = here.batch, here.number
+            before(position)
+        batch, number = position.batch, position.number
         parts = _parts(batch, number)
         step = attacked_step(parts[0](), number)
-        status = step.status(here.reached)
+        status = step.status(position.reached)
         yield step, status
         stay = status == Status.MISSING
         if not stay.any():
             return
-        here = _through(step, stay, batch, parts)
+        position = _through(step, stay, batch, parts)
 
 
 def _parts(batch: Batch, number: int) -> list[Callable[[], Batch]]:
-    """What the updates of a step are of: all points, or mini-batches of them."""
+    """Return the batches of the updates of a step: all points, or mini-batches of them."""
     if batch.batches_per_epoch == 1:
         return [lambda: batch]
     dealt = batch.order(number).tensor_split(batch.batches_per_epoch, dim=1)
@@ -324,12 +329,12 @@ def _parts(batch: Batch, number: int) -> list[Callable[[], Batch]]:
 
 def _through(
     step: Step, stay: Bool[Tensor, " runs"], batch: Batch, parts: list[Callable[[], Batch]]
-) -> Place:
-    """All updates of a step, for the runs that stay."""
+) -> Position:
+    """Make all updates of a step for the runs that stay, and return the position after it."""
     number, everyone = step.number, bool(stay.all())
-    if everyone and batch.carried is not None:
-        batch.carried.move(step.moves())
-        return Place(batch, number + 1)
+    if everyone and batch.gram_state is not None:
+        batch.gram_state.move(step.moves())
+        return Position(batch, number + 1)
     gradient, total = step.gradient(), step.stopping_loss[stay]
     if not everyone:
         batch = batch.select(stay)
@@ -337,14 +342,14 @@ def _through(
         parts = _parts(batch, number)
     update(batch, gradient, number)
     for turn, part in enumerate(parts[1:], 1):
-        seen = attacked_step(part(), number, f"/{turn}")
-        total = total + seen.stopping_loss
-        update(batch, seen.gradient(), number, turn)
-    return Place(batch, number + 1, None if len(parts) == 1 else total / len(parts))
+        next_step = attacked_step(part(), number, f"/{turn}")
+        total = total + next_step.stopping_loss
+        update(batch, next_step.gradient(), number, turn)
+    return Position(batch, number + 1, None if len(parts) == 1 else total / len(parts))
 
 
 def update(batch: Batch, gradient: Params, number: int = 0, turn: int = 0) -> None:
-    """Update `turn` of step `number`, in place."""
+    """Make update `turn` of step `number`, in place."""
     training, batches_per_epoch = batch.setup.training, batch.batches_per_epoch
     training.update(
         batch.params,

@@ -18,15 +18,15 @@ from benign.training.checkpoint import (
     CheckpointConfig,
     NamedTensors,
     fill,
-    found_place,
     grouped,
-    kept_place,
     named,
+    position_tensors,
+    restored_position,
 )
 from benign.training.descent import (
     MEASURED_POINTS,
     Batch,
-    Place,
+    Position,
     Status,
     Step,
     descend,
@@ -47,8 +47,8 @@ CPU_BUDGET = 2 * 2**30
 GPU_SHARE = 0.6
 
 Progress = Callable[[int, int], None]
-"""called at every step with the step's number and the number of runs still training; with `TESTING` and the number of
-runs before these are tested"""
+"""called at every step with its number and the number of runs still training, and before all runs are tested with
+`TESTING` and their number"""
 TESTING = -1
 
 
@@ -57,19 +57,18 @@ def train_runs(
     ids: Sequence[RunId],
     device: str = "cpu",
     progress: Progress | None = None,
-    keeping: CheckpointConfig = CheckpointConfig(),  # noqa: B008
+    config: CheckpointConfig = CheckpointConfig(),  # noqa: B008
 ) -> dict[str, np.ndarray]:
-    """Train runs of one shape and give every variable as an array with a leading runs axis.
+    """Train runs of one shape and return every variable as an array with a leading runs axis.
 
-    Out of memory halves the batch; a run that does not fit alone ends with status OUT_OF_MEMORY.
+    A batch that does not fit into memory is halved; a run that does not fit alone ends with status OUT_OF_MEMORY.
     """
     size = batch_size(cells[0], device)
     parts: list[dict[str, np.ndarray]] = []
-    kept = references.kept_in(keeping, progress)
-    with products(cells[0].precision, device), kept:
+    with products(cells[0].precision, device), references.checkpointing(config, progress):
         for begin in range(0, len(cells), size):
             batch = slice(begin, begin + size)
-            parts += _train_or_halve(cells[batch], ids[batch], device, progress, keeping)
+            parts += _train_or_halve(cells[batch], ids[batch], device, progress, config)
     return _joined(parts)
 
 
@@ -78,31 +77,31 @@ def _train_or_halve(
     ids: Sequence[RunId],
     device: str,
     progress: Progress | None,
-    keeping: CheckpointConfig,
+    config: CheckpointConfig,
 ) -> list[dict[str, np.ndarray]]:
     try:
-        return [_train_batch(cells, ids, device, progress, keeping)]
+        return [_train_batch(cells, ids, device, progress, config)]
     except (RuntimeError, MemoryError) as error:
         if not _lacks_memory(error):
             raise
-    # Only here, outside the handler, is the failed batch's memory free: the error held on to it.
+    # Outside the handler, because the error refers to the memory of the failed batch.
     if device != "cpu":
         torch.cuda.empty_cache()
     if len(cells) == 1:
         return [_Results(stack(list(cells), "cpu"), 1).ended(Status.OUT_OF_MEMORY)]
     half = len(cells) // 2
-    first = _train_or_halve(cells[:half], ids[:half], device, progress, keeping)
-    return first + _train_or_halve(cells[half:], ids[half:], device, progress, keeping)
+    first = _train_or_halve(cells[:half], ids[:half], device, progress, config)
+    return first + _train_or_halve(cells[half:], ids[half:], device, progress, config)
 
 
 def _lacks_memory(error: Exception) -> bool:
-    """Torch tells of it on a CPU by a plain RuntimeError."""
+    """Return whether an error means out of memory; on a CPU torch raises a plain RuntimeError."""
     known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
     return known or "can't allocate memory" in str(error)
 
 
 def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """One array a variable; a part without a variable (no label flipped in it) has NaN there."""
+    """Return one array a variable, NaN for a part without it (because no label is flipped there)."""
     shapes = {name: array.shape[1:] for part in parts for name, array in part.items()}
     return {
         name: np.concatenate(
@@ -113,21 +112,21 @@ def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def run_bytes(setup: Setup) -> int:
-    """Estimated memory of one run: its weights, and its training points or a block of test points in a pass.
+    """Estimate the memory of one run: its weights, and its training points or a block of test points in a pass.
 
-    In small coordinates also what leads to them: the rows and the basis, and with a projection a block in R^d.
+    Small coordinates need more to get there: rows, a basis, and for a projection a block of points in R^d.
     """
     small = setup.reduced()
     cost = small.network.cost(small.data)
     tested = min(BLOCK, setup.evaluation.samples)
     batches_per_epoch = small.training.batches_per_epoch(small.data.samples)
-    watched = min(MEASURED_POINTS, small.data.samples) if batches_per_epoch > 1 else 0
-    trained = max(-(-small.data.samples // batches_per_epoch), watched)
+    measured = min(MEASURED_POINTS, small.data.samples) if batches_per_epoch > 1 else 0
+    trained = max(-(-small.data.samples // batches_per_epoch), measured)
     points = max(trained, tested)
     inputs = small.data.tokens * small.data.dim
-    # Drawing points takes four times their size; a pass holds them beside its own. Final weights, and the points they
-    # were trained on, wait for the test of all runs; those that are watched are copied.
-    numbers = 2 * cost.weights + (small.data.samples + watched) * inputs
+    # Drawing points takes four times their size; a pass holds them and its own numbers. Final weights and training
+    # points stay until all runs are tested; the points of metrics are copies.
+    numbers = 2 * cost.weights + (small.data.samples + measured) * inputs
     numbers += points * max(4 * inputs, cost.point + inputs)
     numbers += max(
         _attack_numbers(small, setup.attack, trained),
@@ -138,7 +137,7 @@ def run_bytes(setup: Setup) -> int:
 
 
 def _attack_numbers(setup: Setup, attack: Attack | None, points: int) -> int:
-    """What an attack holds: points of R^d, or coefficients of the weights' columns and products with them."""
+    """Return the numbers an attack holds: points of R^d, or coefficients of the weights' columns and their products."""
     if attack is None:
         return 0
     columns, data = setup.network.cost(setup.data).columns, setup.data
@@ -149,7 +148,7 @@ def _attack_numbers(setup: Setup, attack: Attack | None, points: int) -> int:
 
 
 def batch_size(setup: Setup, device: str) -> int:
-    """How many runs are trained together, from the memory budget of the kind of device, not from what is free now."""
+    """Return how many runs are trained together: by the memory of the kind of device, not by what is free now."""
     budget = CPU_BUDGET
     if device != "cpu":
         budget = int(GPU_SHARE * torch.cuda.get_device_properties(device).total_memory)
@@ -161,89 +160,90 @@ def _train_batch(
     ids: Sequence[RunId],
     device: str,
     progress: Progress | None,
-    keeping: CheckpointConfig,
+    config: CheckpointConfig,
 ) -> dict[str, np.ndarray]:
     setup = stack(list(cells), device)
     batch = Batch.start(setup, Streams(ids, device))
-    training = _Training(batch, _Results(setup, len(cells)), _checkpoint(cells, ids, keeping))
+    training = _Training(batch, _Results(setup, len(cells)), _checkpoint(cells, ids, config))
     results = training.results
-    results.expect(batch)
-    for step, status in descend(batch, training.found(device), training.keep):
+    results.allocate(batch)
+    for step, status in descend(batch, training.resumed(device), training.write_checkpoint):
         if progress:
             progress(step.number, len(step.batch))
         training.record(step, status)
     if progress:
         progress(TESTING, len(cells))
     results.test()
-    if keeping.weights:
-        results.keep_weights(keeping, [weights_name(*run) for run in zip(cells, ids, strict=True)])
+    if config.weights:
+        results.write_weights(config, [weights_name(*run) for run in zip(cells, ids, strict=True)])
     return results.arrays
 
 
 def _checkpoint(
-    cells: Sequence[Setup], ids: Sequence[RunId], keeping: CheckpointConfig
+    cells: Sequence[Setup], ids: Sequence[RunId], config: CheckpointConfig
 ) -> Checkpoint:
+    """Return the checkpoint file of a batch of runs."""
     runs = digest([weights_name(*run) for run in zip(cells, ids, strict=True)])
-    path = keeping.checkpoints and keeping.checkpoints / f"{runs}.safetensors"
-    return Checkpoint(path, runs, keeping)
+    path = config.checkpoints and config.checkpoints / f"{runs}.safetensors"
+    return Checkpoint(path, runs, config)
 
 
 def weights_name(cell: Setup, id: RunId) -> str:
-    """Tells a run from all others, for files of its own."""
+    """Return the name of the files of a run, which no other run has."""
     return digest([cell.fingerprint, id.seed, id.index, id.cell])
 
 
 class _Training:
-    """A batch on its way: what is tallied and recorded at every step, and what is kept of it."""
+    """A batch in training: its running metrics, its results and its checkpoint."""
 
     def __init__(self, batch: Batch, results: "_Results", checkpoint: Checkpoint):
         self.results, self.checkpoint = results, checkpoint
         self._start = batch
-        self._watched = {tally.name: tally for tally in running_metrics_for(batch.setup)}
-        self._tallies: dict[str, Tensor | None] = dict.fromkeys(self._watched)
+        self._running = {each.name: each for each in running_metrics_for(batch.setup)}
+        self._states: dict[str, Tensor | None] = dict.fromkeys(self._running)
 
     def record(self, step: Step, status: Tensor) -> None:
         states = {
-            name: running.function(self._tallies[name], step)
-            for name, running in self._watched.items()
+            name: each.function(self._states[name], step) for name, each in self._running.items()
         }
         ending = status != Status.MISSING
         self.results.record(step, status, ending, states)
-        self._tallies = {name: state[~ending] for name, state in states.items()}
+        self._states = {name: state[~ending] for name, state in states.items()}
 
-    def keep(self, here: Place) -> None:
-        """Write a checkpoint where one is due; not where products are carried, which a look would round."""
-        if not self.checkpoint.due() or here.batch.carried is not None:
+    def write_checkpoint(self, position: Position) -> None:
+        """Write a checkpoint if one is due; not with a Gram state, because reading the weights would round them."""
+        if not self.checkpoint.due() or position.batch.gram_state is not None:
             return
-        tallies = {name: state for name, state in self._tallies.items() if state is not None}
-        self.checkpoint.write(kept_place(here) | named("tallies", tallies) | self._measured())
+        states = {name: state for name, state in self._states.items() if state is not None}
+        tensors = position_tensors(position) | named("tallies", states) | self._result_tensors()
+        self.checkpoint.write(tensors)
 
-    def found(self, device: str) -> Place | None:
-        """Where a checkpoint says that the batch was."""
+    def resumed(self, device: str) -> Position | None:
+        """Return the position in the checkpoint, or None if there is no usable one."""
         return self.checkpoint.resume(device, self._resume)
 
-    def _resume(self, kept: NamedTensors) -> Place:
-        tallies = grouped(kept, "tallies")
-        runs = len(kept["place/index"])
-        if any(len(state) != runs for state in tallies.values()):
-            raise ValueError("its tallies are of other runs")
-        if tallies.keys() != (self._watched.keys() if int(kept["place/number"]) else set()):
-            raise ValueError("it has other tallies than the batch")
-        # Everything is compared before the first number is copied: the batch starts again with what it had.
-        place = found_place(self._start, kept, named("tallies", tallies) | self._measured())
-        fill(self.results.final.held, grouped(kept, "final"))
-        for name, values in grouped(kept, "arrays").items():
+    def _resume(self, tensors: NamedTensors) -> Position:
+        states = grouped(tensors, "tallies")
+        runs = len(tensors["place/index"])
+        if any(len(state) != runs for state in states.values()):
+            raise ValueError("its running metrics belong to other runs")
+        if states.keys() != (self._running.keys() if int(tensors["place/number"]) else set()):
+            raise ValueError("it has other running metrics than the batch")
+        # Everything is compared before the first number is copied, so that a failure leaves the batch as it was.
+        like = named("tallies", states) | self._result_tensors()
+        position = restored_position(self._start, tensors, like)
+        fill(self.results.final.raw_params, grouped(tensors, "final"))
+        for name, values in grouped(tensors, "arrays").items():
             self.results.arrays[name][...] = values.cpu().numpy()
-        self._tallies |= tallies
-        return place
+        self._states |= states
+        return position
 
-    def _measured(self) -> NamedTensors:
-        """What is kept of the results."""
-        return named("final", self.results.final.held) | named("arrays", self.results.arrays)
+    def _result_tensors(self) -> NamedTensors:
+        return named("final", self.results.final.raw_params) | named("arrays", self.results.arrays)
 
 
 class _Results:
-    """The arrays of a batch, filled as its runs reach snapshots and end; what was not measured stays NaN."""
+    """The arrays of a batch, filled when its runs reach snapshots and ends; the rest stays NaN."""
 
     def __init__(self, setup: Setup, runs: int):
         self.snapshot_steps = setup.snapshot_steps()
@@ -253,31 +253,32 @@ class _Results:
         self.arrays["status"] = np.full(runs, Status.MISSING, np.int8)
         self.arrays["steps"] = np.full(runs, -1, np.int64)
 
-    def expect(self, batch: Batch) -> None:
-        """Make room for the final weights of all runs: they are tested together, since a test takes hundreds of calls
-        however few runs it is of, and runs end at different steps (12 runs of the README: 5 times faster)."""
-        room = {name: torch.zeros_like(value) for name, value in batch.held.items()}
-        self.final = replace(batch, held=room)
+    def allocate(self, batch: Batch) -> None:
+        """Allocate the final weights of all runs.
+
+        Runs end at different steps but are tested together, because a test takes hundreds of calls for any number of
+        runs (12 runs of the README: 5 times faster).
+        """
+        zeros = {name: torch.zeros_like(value) for name, value in batch.raw_params.items()}
+        self.final = replace(batch, raw_params=zeros)
 
     def ended(self, status: Status) -> dict[str, np.ndarray]:
         self.arrays["status"][:] = status
         return self.arrays
 
-    def record(
-        self, step: Step, status: Tensor, ending: Tensor, tallies: dict[str, Tensor]
-    ) -> None:
+    def record(self, step: Step, status: Tensor, ending: Tensor, states: dict[str, Tensor]) -> None:
         at_snapshot = step.number in self.snapshot_steps
         if not (at_snapshot or ending.any()):
             return
         setup = step.batch.setup
-        watched = subset_step(step)
-        values = {each.name: each.function(watched) for each in metrics_for(setup)}
+        subset = subset_step(step)
+        values = {each.name: each.function(subset) for each in metrics_for(setup)}
         if at_snapshot:
             along = setup.evaluation.at == "snapshots"
             fresh = measure(step.batch, setup.attack, known=values) if along else {}
             self._write_curves(step, values | fresh)
         if ending.any():
-            self._write_end(step, status, ending, values | tallies)
+            self._write_end(step, status, ending, values | states)
 
     def _write_curves(self, step: Step, values: dict[str, Tensor]) -> None:
         places = step.batch.index.cpu().numpy()
@@ -297,15 +298,15 @@ class _Results:
                 number = metric.finish(number)
             self.arrays[name][places] = _numbers(number)
         for name, value in step.batch.params.items():
-            self.final.held[name][step.batch.index[ending]] = value[ending]
+            self.final.raw_params[name][step.batch.index[ending]] = value[ending]
 
     @torch.no_grad()
     def test(self) -> None:
-        """Test the final weights of all runs that have any worth testing."""
-        sound = torch.as_tensor(self.arrays["status"] != Status.DIVERGED)
-        if not sound.any():
+        """Test the final weights of all runs that have not diverged."""
+        finite = torch.as_tensor(self.arrays["status"] != Status.DIVERGED)
+        if not finite.any():
             return
-        final = self.final.select(sound.to(self.final.index.device))
+        final = self.final.select(finite.to(self.final.index.device))
         places = final.index.cpu().numpy()
         known = {
             each.name: torch.as_tensor(self.arrays[each.name][places], device=final.index.device)
@@ -315,12 +316,12 @@ class _Results:
         for name, value in values.items():
             self.arrays[name][places] = _numbers(value)
 
-    def keep_weights(self, keeping: CheckpointConfig, names: list[str]) -> None:
-        """Write the final weights of every run, each into a file of its own."""
-        assert keeping.weights is not None
+    def write_weights(self, config: CheckpointConfig, names: list[str]) -> None:
+        """Write the final weights of every run into a file of its own."""
+        assert config.weights is not None
         for place, name in enumerate(names):
-            weights = {part: value[place] for part, value in self.final.held.items()}
-            Checkpoint(keeping.weights / f"{name}.safetensors", name, keeping).write(weights)
+            weights = {part: value[place] for part, value in self.final.raw_params.items()}
+            Checkpoint(config.weights / f"{name}.safetensors", name, config).write(weights)
 
 
 def _numbers(value: Tensor) -> np.ndarray:
@@ -329,9 +330,9 @@ def _numbers(value: Tensor) -> np.ndarray:
 
 @contextmanager
 def products(precision: str, device: str) -> Iterator[None]:
-    """Matrix products and convolutions as a precision has them, whatever the process has set.
+    """Compute matrix products and convolutions in this precision inside a block, whatever the process has set.
 
-    A CPU would round float32 to other lengths than tf32, so that there it is plain float32.
+    On a CPU tf32 is plain float32, because a CPU would round to other lengths.
     """
     rounded = precision in ("tf32", "mixed") and device != "cpu"
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
@@ -339,7 +340,7 @@ def products(precision: str, device: str) -> Iterator[None]:
     torch.backends.cudnn.allow_tf32 = rounded
     kind = torch.device(device).type
     try:
-        # Without its cache, which does not see that weights change in place.
+        # Without its cache, which would miss that weights change in place.
         with torch.autocast(kind, torch.bfloat16, precision == "mixed", cache_enabled=False):
             yield
     finally:
@@ -349,7 +350,7 @@ def products(precision: str, device: str) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch on one thread for the length of a block."""
+    """Run torch on one thread inside a block."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,8 @@
-"""What is asked of learned features on images (Li appendix A); see training/metrics/image_features.py."""
+"""The specification of tests of learned features on images (Li appendix A).
+
+training/metrics/image_features.py runs them. A module of its own, because `Evaluation` contains the specification and
+the metrics import `Evaluation`.
+"""
 
 from typing import Literal
 
@@ -11,7 +15,7 @@ from benign.spec.base import Count, Positive, Spec, Whole
 
 
 class FeatureTests(Spec):
-    """Which features a network has learned, asked with two reference networks of the same kind (Li appendix A).
+    """Which features a network has learned, tested with two reference networks of the same kind (Li appendix A).
 
     One reference is trained without an attack, the other with `attack`. Test images are drawn anew from the features of
     each: those from the standard reference show what Li calls non-robust features, the others robust ones. The accuracy
@@ -25,7 +29,7 @@ class FeatureTests(Spec):
     """
 
     attack: Attack
-    """training attack of the adversarial reference, whatever the run itself is trained with"""
+    """training attack of the adversarial reference; it does not depend on how the run is trained"""
     samples: Count = 250
     """test images that are drawn anew"""
     steps: Count = 1000
@@ -33,15 +37,15 @@ class FeatureTests(Spec):
     step: Positive = 0.1
     """length of its first step, in the units of the points"""
     start: Literal["noise", "image"] = "noise"
-    """where it begins: at uniform noise in the box, or at another of the test images; the same for both references"""
+    """its first point: uniform noise in the box, or another of the test images; the same for both references"""
     box: tuple[StrictFloat, StrictFloat] = (0.0, 1.0)
-    """lowest and highest value of a coordinate of a found image"""
+    """lowest and highest value of a coordinate of an image that is drawn anew"""
     pairs: tuple[tuple[Whole, Whole], ...] = ()
     """labels of source and target, for NRF-PGD and RF-PGD; none: no such attacks"""
     ball: Ball | None = None
-    """where these stay; that of `attack`, if not given"""
+    """the ball of NRF-PGD and RF-PGD; that of `attack`, if not given"""
     matching_steps: Count = 100
-    """of these"""
+    """steps of NRF-PGD and RF-PGD"""
     matching_step: Positive = 0.25
     """length of their first step, as a share of the radius"""
 
@@ -62,12 +66,12 @@ class FeatureTests(Spec):
             )
 
     def matching_ball(self) -> Ball | None:
-        """Where NRF-PGD and RF-PGD stay."""
+        """Return the ball of NRF-PGD and RF-PGD, or None if `attack` has no single ball."""
         threat = self.attack.threat()
         return self.ball or (threat if isinstance(threat, Ball) else None)
 
     def check_against(self, data: DataModel) -> None:
-        """Raise ValueError where this cannot be asked of networks trained on this data."""
+        """Raise ValueError if networks trained on this data cannot be tested in this way."""
         if data.picture_shape() is None:
             raise ValueError(
                 f"`evaluation.features` is for pictures (`images`), but `data` is `{data.kind}`: leave it out"

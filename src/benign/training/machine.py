@@ -1,4 +1,4 @@
-"""What this machine has, and what it cannot compute."""
+"""Cores, memory and devices of this machine, and checks of what it cannot compute."""
 
 import os
 import re
@@ -16,14 +16,14 @@ from benign.training.setup import Setup
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def memory_of(device: str) -> int | None:
-    """Bytes of memory a device has in all; None where the system does not tell."""
+    """Return the bytes of memory of a device, or None if the system does not report them."""
     if device != "cpu":
         return torch.cuda.get_device_properties(device).total_memory
     if not hasattr(os, "sysconf"):
@@ -32,12 +32,14 @@ def memory_of(device: str) -> int | None:
 
 
 def memory_kills() -> int:
-    """How many processes the system has killed for lack of memory: of our group of processes where Linux counts
-    these, else of the machine; 0 where the system does not tell."""
+    """Return how many processes the system has killed for lack of memory, or 0 if it does not report them.
+
+    They are counted in our group of processes if Linux does that, or else on the machine.
+    """
     group = _text("/proc/self/cgroup").rpartition("::")[2].strip()
     for path in (f"/sys/fs/cgroup{group}/memory.events", "/proc/vmstat"):
-        if found := re.search(r"^oom_kill (\d+)$", _text(path), re.MULTILINE):
-            return int(found[1])
+        if line := re.search(r"^oom_kill (\d+)$", _text(path), re.MULTILINE):
+            return int(line[1])
     return 0
 
 
@@ -49,7 +51,7 @@ def _text(path: str) -> str:
 
 
 def check_machine(cells: Iterable[Setup], device: str, workers: int) -> None:
-    """Refuse what this machine cannot compute."""
+    """Raise ValueError if this machine cannot compute the cells."""
     check_device(device)
     cells = list(cells)
     check_memory(cells, device)
@@ -58,7 +60,7 @@ def check_machine(cells: Iterable[Setup], device: str, workers: int) -> None:
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that is not there."""
+    """Raise ValueError if there is no such device."""
     available = ["cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
     if device not in available and not (device == "cuda" and len(available) > 1):
         none = device.startswith("cuda") and len(available) == 1
@@ -67,7 +69,7 @@ def check_device(device: str) -> None:
 
 
 def check_memory(cells: Iterable[Setup], device: str) -> None:
-    """Refuse a run that alone is larger than the memory of the machine or of the GPU."""
+    """Raise ValueError if one run is larger than the memory of the machine or of the GPU."""
     cell = max(cells, key=run_bytes)
     needed, there = run_bytes(cell), memory_of(device)
     if there and needed > there:
@@ -80,25 +82,25 @@ def check_memory(cells: Iterable[Setup], device: str) -> None:
 
 
 def check_data(cells: Iterable[Setup]) -> None:
-    """Refuse data, or published weights, that are not on this machine, or are too little."""
+    """Raise ValueError if data or published weights are not on this machine, or are too few."""
     wanted: dict[str, tuple[DataModel, int]] = {}
     for cell in cells:
         cell.network.require()
         if type(cell.data).require is not DataModel.require:
-            tests, asked = cell.evaluation.samples, cell.evaluation.features
-            most = max(tests, asked.samples if asked else 0)
+            tests, features = cell.evaluation.samples, cell.evaluation.features
+            most = max(tests, features.samples if features else 0)
             wanted[canonical(cell.data.as_dict())] = (cell.data, most)
     for data, tests in wanted.values():
         data.require(tests)
 
 
 def _smaller(cell: Setup, there: int) -> str:
-    """Coordinates in which the run would fit, or what keeps it from them, as a remedy; empty where there are none."""
+    """Return the remedy: coordinates in which the run would fit, or the reason against them, or an empty text."""
     auto: Setup = replace(cell, {("coordinates",): "auto"})
     if run_bytes(auto) <= there:
         return f", or use `coordinates: {auto.space.mode}`"
     if auto.space.mode != "projected":
         return ""
-    # What is projected is drawn in R^dim first.
+    # Projected points are drawn in R^dim first.
     against = Sampled.why_not(cell.data, cell.network, cell.attack, cell.final_attack)
     return f", or use `coordinates: sampled`, which is not exact yet: {against}"

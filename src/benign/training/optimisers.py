@@ -1,4 +1,4 @@
-"""How weights follow the gradient: full batches or mini-batches, plain steps, momentum or AdamW, and when they stop."""
+"""Optimisers: full batches or mini-batches, plain gradient descent, momentum or AdamW, and when a run stops."""
 
 import math
 from abc import abstractmethod
@@ -27,32 +27,32 @@ class Training(Component):
     stop_loss: PerRun[NonNegative] = default(0.01)
     """a run has converged when its training loss is at most this"""
     stop_on: Literal["attacked", "clean"] = "attacked"
-    """which training loss stops a run; with mini-batches its mean over the last step"""
+    """the training loss that stops a run; with mini-batches its mean over the last step"""
 
     @abstractmethod
     def most_steps(self) -> int:
-        """A run that has not converged by then ends with status `step_cap`."""
+        """Return the number of steps after which a run that has not converged ends with status `step_cap`."""
 
     @abstractmethod
     def rate_at(self, step: Any) -> Any:
-        """The step size at a step, or a share of the way through it: a number or a tensor [runs]."""
+        """Return the step size at a step, or a fraction of the way through it: a number or a tensor [runs]."""
 
     @abstractmethod
     def update(
         self, params: Params, gradient: Params, moments: Params, step: float, count: int
     ) -> None:
-        """Move parameters in place; `count` updates came before."""
+        """Move parameters in place, after `count` updates."""
 
     def plain(self) -> bool:
-        """Whether it is gradient descent at one rate, of which theorems speak."""
+        """Return whether it is gradient descent at one rate, the subject of the theorems."""
         return False
 
     def moments(self, params: Params) -> Params:
-        """What updates remember of a run beside these parameters, at its start."""
+        """Return the state of the optimiser for these parameters at the start of a run."""
         return {}
 
     def batches_per_epoch(self, samples: int) -> int:
-        """Updates of a step."""
+        """Return how many updates a step has."""
         return 1
 
 
@@ -68,7 +68,7 @@ class GradientDescent(Training):
     drop_every: Whole = 0
     """divide the rate after every so many steps (500 in Wang's experiments); 0 is a constant rate"""
     drop_by: Positive = 10.0
-    """what the rate is divided by then"""
+    """divisor of the rate"""
     max_steps: Whole = 5000
     """a run that has not converged by then ends with status `step_cap`"""
 
@@ -91,10 +91,10 @@ class GradientDescent(Training):
 
 
 class MiniBatches(Training):
-    """Training in epochs: a step goes through all training points once, in a new order, a mini-batch at a time."""
+    """Training in epochs: a step goes through all training points once, in mini-batches and in a new order."""
 
     batch: Count = 128
-    """most points of an update; those of an epoch are dealt out evenly"""
+    """most points of an update; the mini-batches of an epoch are of equal size, up to one point"""
     epochs: Count
     """a run that has not converged by then ends with status `step_cap`"""
     schedule: Schedule = "cosine"

@@ -1,4 +1,4 @@
-"""Networks trained beside runs, of which nothing is kept but their weights: the references of Li appendix A."""
+"""Reference networks (Li appendix A), trained for the metrics of runs; only their weights are used."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,56 +20,55 @@ from benign.training.checkpoint import (
     NamedTensors,
     check_like,
     fill,
-    found_place,
     grouped,
-    kept_place,
     named,
+    position_tensors,
+    restored_position,
 )
-from benign.training.descent import Batch, Place, Status, descend
+from benign.training.descent import Batch, Position, Status, descend
 from benign.training.setup import Setup
 
-Tell = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 """called with the step, and 0: no run is being trained meanwhile"""
 
-_keeping: ContextVar[CheckpointConfig] = ContextVar("keeping", default=CheckpointConfig())  # noqa: B039
-_tell: ContextVar[Tell | None] = ContextVar("tell", default=None)
+_config: ContextVar[CheckpointConfig] = ContextVar("config", default=CheckpointConfig())  # noqa: B039
+_progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
 class Reference(NamedTuple):
     """A trained network of every run."""
 
     params: Params
-    sound: Bool[Tensor, " runs"]
-    """whether its training did not diverge"""
+    finite: Bool[Tensor, " runs"]
+    """False if its training diverged"""
 
 
 @contextmanager
-def kept_in(keeping: CheckpointConfig, tell: Tell | None = None) -> Iterator[None]:
-    """A folder in which long trainings of references leave what they need to go on, and who hears of their steps,
-    for the length of a block."""
-    folders, listener = _keeping.set(keeping), _tell.set(tell)
+def checkpointing(config: CheckpointConfig, progress: Progress | None = None) -> Iterator[None]:
+    """Write checkpoints of references and report their steps inside a block."""
+    configs, reports = _config.set(config), _progress.set(progress)
     try:
         yield
     finally:
-        _keeping.reset(folders)
-        _tell.reset(listener)
+        _config.reset(configs)
+        _progress.reset(reports)
 
 
 def trained(setup: Setup, streams: Streams) -> Reference:
-    """Train networks by a setup, each from its own streams; one that was interrupted goes on where it was."""
-    here = _Training(Batch.start(setup, streams))
-    begin, tell = here.found(), _tell.get()
-    if not here.done():
-        for step, status in descend(here.start, begin, here.keep):
-            if tell:
-                tell(step.number, 0)
-            here.record(step.batch, status)
-        here.write(here.all_ended())
-    return here.ended
+    """Train a network of every run from its own streams, or go on with an interrupted training."""
+    training = _Training(Batch.start(setup, streams))
+    begin, progress = training.resumed(), _progress.get()
+    if not training.done():
+        for step, status in descend(training.start, begin, training.write_checkpoint):
+            if progress:
+                progress(step.number, 0)
+            training.record(step.batch, status)
+        training.write(training.all_ended())
+    return training.ended
 
 
 def of_run(setup: Setup, place: int) -> Setup:
-    """The specification of one run of a batch, in plain numbers."""
+    """Return the specification of one run of a batch, in plain numbers."""
     numbers = {
         path: value[place].item()
         for path, _, value in axes.walk(setup)
@@ -79,26 +78,25 @@ def of_run(setup: Setup, place: int) -> Setup:
 
 
 class _Training:
-    """A training on its way: the weights of those that have ended, and what is kept of the others."""
+    """A training of references: the final weights of those that have ended, and a checkpoint."""
 
     def __init__(self, start: Batch):
         self.start = start
-        room = {name: torch.zeros_like(value) for name, value in start.held.items()}
-        self.ended = Reference(room, torch.ones_like(start.index, dtype=torch.bool))
+        zeros = {name: torch.zeros_like(value) for name, value in start.raw_params.items()}
+        self.ended = Reference(zeros, torch.ones_like(start.index, dtype=torch.bool))
         self._left = start.index
         words = start.streams("weights").words.tolist()
         runs = digest([words, [of_run(start.setup, run).identity() for run in range(len(start))]])
-        keeping = _keeping.get()
-        folder = keeping.checkpoints
-        path = folder and folder / f"{REFERENCE}{runs}.safetensors"
-        self._checkpoint = Checkpoint(path, runs, keeping)
+        config = _config.get()
+        path = config.checkpoints and config.checkpoints / f"{REFERENCE}{runs}.safetensors"
+        self._checkpoint = Checkpoint(path, runs, config)
 
     def record(self, batch: Batch, status: Tensor) -> None:
         ending = status != Status.MISSING
         self._left = batch.index[~ending]
         if ending.any():
             places = batch.index[ending]
-            self.ended.sound[places] = status[ending] != Status.DIVERGED
+            self.ended.finite[places] = status[ending] != Status.DIVERGED
             for name, value in batch.params.items():
                 self.ended.params[name][places] = value[ending]
 
@@ -106,33 +104,32 @@ class _Training:
         return not len(self._left)
 
     def all_ended(self) -> NamedTensors:
-        """The place of a training of which no run is left."""
+        """Return the tensors of the position at which no run is left."""
         return named("place", {"number": 0, "index": self.start.index[:0]})
 
-    def keep(self, here: Place) -> None:
-        if here.batch.carried is None:  # a look would round what it carries
-            self.write(kept_place(here))
+    def write_checkpoint(self, position: Position) -> None:
+        if position.batch.gram_state is None:  # reading the weights would round it
+            self.write(position_tensors(position))
 
-    def write(self, place: NamedTensors) -> None:
-        """A checkpoint, where one is due."""
+    def write(self, position: NamedTensors) -> None:
+        """Write a checkpoint if one is due."""
         if self._checkpoint.due():
-            self._checkpoint.write(place | self._kept())
+            self._checkpoint.write(position | self._ended_tensors())
 
-    def found(self) -> Place | None:
-        """Where a checkpoint says that the training was."""
+    def resumed(self) -> Position | None:
+        """Return the position in the checkpoint, or None if there is no usable one or no run is left."""
         return self._checkpoint.resume(str(self.start.streams.device), self._resume)
 
-    def _resume(self, kept: NamedTensors) -> Place | None:
-        place, left = None, kept["place/index"]
+    def _resume(self, tensors: NamedTensors) -> Position | None:
+        position, left = None, tensors["place/index"]
         if len(left):
-            place = found_place(self.start, kept, self._kept())
+            position = restored_position(self.start, tensors, self._ended_tensors())
         else:
-            check_like(kept, self.all_ended() | self._kept())
+            check_like(tensors, self.all_ended() | self._ended_tensors())
         self._left = left
-        fill(self.ended.params, grouped(kept, "ended"))
-        self.ended.sound.copy_(kept["sound"])
-        return place
+        fill(self.ended.params, grouped(tensors, "ended"))
+        self.ended.finite.copy_(tensors["sound"])
+        return position
 
-    def _kept(self) -> NamedTensors:
-        """What is kept of the runs that have ended."""
-        return named("ended", self.ended.params) | {"sound": self.ended.sound}
+    def _ended_tensors(self) -> NamedTensors:
+        return named("ended", self.ended.params) | {"sound": self.ended.finite}

@@ -1,4 +1,4 @@
-"""What one run is made of: data, network, attack, training, evaluation."""
+"""The specification of one run: data, network, attack, training, evaluation."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -37,29 +37,29 @@ class Evaluation(Spec):
     """where coordinates leave out a part of the weights (docs/coordinates.md): one draw of that part for all
     test points, instead of one for each; at most 250 points"""
     features: FeatureTests | None = None
-    """on images: which features were learned, asked with two reference networks that are trained beside each run"""
+    """on images: which features were learned, tested with two reference networks that are trained for each run"""
 
 
 class Setup(Spec):
-    """Everything that decides one run, its draws included, but for the index of its seed."""
+    """Everything that decides one run, its draws included, except the index of its seed."""
 
     data: OneOf[DataModel]
-    """where points come from"""
+    """the distribution of points"""
     network: OneOf[Network]
-    """what is trained"""
+    """the network that is trained"""
     attack: OneOf[Attack | None] = default(None)
     """attack on training points; none is clean training"""
     training: OneOf[Training]
     """how it is trained, and when it stops"""
     evaluation: Evaluation = Evaluation()
-    """what is measured on fresh points"""
+    """how it is tested on fresh points"""
     precision: Literal["float32", "float64", "tf32", "mixed"] = "float32"
     """of all numbers; tf32 is float32 whose products may round their factors to 10 binary digits: a GPU does; mixed is
     float32 but for the products inside networks, which are of bfloat16 (7 binary digits), where a network allows it"""
     coordinates: Wanted = "ambient"
-    """where runs are computed: in R^dim; in the span they stay in, drawn in R^dim (projected: the same runs) or drawn
-    there (sampled: the same law, whatever `dim`); auto takes the smallest that is exact; approximate is for attacks
-    on attention networks too wide for that"""
+    """coordinates of the computation: R^dim (ambient), or the span that the run stays in, drawn in R^dim (projected:
+    the same runs) or drawn there (sampled: the same law, for any `dim`); auto takes the smallest that is exact;
+    approximate is for attacks on attention networks too wide for that"""
     root_seed: Whole = 0
     """changes every draw of the experiment"""
     pairing: Literal["independent", "common"] = "independent"
@@ -82,7 +82,7 @@ class Setup(Spec):
             self.network.check_first_attack(self.training.first_attacked_step)
         if self.evaluation.features is not None:
             self._check_features(self.evaluation.features)
-        _ = self.space  # refuses coordinates that would not be exact
+        _ = self.space  # raises ValueError if the coordinates would not be exact
 
     def _check_precision(self) -> None:
         if self.precision == "mixed" and not self.network.mixed:
@@ -106,11 +106,11 @@ class Setup(Spec):
             )
 
     def flipping(self) -> torch.Tensor:
-        """Whether training labels are flipped: one answer, or one a run."""
+        """Return whether training labels are flipped: one value, or one for each run."""
         return torch.as_tensor(self.data.flip_rate()).gt(0)
 
     def flips_labels(self) -> bool:
-        """Whether training labels are flipped in some run."""
+        """Return whether training labels are flipped in some run."""
         return bool(self.flipping().any())
 
     @property
@@ -124,9 +124,9 @@ class Setup(Spec):
 
     @cached_property
     def space(self) -> Space:
-        """Where the run is computed, and why; ValueError where `coordinates` would not be exact.
+        """The coordinates of the computation, and the reason. Raises ValueError if `coordinates` would not be exact.
 
-        Kept, as it is asked for many times: choosing was a quarter of the time of `benign show wang/exponents`.
+        Cached, because it is read many times: choosing was a quarter of the time of `benign show wang/exponents`.
         """
         evaluation, wanted = self.evaluation, self.coordinates
         if wanted != "ambient" and not isinstance(self.training, GradientDescent):
@@ -151,22 +151,22 @@ class Setup(Spec):
         def model_copy(self, **how):
             """A copy computes `space` and `fingerprint` again, since its fields may differ."""
             copied = super().model_copy(**how)
-            for kept in ("space", "fingerprint"):
-                copied.__dict__.pop(kept, None)
+            for cached in ("space", "fingerprint"):
+                copied.__dict__.pop(cached, None)
             return copied
 
     def within(self, data: DataModel, network: Network) -> "Setup":
-        """The same run in the coordinates of its space, which are all there is from then on."""
+        """Return the same run with data and network in the coordinates of its space."""
         parts = {("data",): data, ("network",): network, ("coordinates",): "ambient"}
         return axes.replace(self, parts)
 
     def reduced(self) -> "Setup":
-        """The run in the coordinates of its space, for what it costs."""
+        """Return the run in the coordinates of its space, to estimate its cost."""
         data, network = self.space.reduced(self.data, self.network)
         return self if data is self.data else self.within(data, network)
 
     def snapshot_steps(self) -> list[int]:
-        """Step 0, then steps evenly spaced in the logarithm, up to the step cap."""
+        """Return step 0, then steps evenly spaced in the logarithm, up to the step cap."""
         cap = self.training.most_steps()
         steps, k = {0, cap}, 0
         while (step := round(2 ** (k / SNAPSHOTS_PER_OCTAVE))) <= cap:
@@ -176,7 +176,7 @@ class Setup(Spec):
 
 
 def stack(cells: list[Setup], device: str) -> Setup:
-    """The setup of many runs of one shape: numbers that differ by run become float64 tensors [runs]."""
+    """Return the setup of many runs of one shape: numbers that differ by run become float64 tensors [runs]."""
     return axes.stack(
         cells, lambda numbers: torch.tensor(numbers, dtype=torch.float64, device=device)
     )

@@ -39,8 +39,8 @@ def tensors(made: Any) -> list[Tensor]:
     """The tensors of points with their pass, or of gradients."""
     if isinstance(made, dict):
         return list(made.values())
-    points, seen = made
-    return [points, *(part for part in vars(seen).values() if isinstance(part, Tensor))]
+    points, output = made
+    return [points, *(part for part in vars(output).values() if isinstance(part, Tensor))]
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def network(of: type[Attention] = Attention) -> Network:
     return of(hidden=2, init=small_network().init)
 
 
-def test_plain_climbs_are_recorded_on_a_gpu_alone():
+def test_plain_ascents_are_recorded_only_on_a_gpu():
     assert can_record(PLAIN, network(), THERE)
     assert can_record(PGD(ball=Ball(p="inf", radius=0.1), keep="best"), network(), THERE)
     assert can_record(PGD(ball=Ball(p="inf", radius=0.1, box=(0.0, 1.0))), network(), THERE)

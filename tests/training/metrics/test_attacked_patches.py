@@ -126,18 +126,18 @@ ATTACKED: dict[str, Callable[[Step], float]] = {
 
 
 @pytest.mark.parametrize("clip", [0.0, EPS], ids=["standard", "adversarial"])
-def test_metrics_are_what_their_words_say(clip: float):
+def test_metrics_are_what_their_definitions_say(clip: float):
     setup = setup_of(clip)
-    assert ATTACKED.keys() <= {probe.name for probe in metrics_for(setup)}
+    assert ATTACKED.keys() <= {metric.name for metric in metrics_for(setup)}
     batch = Batch.start(stack([setup], "cpu"), Streams(run_ids(1), "cpu"))
-    seen = set()
+    values = set()
     for step, _ in descend(batch):
         if step.number in (0, 16, 40):
             for name, direct in ATTACKED.items():
                 found = float(METRICS[name].function(step)[0])
                 assert found == pytest.approx(direct(step)), f"{name} at step {step.number}"
-                seen.add(found)
-    assert len(seen) > 4, "attacks should differ"
+                values.add(found)
+    assert len(values) > 4, "attacks should differ"
 
 
 def test_own_ascent_stays_in_the_cube_and_lowers_the_output_of_the_class():
@@ -169,4 +169,4 @@ def test_only_runs_that_are_tested_along_training_pay_for_them():
         replace(setup_of(), {("data", "directions"): "random"}),
     ]
     for other in others:
-        assert not ATTACKED.keys() & {probe.name for probe in metrics_for(other)}
+        assert not ATTACKED.keys() & {metric.name for metric in metrics_for(other)}

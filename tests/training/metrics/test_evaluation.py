@@ -1,4 +1,4 @@
-"""What fresh points tell beyond accuracy: flipped labels, margins by class, learned features."""
+"""Metrics of fresh points besides accuracy: flipped labels, margins by class, learned features."""
 
 import math
 from typing import Any

@@ -218,7 +218,7 @@ def test_a_metric_is_one_number_a_run(metric: str):
 
 
 @pytest.mark.parametrize("metric", ON_STEPS)
-def test_a_metric_of_a_run_does_not_see_the_others(metric: str):
+def test_a_metric_of_a_run_does_not_depend_on_the_others(metric: str):
     for setup in setups_of(metric):
         same(values(setup)[metric], values_alone(setup)[metric], 1e-10)
 
@@ -258,7 +258,7 @@ def test_a_metric_on_fresh_points_is_a_value_of_every_run_of_the_declared_shape(
 
 
 @pytest.mark.parametrize("metric", ON_FRESH_POINTS)
-def test_a_metric_on_fresh_points_does_not_see_the_other_runs(metric: str):
+def test_a_metric_on_fresh_points_does_not_depend_on_the_other_runs(metric: str):
     for setup in setups_of(metric):
         for name, variable in METRICS[metric].variables(cells(setup)[0]).items():
             if not variable.along_steps:

@@ -42,9 +42,9 @@ NUMBERS = ("inversion_distance", "reference_accuracy")
 @pytest.fixture(autouse=True)
 def nothing_kept():
     """No test is asked with the points of another."""
-    features._kept.clear()
+    features._cache.clear()
     yield
-    features._kept.clear()
+    features._cache.clear()
 
 
 def setup(own: Any = None, rate: float = 0.05, at: Any = "end", **asked: Any) -> Setup:
@@ -97,7 +97,7 @@ def test_points_are_those_of_the_definition(begin):
     """Every point, distance and number against the definitions of Li appendix A, one reference after the other."""
     cell = setup(start=begin)
     batch = batch_of(cell)
-    shown = features.shown_to(batch)
+    shown = features.reference_points(batch)
     identity = features._reference_id(batch.setup, batch.streams.runs[0], 0)
     points = Streams([identity]).within("reference/points")
     sample = cell.data.sample(points, "test/0", 12, torch.float64)
@@ -121,11 +121,11 @@ def test_points_are_those_of_the_definition(begin):
 
 
 def test_targeted_attacks_are_those_of_the_definition():
-    """Images of class 7 (label 1) under RF-PGD go to features of class 1; told beside the confusion without it."""
+    """Images of class 7 (label 1) under RF-PGD go to features of class 1; compared with the confusion without it."""
     # a start from which both confusions are above 0
     cell = replace(setup(pairs=((1, 0),), matching_steps=7, matching_step=0.3), {("root_seed",): 1})
     batch = batch_of(cell)
-    shown = features.shown_to(batch)
+    shown = features.reference_points(batch)
     identity = features._reference_id(batch.setup, batch.streams.runs[0], 0)
     points = Streams([identity]).within("reference/points")
     x, goal = (
@@ -147,7 +147,7 @@ def test_targeted_attacks_are_those_of_the_definition():
 def test_more_images_of_the_source_than_of_the_target_use_these_again():
     """All test images of a class at most; goals are used in turn."""
     cell = setup(samples=250, steps=1, pairs=((0, 2), (2, 0)), matching_steps=1)
-    shown = features.shown_to(batch_of(replace(cell, {("data", "classes"): None} | _ten())))
+    shown = features.reference_points(batch_of(replace(cell, {("data", "classes"): None} | _ten())))
     digits = {name: part.shape[1] for name, part in shown.items() if name.startswith("confusion")}
     labels = image_set("digits").test.labels
     assert digits == {
@@ -160,7 +160,7 @@ def _ten() -> dict[tuple[str, ...], Any]:
     return {("network", "classes"): 10}
 
 
-def test_runs_of_a_seed_are_asked_with_the_same_points_made_once(monkeypatch):
+def test_runs_of_a_seed_are_tested_on_the_same_points_made_once(monkeypatch):
     """Their own attack changes nothing; a seed, a rate and the run's own draws do."""
     trainings = []
     real = features.trained
@@ -171,14 +171,14 @@ def test_runs_of_a_seed_are_asked_with_the_same_points_made_once(monkeypatch):
 
     monkeypatch.setattr(features, "trained", counted)
     standard, adversarial = setup(), setup(own=ATTACK)
-    first = features.shown_to(batch_of(standard, seeds=2))
+    first = features.reference_points(batch_of(standard, seeds=2))
     assert trainings == [2, 2]
-    second = features.shown_to(batch_of(adversarial, seeds=2))
+    second = features.reference_points(batch_of(adversarial, seeds=2))
     assert trainings == [2, 2]
     for name in first:
         assert torch.equal(first[name], second[name]), name
     assert not torch.equal(first["x"][0], first["x"][1])
-    other = features.shown_to(batch_of(setup(rate=0.1)))
+    other = features.reference_points(batch_of(setup(rate=0.1)))
     assert trainings == [2, 2, 1, 1]
     assert not torch.equal(first["non_robust"][0], other["non_robust"][0])
 
@@ -187,18 +187,18 @@ def test_runs_of_one_batch_share_points_too():
     """A radius of 0 and one of 0.1 in one batch: two runs, one training of each reference."""
     cells = [setup(own=PGD(ball=replace(BALL, {("radius",): r}), steps=2)) for r in (0.0, 0.1)]
     batch = batch_of(*cells)
-    shown = features.shown_to(batch)
-    assert len(features._kept) == 1
+    shown = features.reference_points(batch)
+    assert len(features._cache) == 1
     for part in shown.values():
         assert torch.equal(part[0], part[1])
 
 
 def test_points_do_not_depend_on_the_batch():
     """Seeds together, and the second alone."""
-    together = features.shown_to(batch_of(setup(), seeds=2))
-    features._kept.clear()
+    together = features.reference_points(batch_of(setup(), seeds=2))
+    features._cache.clear()
     both = batch_of(setup(), seeds=2)
-    alone = features.shown_to(both.select(torch.tensor([False, True])))
+    alone = features.reference_points(both.select(torch.tensor([False, True])))
     for name, part in alone.items():
         assert torch.allclose(part[0], together[name][1], rtol=0, atol=1e-10), name
 
@@ -221,12 +221,12 @@ def test_references_share_nothing_with_the_run():
                 assert (weights[i] - weights[j]).abs().min() > 0
 
 
-def test_only_so_many_runs_are_kept(monkeypatch):
-    monkeypatch.setattr(features, "KEPT", 2)
+def test_the_cache_holds_only_so_many_runs(monkeypatch):
+    monkeypatch.setattr(features, "CACHED", 2)
     batch = batch_of(setup(steps=1, pairs=()), seeds=3)
-    shown = features.shown_to(batch)
+    shown = features.reference_points(batch)
     assert len(shown["y"]) == 3
-    assert len(features._kept) == 2
+    assert len(features._cache) == 2
 
 
 def test_ties_are_errors():
@@ -269,7 +269,7 @@ def test_references_from_infinite_weights_have_diverged():
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """Two radii, two seeds, tested along training."""
-    features._kept.clear()
+    features._cache.clear()
     attack = PGD(ball=replace(BALL, {("radius",): 0.1}), steps=2)
     fields = setup(own=attack, at="snapshots").as_dict() | {"seeds": 2, "precision": "float32"}
     fields["attack"]["ball"]["radius"] = [0.0, 0.1]
@@ -310,10 +310,10 @@ def test_pictures_survive_pack_merge_and_export(finished, tmp_path):
         export(result, tmp_path / f"result{kind}")
         there = opened(tmp_path / f"result{kind}")
         xr.testing.assert_equal(there["inversions"], result["inversions"])
-    told = table(result)
-    assert "inversions" not in told
-    assert set(told.dims) == {"radius", "seed"}
-    assert "nrf_success_0_1" in told
+    exported = table(result)
+    assert "inversions" not in exported
+    assert set(exported.dims) == {"radius", "seed"}
+    assert "nrf_success_0_1" in exported
 
 
 def _netcdf(path: Any) -> xr.Dataset:
@@ -338,7 +338,7 @@ def asked_of(cell: Setup) -> set[str]:
     return variables(cell).keys() - variables(plain).keys()
 
 
-def test_nothing_is_asked_where_nothing_is_wanted():
+def test_without_feature_tests_there_are_no_such_variables():
     cell = replace(setup(), {("evaluation",): Evaluation(samples=10)})
     assert asked_of(setup()) == {
         *(f"{name}_{kind}" for name in NUMBERS for kind in ("standard", "adversarial")),
@@ -360,7 +360,7 @@ def test_nothing_is_asked_where_nothing_is_wanted():
         ({"ball": Ball(radius=0.1, relative_to="point")}, ["ball.relative_to", "point"]),
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked_is_refused(asked, words):
+def test_impossible_feature_tests_are_refused(asked, words):
     with pytest.raises(SpecError) as error:
         setup(**asked)
     for word in words:

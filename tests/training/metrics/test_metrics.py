@@ -1,4 +1,4 @@
-"""Every probe is what its words say: recomputed directly, from full matrices, token by token."""
+"""Every metric is what its words say: recomputed directly, from full matrices, token by token."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -11,8 +11,9 @@ import pytest
 import torch
 import xarray as xr
 
-from benign.experiment import Experiment, Replay
+from benign.experiment import Experiment
 from benign.streams import Streams
+from benign.sweep.replay import Replay
 from benign.training.descent import Step, descend
 from benign.training.engine import train_runs
 from benign.training.metrics import (
@@ -48,7 +49,7 @@ from tests.reference.attention import (
 from tests.registry import forgetting
 from tests.says import says
 from tests.training.metrics.test_attacked_patches import ATTACKED
-from tests.training.metrics.test_theory import LI, WANG, WANG_TALLIES
+from tests.training.metrics.test_theory import LI, WANG, WANG_RUNNING
 
 
 def experiment_of(setup: Setup) -> Experiment:
@@ -59,7 +60,7 @@ def experiment_of(setup: Setup) -> Experiment:
 
 @pytest.fixture(scope="module")
 def experiment() -> Experiment:
-    """Two heads, an attack, a strong noise token and flips, so that every probe applies."""
+    """Two heads, an attack, a strong noise token and flips, so that every metric applies."""
     setup = small_setup(
         small_data(samples=6, signal=3.0, flip=[0.2, 0.3], strong_noise_std=0.8),
         small_network(heads=2),
@@ -78,7 +79,7 @@ def experiment() -> Experiment:
 def result(experiment, tmp_path_factory) -> Iterator[xr.Dataset]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluation, "BLOCK", 6)
-        yield experiment.run(tmp_path_factory.mktemp("probes"))
+        yield experiment.run(tmp_path_factory.mktemp("metrics"))
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def replayed(replay: Replay) -> list[Frame]:
     return film(batch)
 
 
-class Seen:
+class PaperStep:
     """One step of one run as the papers write it."""
 
     def __init__(self, frame: Frame):
@@ -178,17 +179,17 @@ class Seen:
         return [x for point in self.points for x in point[1:]]
 
 
-def noise_rows(seen: Seen) -> range:
-    return range(1, len(seen.points[0]))
+def noise_rows(step: PaperStep) -> range:
+    return range(1, len(step.points[0]))
 
 
-def all_rows(seen: Seen) -> range:
-    return range(len(seen.points[0]))
+def all_rows(step: PaperStep) -> range:
+    return range(len(step.points[0]))
 
 
-def alignment(seen: Seen) -> float:
-    u = torch.stack([value @ seen.weights.output for value in seen.weights.value]).sum(0)
-    direction = seen.signal[0] - seen.signal[1]
+def alignment(step: PaperStep) -> float:
+    u = torch.stack([value @ step.weights.output for value in step.weights.value]).sum(0)
+    direction = step.signal[0] - step.signal[1]
     return float(u @ direction / (u.norm() * direction.norm()))
 
 
@@ -204,9 +205,9 @@ def norm_of(matrices: list[torch.Tensor]) -> float:
     return math.sqrt(sum(float(matrix.square().sum()) for matrix in matrices))
 
 
-def fitted_flips(seen: Seen) -> float:
-    margins = seen.margins(seen.points)
-    flipped = [n for n in range(len(margins)) if seen.y[n] != seen.clean_y[n]]
+def fitted_flips(step: PaperStep) -> float:
+    margins = step.margins(step.points)
+    flipped = [n for n in range(len(margins)) if step.y[n] != step.clean_y[n]]
     return share([margins[n] > 0 for n in flipped])
 
 
@@ -214,7 +215,7 @@ def entropy_of(row: list[float]) -> float:
     return -sum(a * math.log(a) for a in row)
 
 
-DIRECT: dict[str, Callable[[Seen], float]] = {
+DIRECT: dict[str, Callable[[PaperStep], float]] = {
     "train_loss": lambda s: loss_of(s.margins(s.attacked)),
     "train_clean_loss": lambda s: loss_of(s.margins(s.points)),
     "train_accuracy": lambda s: share([m > 0 for m in s.margins(s.points)]),
@@ -256,7 +257,7 @@ DIRECT: dict[str, Callable[[Seen], float]] = {
     ),
 }
 
-FIRST: dict[str, Callable[[Seen], bool]] = {
+FIRST: dict[str, Callable[[PaperStep], bool]] = {
     "first_fit": lambda s: min(s.margins(s.attacked)) > 0,
     "stage_1_end": lambda s: s.leads(0, s.clean_y),
     "stage_1_end_harmful": lambda s: s.leads(1, s.y),
@@ -267,7 +268,7 @@ FIRST: dict[str, Callable[[Seen], bool]] = {
         loss_of(s.margins(s.attacked)) <= float(s.frame.batch.setup.training.stop_loss)
     ),
 }
-"""tallies of the first step at which something holds"""
+"""running metrics of the first step at which something holds"""
 
 
 def of_the_package(kind: type | UnionType, part: str = "") -> set[str]:
@@ -281,9 +282,9 @@ def of_the_package(kind: type | UnionType, part: str = "") -> set[str]:
 
 def test_every_metric_of_the_package_is_recomputed_here_or_in_the_test_of_its_theory(frames):
     assert of_the_package(Metric) == (DIRECT.keys() | WANG.keys() | LI.keys() | ATTACKED.keys())
-    assert of_the_package(RunningMetric) == {"peak_loss"} | FIRST.keys() | WANG_TALLIES.keys()
-    applied = {probe.name for probe in metrics_for(frames[0].batch.setup)}
-    assert applied == DIRECT.keys(), "the small experiment should meet every probe"
+    assert of_the_package(RunningMetric) == {"peak_loss"} | FIRST.keys() | WANG_RUNNING.keys()
+    applied = {metric.name for metric in metrics_for(frames[0].batch.setup)}
+    assert applied == DIRECT.keys(), "the small experiment should meet every metric"
 
 
 @pytest.mark.parametrize("name", DIRECT)
@@ -298,9 +299,11 @@ def test_curves_hold_the_value_at_the_snapshot_and_nothing_after_the_end(name, r
         if step > last:
             assert math.isnan(measured)
         else:
-            expected = DIRECT[name](Seen(frames[step]))
+            expected = DIRECT[name](PaperStep(frames[step]))
             assert measured == pytest.approx(expected, rel=1e-10, abs=1e-14)
-    assert float(run[name]) == pytest.approx(DIRECT[name](Seen(frames[-1])), rel=1e-10, abs=1e-14)
+    assert float(run[name]) == pytest.approx(
+        DIRECT[name](PaperStep(frames[-1])), rel=1e-10, abs=1e-14
+    )
 
 
 def test_snapshots_are_dense_first_and_sparse_later(experiment):
@@ -321,7 +324,7 @@ def test_replay_traces_every_step(experiment, result, frames):
         np.testing.assert_allclose(trace[name].sel(step=kept.step), kept, rtol=1e-10, atol=1e-14)
 
 
-def test_running_metrics_see_every_step():
+def test_running_metrics_include_every_step():
     """Peaks and first times between snapshots, of runs that fit, never fit, overshoot or overfit."""
     weak = small_data(samples=8, signal=3.0, noise_std=0.1, strong_noise_std=0.1, flip=0.3)
     strong = small_data(signal=0.1, noise_std=0.01, strong_noise_std=2.0, dim=40, flip=0.3)
@@ -333,17 +336,17 @@ def test_running_metrics_see_every_step():
         small_setup(small_data(signal=3.0), rate=60.0, max_steps=20),
         small_setup(strong, small_network(0.01, 0.05, heads=2), attack, rate=0.2, stop_loss=0.5),
     ]
-    seen: dict[str, list[int]] = {name: [] for name in FIRST}
+    times_of: dict[str, list[int]] = {name: [] for name in FIRST}
     for cell, id in zip(cells, run_ids(len(cells)), strict=True):
         result = train_runs([cell], [id])
-        frames = [Seen(frame) for frame in film(start([cell], [id]))]
+        frames = [PaperStep(frame) for frame in film(start([cell], [id]))]
         losses = [loss_of(each.margins(each.attacked)) for each in frames]
         assert result["peak_loss"][0] == pytest.approx(max(losses), rel=1e-10)
         for name in FIRST.keys() & result.keys():
             held = [each.frame.number for each in frames if FIRST[name](each)]
             assert result[name][0] == (held[0] if held else -1), name
-            seen[name].append(held[0] if held else -1)
-    for name, times in seen.items():
+            times_of[name].append(held[0] if held else -1)
+    for name, times in times_of.items():
         assert min(times) == -1, f"{name} was never missed: {times}"
         assert max(times) > 0, f"{name} never came after step 0: {times}"
 
@@ -441,8 +444,8 @@ def test_without_attack_or_strong_token_their_metrics_are_absent():
 
 
 @pytest.fixture
-def new_probes() -> Iterator[None]:
-    """One small function each; taken back afterwards."""
+def new_metrics() -> Iterator[None]:
+    """One small function each, removed afterwards."""
 
     with forgetting():
 
@@ -461,7 +464,7 @@ def new_probes() -> Iterator[None]:
         yield
 
 
-def test_a_new_metric_is_one_small_function(new_probes, tmp_path):
+def test_a_new_metric_is_one_small_function(new_metrics, tmp_path):
     experiment = experiment_of(small_setup(rate=150.0))
     result = experiment.run(tmp_path)
     name = result.mean_margin.attrs["long_name"]
@@ -480,7 +483,7 @@ def test_a_new_metric_is_one_small_function(new_probes, tmp_path):
     assert int(result.rises.max()) > 0
 
 
-def test_metrics_taken_back_are_gone():
+def test_metrics_that_are_removed_are_gone():
     assert "mean_margin" not in METRICS
     assert "rises" not in METRICS
     assert "mean_margin" not in variables(small_setup())

@@ -144,21 +144,21 @@ def test_growth_follows_the_update_of_the_papers():
     for step, _ in descend(start([small_setup(data, max_steps=5)])):
         found = growth(step).signal[0, :, 0].tolist()
         assert found == pytest.approx(expected, rel=1e-10, abs=1e-14)
-        seen: Any = step.attacked_pass
+        output: Any = step.attacked_pass
         for n, y in enumerate(step.batch.sample.y[0].tolist()):
             slope = 1 / (1 + math.exp(float(step.margins[0, n])))
-            received = float(seen.attention[0, n, 0, :, 0].sum())
+            received = float(output.attention[0, n, 0, :, 0].sum())
             expected[int(y < 0)] += y * 0.5 / (6 * 3) * 2.0**2 * slope * received
     assert max(map(abs, expected)) > 0.1
 
 
-def test_initial_values_are_drawn_again_when_they_were_not_seen():
+def test_initial_values_are_drawn_again_if_step_0_was_not_computed():
     cells = [small_setup(network=small_network(heads=2), stop_loss=stop) for stop in (0.0, 0.6)]
     first = start(cells).params
     sizes = set()
     for step, _ in descend(start(cells)):
         if step.number in (0, 3):
-            continue  # the first look is at step 1
+            continue  # the values are first read at step 1
         network: Any = step.batch.setup.network
         close(initial_value_vectors(step), network.values(first)[step.batch.index])
         sizes.add(len(step.batch))
@@ -185,7 +185,7 @@ def test_score_gaps_are_differences_of_the_scores_of_one_point():
 
 def test_one_token_leaves_only_the_metrics_of_the_signal():
     setup = small_setup(small_data(tokens=1), small_network(heads=2), small_pgd(0.2))
-    names = {probe.name for probe in [*metrics_for(setup), *running_metrics_for(setup)]}
+    names = {metric.name for metric in [*metrics_for(setup), *running_metrics_for(setup)]}
     assert {"signal_score_min", "growth_positive_signal", "stage_3_end"} <= names
     assert not {"signal_gap_min", "noise_key_norm", "growth_noise_max", "stage_1_end"} & names
     result = train_runs([setup], run_ids(1))
@@ -301,7 +301,7 @@ def lost(steps: list[list[list[bool]]]) -> float:
     return count / 42
 
 
-WANG_TALLIES: dict[str, Callable[[list[list[list[bool]]]], float]] = {"activation_lost": lost}
+WANG_RUNNING: dict[str, Callable[[list[list[list[bool]]]], float]] = {"activation_lost": lost}
 
 WANG_RUNS: dict[str, tuple[Attack | None, float, str]] = {
     "clean": (None, 0.0, "theory"),
@@ -313,10 +313,10 @@ WANG_RUNS: dict[str, tuple[Attack | None, float, str]] = {
 
 
 @pytest.mark.parametrize("case", WANG_RUNS)
-def test_metrics_of_two_layer_networks_are_what_their_words_say(case):
+def test_metrics_of_two_layer_networks_are_what_their_definitions_say(case):
     attack, radius, preset = WANG_RUNS[case]
     setup = wang_setup(attack, preset)
-    names = WANG.keys() & {probe.name for probe in metrics_for(setup)}
+    names = WANG.keys() & {metric.name for metric in metrics_for(setup)}
     absent = {"span_distance", "signal_in_attacked"} if attack is None else set()
     assert names == WANG.keys() - absent
     active = []
@@ -437,9 +437,9 @@ LI: dict[str, Callable[[Step], float]] = {
 
 
 @pytest.mark.parametrize("only", ["both", "robust", "non_robust"])
-def test_metrics_of_patch_networks_are_what_their_words_say(only):
+def test_metrics_of_patch_networks_are_what_their_definitions_say(only):
     setup = li_setup(only=only)
-    assert LI.keys() <= {probe.name for probe in metrics_for(setup)}
+    assert LI.keys() <= {metric.name for metric in metrics_for(setup)}
     for step, _ in descend(start([setup])):
         for name, direct in LI.items():
             assert measured(name, step) == pytest.approx(direct(step), rel=1e-10), name

@@ -1,4 +1,4 @@
-"""The attack of a training step and its pass as recordings, where a GPU trains."""
+"""CUDA graphs of the attack of a training step and of its forward pass."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -15,22 +15,21 @@ from benign.networks.network import Network, Params, Pass
 from benign.spec.registry import has_guarantee
 
 WARM_UP = 3
-"""steps of a batch before it is recorded: compilers and libraries set up what they need, and a batch that a run soon
-leaves is not worth it"""
+"""steps of a batch before it is recorded: compilers and libraries set up first, and a batch that a run soon leaves is
+not worth recording"""
 
 BY_AUTOGRAD = (Pass, ModulePass)
-"""passes whose gradients go back through what autograd has kept"""
+"""passes whose gradients need the graph of autograd"""
 
 Made = TypeVar("Made")
 
 
 class Recording:
-    """Attacks the training points of a batch and runs the network on them: the first steps kernel by kernel, later
-    ones as a CUDA graph.
+    """Attacks the training points of a batch and runs the network on them.
 
-    A climb is some hundred kernels. On an H200 launching them took 10 ms a step however few runs were left, most of
-    the time of a sweep. The weights change in place, so the recorded kernels find those of the step. Points and pass
-    are written over by the next step.
+    The first steps launch kernel by kernel, later ones a CUDA graph. The ascent of an attack is some hundred kernels:
+    on an H200 launching them took 10 ms a step for any number of runs, most of the time of a sweep. The weights change
+    in place, so the recorded kernels use those of the step. The next step overwrites points and pass.
     """
 
     def __init__(self):
@@ -38,31 +37,33 @@ class Recording:
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def training_pass(self, attack: Attack | None, target: Target) -> tuple[Points, Pass]:
-        """The points trained on and the pass on them; always of the same attack and batch."""
+        """Return the points trained on and the pass on them; always for the same attack and batch."""
         self._steps += 1
         if self._steps <= WARM_UP or not can_record(attack, target.network, target.x):
             return _training_pass(attack, target)
         if self._graph is None:
-            self._graph, (points, seen) = _recorded(lambda: _training_pass(attack, target))
-            self._found = points, _Replayed(seen) if type(seen) in BY_AUTOGRAD else seen
+            self._graph, (points, output) = _recorded(lambda: _training_pass(attack, target))
+            self._result = points, _Replayed(output) if type(output) in BY_AUTOGRAD else output
         else:
             self._graph.replay()
-        return self._found
+        return self._result
 
 
 class _Replayed(Pass):
-    """A recorded pass whose gradient in the parameters is recorded as well: autograd would refuse to go back through a
-    pass once its weights have changed."""
+    """A recorded pass whose gradient in the parameters is recorded too.
 
-    def __init__(self, seen: Pass):
-        self.outputs, self._seen = seen.outputs, seen
-        self._weights = torch.zeros_like(seen.outputs)
-        self._graph, self._found = _recorded(lambda: seen.params_gradient(self._weights))
+    Autograd would refuse to differentiate a pass after its weights have changed.
+    """
+
+    def __init__(self, recorded: Pass):
+        self.outputs, self._recorded = recorded.outputs, recorded
+        self._weights = torch.zeros_like(recorded.outputs)
+        self._graph, self._gradient = _recorded(lambda: recorded.params_gradient(self._weights))
 
     def params_gradient(self, c: Tensor) -> Params:
         self._weights.copy_(c)
         self._graph.replay()
-        return self._found
+        return self._gradient
 
     def inputs_gradient(self, c: Tensor) -> Tensor:
         raise RuntimeError("the pass of a recorded training step has no gradient in its inputs")
@@ -77,14 +78,14 @@ def _training_pass(attack: Attack | None, target: Target) -> tuple[Points, Pass]
 
 
 def _recorded(make: Callable[[], Made]) -> tuple[torch.cuda.CUDAGraph, Made]:
-    """What was made, as a graph that makes it again in the same memory; made once already."""
+    """Return a graph that computes `make()` again in the same memory, and its first result."""
     # Not by `torch.cuda.graph`, which empties the allocator's cache first: batches change often.
     here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
     graph = torch.cuda.CUDAGraph()
     aside.wait_stream(here)
     with torch.cuda.stream(aside), _without_collection():
         graph.capture_begin(
-            pool=_first(torch.cuda.current_device()).pool(), capture_error_mode="thread_local"
+            pool=_memory_pool(torch.cuda.current_device()).pool(), capture_error_mode="thread_local"
         )
         made = make()
         graph.capture_end()
@@ -94,9 +95,11 @@ def _recorded(make: Callable[[], Made]) -> tuple[torch.cuda.CUDAGraph, Made]:
 
 
 @cache
-def _first(device: int) -> torch.cuda.CUDAGraph:
-    """A recording of nothing, for ever: its memory is where all others of a device take theirs, so that a new one finds
-    that of those gone, which otherwise nobody could use. What two of them hold at a time is never the same."""
+def _memory_pool(device: int) -> torch.cuda.CUDAGraph:
+    """Return a recording of nothing, whose memory pool all recordings of a device share for the life of the process.
+
+    A new recording then reuses the memory of deleted ones. Recordings that exist at the same time never overlap.
+    """
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     with torch.cuda.stream(stream):
         graph.capture_begin(capture_error_mode="thread_local")
@@ -107,8 +110,7 @@ def _first(device: int) -> torch.cuda.CUDAGraph:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Drop recordings that nobody can reach any more now, and none for the length of the block: a graph cannot go
-    while another is recorded."""
+    """Delete unreachable recordings now and none inside the block, where another graph is recorded."""
     gc.collect()
     was = gc.isenabled()
     gc.disable()

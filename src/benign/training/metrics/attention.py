@@ -1,4 +1,4 @@
-"""Where an attention network looks and what it values, on signal-noise data (Zhang, Jiang)."""
+"""Attention and values of attention networks on signal-noise data (Zhang, Jiang)."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from benign.training.setup import Setup
 
 
 class ByToken(NamedTuple):
-    """Something of every distinct clean training token (Zhang Definitions 2 and 3)."""
+    """A quantity of every distinct clean training token (Zhang Definitions 2 and 3)."""
 
     signal: Float[Tensor, "runs 2 *rest"]
     """of mu_+ and of mu_-"""
@@ -29,7 +29,7 @@ def attention_on_signal_noise(setup: Setup) -> bool:
 
 
 def noise_tokens(setup: Setup) -> bool:
-    """Whether there is a noise token beside the signal."""
+    """Return whether points have a noise token."""
     return attention_on_signal_noise(setup) and setup.data.tokens > 1
 
 
@@ -133,26 +133,26 @@ def value_norm(step: Step) -> PerRunValue:
 
 
 def _norm(step: Step, part: Float[Tensor, "runs dim columns"], place: int) -> PerRunValue:
-    return torch.hypot(torch.linalg.vector_norm(part, dim=(1, 2)), unseen_norm(step, place))
+    return torch.hypot(torch.linalg.vector_norm(part, dim=(1, 2)), left_out_norm(step, place))
 
 
-def unseen_norm(step: Step, place: int) -> PerRunValue:
-    """What W_Q, W_K, u, or u summed over heads are beyond narrow coordinates, which leave that out (0 elsewhere)."""
-    unseen = step.batch.params.get("unseen")
-    return torch.zeros_like(step.loss) if unseen is None else unseen[:, place].sqrt()
+def left_out_norm(step: Step, place: int) -> PerRunValue:
+    """Return the norm of the part of W_Q, W_K, u, or u summed over heads that the coordinates leave out."""
+    squares = step.batch.params.get("unseen")
+    return torch.zeros_like(step.loss) if squares is None else squares[:, place].sqrt()
 
 
-def attention_pass(seen: Pass) -> AttentionPass:
-    assert isinstance(seen, AttentionPass)
-    return seen
+def attention_pass(output: Pass) -> AttentionPass:
+    assert isinstance(output, AttentionPass)
+    return output
 
 
-def _attention(seen: Pass) -> Float[Tensor, "runs samples heads tokens tokens"]:
-    return attention_pass(seen).attention
+def _attention(output: Pass) -> Float[Tensor, "runs samples heads tokens tokens"]:
+    return attention_pass(output).attention
 
 
-def _entropy(seen: Pass) -> PerRunValue:
-    return torch.special.entr(_attention(seen)).sum(-1).mean((1, 2, 3))
+def _entropy(output: Pass) -> PerRunValue:
+    return torch.special.entr(_attention(output)).sum(-1).mean((1, 2, 3))
 
 
 def attention_network(step: Step) -> Attention:

@@ -1,4 +1,4 @@
-"""Which features a patch network learns: Li and Li, section 4, Lemmas D.2, D.7 and E.3."""
+"""Features that a network learns: Li and Li, section 4, Lemmas D.2, D.7 and E.3; accuracy on features alone."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from benign.training.setup import Setup
 
 
 class Correlations(NamedTuple):
-    """Products of the weights w_ir with the features: class i and weight r first, then the feature's class j."""
+    """Products of the weights w_ir with the features: axes are class i, weight r and the feature's class j."""
 
     robust: Float[Tensor, "runs classes width feature_classes"]
     """<w_ir, u_j>: A_ir where j = i, C_irj elsewhere"""
@@ -40,7 +40,7 @@ def correlations(step: Step) -> Correlations:
 def own(
     products: Float[Tensor, "runs classes width classes"],
 ) -> Float[Tensor, "runs classes width"]:
-    """A_ir of <w_ir, u_j>, or B_ir of <w_ir, v_j>: those with a feature of the weight's own class."""
+    """Return A_ir from <w_ir, u_j>, or B_ir from <w_ir, v_j>: the products with a feature of the weight's own class."""
     return products.diagonal(dim1=1, dim2=3).transpose(1, 2)
 
 
@@ -81,14 +81,14 @@ def other_non_robust_features_learned(step: Step) -> PerRunValue:
     applies=patches_and_features,
 )
 def noise_correlation(step: Step) -> PerRunValue:
-    """Lemma E.3. What is left of <w_ir, x_p> without its feature, whose strength is known."""
+    """Lemma E.3: <w_ir, x_p> without its feature, whose strength is known."""
     sample, data = step.batch.sample, _data(step)
-    shown = sample.latent["strength"] * _shown(data, sample.latent["robust"])
+    strength = sample.latent["strength"] * _visible(data, sample.latent["robust"])
     by_class = torch.stack(correlations(step), dim=4).permute(0, 3, 4, 1, 2)
     runs = torch.arange(len(by_class), device=by_class.device)[:, None, None]
     kind = (~sample.latent["robust"]).long()
     feature = by_class[runs, sample.y.long()[:, :, None], kind]
-    noise = _preactivations(step) - shown[..., None, None] * feature
+    noise = _preactivations(step) - strength[..., None, None] * feature
     return noise.abs().flatten(1).amax(1)
 
 
@@ -116,7 +116,7 @@ def weights_off_features(step: Step) -> PerRunValue:
 
 
 def shows_features(setup: Setup) -> bool:
-    """Return whether there are fresh points that show a kind of features alone: views of the data, or made images."""
+    """Return whether there are fresh points that show one kind of features alone: views of the data, or made images."""
     views = type(setup.data).views is not DataModel.views
     return views or setup.evaluation.features is not None
 
@@ -153,10 +153,10 @@ def _largest_other(products: Float[Tensor, "runs classes width classes"]) -> Per
     return products.masked_fill(same, -torch.inf).flatten(1).amax(1)
 
 
-def _shown(
+def _visible(
     data: FeaturePatches, robust: Bool[Tensor, "runs samples tokens"]
 ) -> Bool[Tensor, "runs samples tokens"]:
-    """The patches that show their feature."""
+    """Return whether each patch shows its feature."""
     return torch.ones_like(robust) if data.only == "both" else robust == (data.only == "robust")
 
 

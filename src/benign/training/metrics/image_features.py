@@ -1,15 +1,15 @@
 """Feature learning on images (Li appendix A): accuracy on images made of a reference's features, NRF-PGD, RF-PGD.
 
 Two references belong to a run: networks of the same kind, trained in the same way on the same data model, one without
-an attack and one with `FeatureTests.attack`. What depends on what:
+an attack and one with `FeatureTests.attack`.
 
 - The references of a run, and the points made with them, depend on the root seed, the seed index, `data`, `network` and
   `training`; with `pairing: common` on root seed and seed index alone. They do not depend on the run's own attack or
-  evaluation, so a standard and an adversarial run of a seed are asked with the same points.
+  evaluation, so a standard and an adversarial run of a seed are tested on the same points.
 - Each reference draws its own training images, order and initial weights (streams `reference/standard` and
-  `reference/adversarial`), which are none of the run's. Test images and starts (`reference/points`) are common to both.
+  `reference/adversarial`), independent of the run's. Test images and starts (`reference/points`) are common to both.
 
-Points are kept in this process for the next runs that are asked with them; each process makes its own, the same ones.
+The points are cached in this process for later runs that are tested on them. Every process makes the same points.
 """
 
 from collections import OrderedDict
@@ -47,17 +47,17 @@ REFERENCES = {"standard": "non_robust", "adversarial": "robust"}
 """the two references, and the features that they show"""
 ATTACKS = {"standard": "nrf", "adversarial": "rf"}
 """whose features NRF-PGD and RF-PGD match"""
-SHOWN = ("original", "non-robust", "robust")
-"""an image, and what is made of its features"""
+PICTURE_KINDS = ("original", "non-robust", "robust")
+"""an image, and the images made of its features"""
 PICTURES = 8
-"""images of a run that are kept to be looked at"""
-KEPT = 64
-"""runs whose points are kept: those of a unit of work"""
+"""images of a run that are stored as pictures"""
+CACHED = 64
+"""runs whose points are cached: as many as a unit of work has"""
 
-Shown: TypeAlias = dict[str, Tensor]
-"""what networks are asked with, by name, each with a leading runs axis (without it: of one run)"""
+ReferencePoints: TypeAlias = dict[str, Tensor]
+"""test points and numbers of references by name, each with a leading runs axis (or of one run, without it)"""
 
-_kept: OrderedDict[str, Shown] = OrderedDict()
+_cache: OrderedDict[str, ReferencePoints] = OrderedDict()
 
 
 def on_images(setup: Setup) -> bool:
@@ -67,8 +67,8 @@ def on_images(setup: Setup) -> bool:
 
 def accuracy(runs: EvaluatedRuns, kind: str) -> PerRunValue:
     """Return the feature learning accuracy (Definition A.1) on the images made of this kind of features."""
-    shown = runs.once(shown_to)
-    return _right(runs.setup.network, runs.batch.params, shown[kind], shown["y"]).mean(1)
+    points = runs.once(reference_points)
+    return _right(runs.setup.network, runs.batch.params, points[kind], points["y"]).mean(1)
 
 
 def _references(setup: Setup) -> list[tuple[str]]:
@@ -87,7 +87,7 @@ def _pairs(setup: Setup) -> list[tuple[int, int]]:
     variants=_references,
 )
 def inversion_distance(runs: EvaluatedRuns, kind: str) -> PerRunValue:
-    return runs.once(shown_to)[f"inversion_distance_{kind}"]
+    return runs.once(reference_points)[f"inversion_distance_{kind}"]
 
 
 @evaluation_metric(
@@ -97,7 +97,7 @@ def inversion_distance(runs: EvaluatedRuns, kind: str) -> PerRunValue:
     variants=_references,
 )
 def reference_accuracy(runs: EvaluatedRuns, kind: str) -> PerRunValue:
-    return runs.once(shown_to)[f"reference_accuracy_{kind}"]
+    return runs.once(reference_points)[f"reference_accuracy_{kind}"]
 
 
 @evaluation_metric(
@@ -107,7 +107,7 @@ def reference_accuracy(runs: EvaluatedRuns, kind: str) -> PerRunValue:
     variants=lambda setup: [("adversarial",)],
 )
 def reference_robust_accuracy(runs: EvaluatedRuns, kind: str) -> PerRunValue:
-    return runs.once(shown_to)[f"reference_robust_accuracy_{kind}"]
+    return runs.once(reference_points)[f"reference_robust_accuracy_{kind}"]
 
 
 @evaluation_metric(
@@ -117,7 +117,7 @@ def reference_robust_accuracy(runs: EvaluatedRuns, kind: str) -> PerRunValue:
     variants=_references,
 )
 def non_robust_feature_accuracy_of(runs: EvaluatedRuns, kind: str) -> PerRunValue:
-    return runs.once(shown_to)[f"non_robust_feature_accuracy_of_{kind}"]
+    return runs.once(reference_points)[f"non_robust_feature_accuracy_of_{kind}"]
 
 
 @evaluation_metric(
@@ -127,7 +127,7 @@ def non_robust_feature_accuracy_of(runs: EvaluatedRuns, kind: str) -> PerRunValu
     variants=_references,
 )
 def robust_feature_accuracy_of(runs: EvaluatedRuns, kind: str) -> PerRunValue:
-    return runs.once(shown_to)[f"robust_feature_accuracy_of_{kind}"]
+    return runs.once(reference_points)[f"robust_feature_accuracy_of_{kind}"]
 
 
 @evaluation_metric(
@@ -161,7 +161,7 @@ def rf_success(runs: EvaluatedRuns, source: int, goal: int) -> PerRunValue:
 
 
 def _share_of_goal(runs: EvaluatedRuns, name: str, goal: int) -> PerRunValue:
-    points = runs.once(shown_to)[name]
+    points = runs.once(reference_points)[name]
     goals = torch.full_like(points[:, :, 0, 0], float(goal))
     outputs = _outputs(runs.setup.network, runs.batch.params, points)
     return targeted_success(outputs, goals)
@@ -175,7 +175,7 @@ def picture_axes(setup: Setup) -> dict[str, tuple]:
     channels, rows, columns = shape
     return {
         "picture": tuple(range(min(PICTURES, features.samples))),
-        "kind": SHOWN,
+        "kind": PICTURE_KINDS,
         "channel": tuple(range(channels)),
         "row": tuple(range(rows)),
         "column": tuple(range(columns)),
@@ -183,22 +183,22 @@ def picture_axes(setup: Setup) -> dict[str, tuple]:
 
 
 @evaluation_metric(
-    "test images, and what is drawn from their features in each reference network",
+    "test images, and the images made of their features in each reference network",
     applies=on_images,
     only_at_end=True,
     axes=picture_axes,
 )
 def inversions(runs: EvaluatedRuns) -> Float[Tensor, "runs picture kind channel row column"]:
-    shown = runs.once(shown_to)
-    first = torch.stack([shown[kind][:, :PICTURES] for kind in ("x", *REFERENCES.values())], 2)
+    points = runs.once(reference_points)
+    first = torch.stack([points[kind][:, :PICTURES] for kind in ("x", *REFERENCES.values())], 2)
     return _images(runs.setup).pictures(first.flatten(1, 2)).unflatten(1, first.shape[1:3])
 
 
-def shown_to(batch: Batch) -> Shown:
-    """The points that the runs of a batch are asked with, made where this process has not kept them."""
+def reference_points(batch: Batch) -> ReferencePoints:
+    """Return the points that the runs of a batch are tested on, from the cache or made now."""
     ids = [_reference_id(batch.setup, run, place) for place, run in enumerate(batch.streams.runs)]
     keys = [_key(batch, place, each) for place, each in enumerate(ids)]
-    rows = {key: _kept[key] for key in keys if key in _kept}
+    rows = {key: _cache[key] for key in keys if key in _cache}
     lacking = {key: keys.index(key) for key in keys if key not in rows}
     if lacking:
         places = list(lacking.values())
@@ -208,15 +208,15 @@ def shown_to(batch: Batch) -> Shown:
         for row, key in enumerate(lacking):
             rows[key] = {name: part[row] for name, part in made.items()}
     for key, row in rows.items():
-        _kept[key] = row
-        _kept.move_to_end(key)
-    while len(_kept) > KEPT:
-        _kept.popitem(last=False)
+        _cache[key] = row
+        _cache.move_to_end(key)
+    while len(_cache) > CACHED:
+        _cache.popitem(last=False)
     return {name: torch.stack([rows[key][name] for key in keys]) for name in rows[keys[0]]}
 
 
 def _reference_id(setup: Setup, run: RunId, place: int) -> RunId:
-    """What tells the draws of a run's references from those of others."""
+    """Return the id by which the references of a run draw."""
     if setup.pairing == "common":
         return RunId(run.seed, run.index, "")
     cell = of_run(setup, place)
@@ -225,48 +225,48 @@ def _reference_id(setup: Setup, run: RunId, place: int) -> RunId:
 
 
 def reference_key(setup: Setup) -> str:
-    """What the references of a cell depend on, but for the index of the seed."""
-    asked = (setup.data, setup.network, setup.training, setup.evaluation.features)
-    told = [part.identity() for part in asked if part is not None]
-    return canonical([told, setup.precision, setup.root_seed, setup.pairing])
+    """Return the text of everything that the references of a cell depend on, except the index of the seed."""
+    parts = (setup.data, setup.network, setup.training, setup.evaluation.features)
+    identities = [part.identity() for part in parts if part is not None]
+    return canonical([identities, setup.precision, setup.root_seed, setup.pairing])
 
 
 def _key(batch: Batch, place: int, reference: RunId) -> str:
-    """What the points of a run are kept under: all that they depend on."""
+    """Return the key of the points of a run in the cache: the text of everything that they depend on."""
     cell, device = of_run(batch.setup, place), str(batch.streams.device)
     return canonical([reference_key(cell), device, reference.index, reference.cell])
 
 
-def _made(setup: Setup, streams: Streams) -> Shown:
-    """Train the references of runs and make the points."""
+def _made(setup: Setup, streams: Streams) -> ReferencePoints:
+    """Train the references of runs and make their points."""
     tests, data = setup.evaluation.features, _images(setup)
     assert tests is not None
     points = streams.within("reference/points")
     sample = data.sample(points, "test/0", tests.samples, setup.dtype)
     begin = _begin(tests, sample, points)
-    shown, references = {"x": sample.x, "y": sample.y}, {}
+    made, references = {"x": sample.x, "y": sample.y}, {}
     for kind, features in REFERENCES.items():
         attack = tests.attack if kind == "adversarial" else None
         reference = axes.replace(setup, {("attack",): attack, ("evaluation",): Evaluation()})
-        params, sound = trained(reference, streams.within(f"reference/{kind}"))
+        params, finite = trained(reference, streams.within(f"reference/{kind}"))
         references[kind] = params
         represent = _exactly(representation(setup.network, params))
-        found, distance = _inverted(represent, sample.x, begin, tests)
-        shown[features] = _blanked(found, sound)
-        shown[f"inversion_distance_{kind}"] = _blanked(distance.double().mean(1), sound)
-        shown |= _reference_numbers(reference, params, sample, points, kind)
+        images, distance = _inverted(represent, sample.x, begin, tests)
+        made[features] = _blanked(images, finite)
+        made[f"inversion_distance_{kind}"] = _blanked(distance.double().mean(1), finite)
+        made |= _reference_numbers(reference, params, sample, points, kind)
         for name, (x, moved) in _matched(setup, points, represent):
-            shown[f"confusion_{name}"] = x
-            shown[f"{ATTACKS[kind]}_success_{name}"] = _blanked(moved, sound)
+            made[f"confusion_{name}"] = x
+            made[f"{ATTACKS[kind]}_success_{name}"] = _blanked(moved, finite)
     for kind, params in references.items():
         for features in REFERENCES.values():
-            right = _right(setup.network, params, shown[features], sample.y)
-            shown[f"{features}_feature_accuracy_of_{kind}"] = right.mean(1)
-    return shown
+            right = _right(setup.network, params, made[features], sample.y)
+            made[f"{features}_feature_accuracy_of_{kind}"] = right.mean(1)
+    return made
 
 
 def _exactly(represent: Represent) -> Represent:
-    """The same without bfloat16, whose rounding would hide the way to the features of an image."""
+    """Return the same without bfloat16, whose rounding would make the search for an image stop early."""
 
     def full(x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
@@ -276,7 +276,7 @@ def _exactly(represent: Represent) -> Represent:
 
 
 def _begin(tests: FeatureTests, sample: Sample, points: Streams) -> Tensor:
-    """Where the search for images begins, which knows nothing of each."""
+    """Return the first points of the search for images, which do not depend on the images."""
     if tests.start == "image":
         return sample.x.roll(1, 1)
     low, high = tests.box
@@ -286,19 +286,19 @@ def _begin(tests: FeatureTests, sample: Sample, points: Streams) -> Tensor:
 def _inverted(
     represent: Represent, x: Tensor, begin: Tensor, tests: FeatureTests
 ) -> tuple[Tensor, Tensor]:
-    """Points X^ with the features of x, and how near these are."""
-    found = [
+    """Return points X^ whose features are near those of x, and the distances of the features."""
+    pairs = [
         invert_features(represent, represent(goal), first, tests.steps, tests.step, tests.box)
         for goal, first in zip(x.split(BLOCK, 1), begin.split(BLOCK, 1), strict=True)
     ]
-    points, distances = zip(*found, strict=True)
+    points, distances = zip(*pairs, strict=True)
     return torch.cat(points, 1), torch.cat(distances, 1)
 
 
 def _reference_numbers(
     setup: Setup, params: Params, sample: Sample, points: Streams, kind: str
 ) -> Iterator[tuple[str, Tensor]]:
-    """How good a reference is: what it shows is worth little where it has learned nothing."""
+    """Yield the accuracies of a reference: its features mean little if it has learned nothing."""
     right = _right(setup.network, params, sample.x, sample.y)
     yield f"reference_accuracy_{kind}", right.mean(1)
     if setup.attack is not None:
@@ -316,32 +316,32 @@ def _reference_numbers(
 def _matched(
     setup: Setup, points: Streams, represent: Represent
 ) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
-    """For every pair of classes, images of the first as they are, and moved towards features of the second."""
+    """Yield, for every pair of classes, images of the first, and the same moved towards features of the second."""
     tests = setup.evaluation.features
     assert tests is not None
     ball = tests.matching_ball()
     for source, goal in tests.pairs:
         name = f"{source}_{goal}"
         x = _of_class(setup, points.within(f"{name}/source"), source)
-        wanted = _of_class(setup, points.within(f"{name}/goal"), goal)
-        wanted = wanted[:, torch.arange(x.shape[1], device=x.device) % wanted.shape[1]]
+        goals = _of_class(setup, points.within(f"{name}/goal"), goal)
+        goals = goals[:, torch.arange(x.shape[1], device=x.device) % goals.shape[1]]
         assert ball is not None
         moved = [
             match_features(represent, *each, ball, tests.matching_steps, tests.matching_step)
-            for each in zip(x.split(BLOCK, 1), wanted.split(BLOCK, 1), strict=True)
+            for each in zip(x.split(BLOCK, 1), goals.split(BLOCK, 1), strict=True)
         ]
         yield name, (x, torch.cat(moved, 1))
 
 
 def _of_class(setup: Setup, streams: Streams, label: int) -> Tensor:
-    """Test images of one class in random order, as many as there are, and not more than are drawn anew."""
+    """Return test images of one class in random order: all of them, but at most as many as are made."""
     data, tests = _images(setup), setup.evaluation.features
     assert tests is not None
     chosen = data.classes[label] if data.classes else label
-    there = int((part_on(data.source, "test", str(streams.device)).labels == chosen).sum())
+    count = int((part_on(data.source, "test", str(streams.device)).labels == chosen).sum())
     only = {("classes",): (chosen,), ("labels",): "classes", ("balanced",): False}
     model = axes.replace(data, only)
-    return model.sample(streams, "test/0", min(there, tests.samples), setup.dtype).x
+    return model.sample(streams, "test/0", min(count, tests.samples), setup.dtype).x
 
 
 def _images(setup: Setup) -> Images:
@@ -356,11 +356,11 @@ def _outputs(network: Network, params: Params, points: Tensor) -> Tensor:
 def _right(
     network: Network, params: Params, points: Tensor, y: Tensor
 ) -> Float[Tensor, "runs samples"]:
-    """1 where a point is classified rightly; a tie is an error."""
+    """Return 1 where a point is classified rightly; a tie is an error."""
     return correct(margin(_outputs(network, params, points).double(), y.double()))
 
 
-def _blanked(part: Tensor, sound: Bool[Tensor, " runs"]) -> Tensor:
-    """NaN where a reference diverged: what is asked with such points has no answer."""
-    keep = sound.reshape(-1, *[1] * (part.ndim - 1))
+def _blanked(part: Tensor, finite: Bool[Tensor, " runs"]) -> Tensor:
+    """Return the part with NaN in the runs whose reference diverged."""
+    keep = finite.reshape(-1, *[1] * (part.ndim - 1))
     return part.where(keep, torch.nan)

@@ -121,17 +121,17 @@ class FreshMetric(Declared):
         return {}
 
     def variables(self, setup: Setup) -> dict[str, Variable]:
-        found: dict[str, Variable] = {}
+        by_name: dict[str, Variable] = {}
         names, axes = self.names(setup), self.axes_for(setup)
         if self.applies_to(setup, setup.final_attack, at_end=True):
             for name, definition in names.items():
-                found[name] = Variable(definition, self.units, axes=axes)
+                by_name[name] = Variable(definition, self.units, axes=axes)
         along = setup.evaluation.at == "snapshots"
         if along and self.applies_to(setup, setup.attack, at_end=False):
             for name, definition in names.items():
                 text = definition.replace("evaluation attack", "training attack")
-                found[f"{name}_curve"] = Variable(text, self.units, along_steps=True)
-        return found
+                by_name[f"{name}_curve"] = Variable(text, self.units, along_steps=True)
+        return by_name
 
 
 @dataclass(frozen=True)
@@ -196,10 +196,10 @@ OWN_NAMES = {"run", "status", "steps", "seed", "step"}
 
 def variables(setup: Setup) -> dict[str, Variable]:
     """Return the variables of a run of this setup by name: what the arrays of a record and of a result are called."""
-    found = {"status": STATUS, "steps": STEPS}
+    by_name = {"status": STATUS, "steps": STEPS}
     for metric in METRICS.values():
-        found |= metric.variables(setup)
-    return found
+        by_name |= metric.variables(setup)
+    return by_name
 
 
 def metrics_for(setup: Setup) -> list[Metric]:

@@ -1,7 +1,7 @@
 """Queries, keys and scores in the theory's coordinates: Zhang Definitions 3 to 6, Jiang Definition B.2.
 
-The first half gives whole tensors, for `experiment.replay(...).steps()`; the snapshots below give
-one number a run. Tokens are the clean ones unless said otherwise, and heads are kept apart.
+The first half returns whole tensors, for `experiment.replay(...).steps()`; the metrics below return one number a run.
+Tokens are clean unless noted, and heads are kept apart.
 """
 
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from benign.training.metrics.metric import PerRunValue, attacked, metric
 
 
 class ByRow(NamedTuple):
-    """Score gaps of every training point n and head, by the token that looks (the row of the scores)."""
+    """Score gaps of every training point n and head, by the row of the scores: the token that attends."""
 
     signal: Float[Tensor, "runs samples heads gaps"]
     """of the row of mu_+ or mu_-"""
@@ -34,7 +34,7 @@ class ByRow(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """What the next step adds to every query and key, in terms of keys and queries."""
+    """The change of every query and key in the next step, in terms of keys and queries."""
 
     alpha: ByToken
     """[..., heads, n, j]: the share of the key k~_{n,j} in the step of q_x"""
@@ -70,7 +70,7 @@ def _vectors(
 
 
 def score_gaps(step: Step) -> ByRow:
-    """Lambda: how much more a row of point n looks at its signal s than at its noise tokens j = 2, ..., M.
+    """Lambda: how much larger the scores of a row of point n are for its signal s than for its noise tokens.
 
     Lambda_{n,s,j} = <q_s, k_s> - <q_s, k_{n,j}> and Lambda_{n,i,s,j} = <q_{n,i}, k_s> - <q_{n,i}, k_{n,j}>
     (Zhang Definition 6 and stage II, Jiang appendix D).
@@ -80,7 +80,7 @@ def score_gaps(step: Step) -> ByRow:
 
 
 def reverse_gaps(step: Step) -> ByRow:
-    """Psi: how much more a row of point n looks at token 2, the strong noise, than at any other token.
+    """Psi: how much larger the scores of a row of point n are for token 2, the strong noise, than for other tokens.
 
     The last axis has the signal first, then the weak noise tokens j = 3, ..., M: Psi_{n,s}, Psi_{n,s,j} and
     Psi_{n,i,s}, Psi_{n,i,j} (Jiang appendix E).
@@ -104,10 +104,10 @@ def coefficients(step: Step) -> Coefficients:
     """
     sample, slopes = step.batch.sample, _score_slopes(step)
     clean_scores = attention_network(step).exposed == "values"
-    seen = sample.x if clean_scores else step.attacked
+    columns = sample.x if clean_scores else step.attacked
 
     def both(tokens: Tensor) -> tuple[Tensor, Tensor]:
-        products = torch.einsum("r...d,rnld->r...nl", tokens, seen)
+        products = torch.einsum("r...d,rnld->r...nl", tokens, columns)
         alpha = torch.einsum("r...nl,rnhlj->r...hnj", products, slopes)
         return alpha, torch.einsum("r...nj,rnhlj->r...hnl", products, slopes)
 
@@ -117,16 +117,16 @@ def coefficients(step: Step) -> Coefficients:
 
 def _score_slopes(step: Step) -> Float[Tensor, "runs samples heads tokens tokens"]:
     """c_n G_{n,lj}: minus rate times the slope of the loss in the score of token l for token j."""
-    network, seen = attention_network(step), attention_pass(step.attacked_pass)
+    network, output = attention_network(step), attention_pass(step.attacked_pass)
     if network.attend != "learned" or network.train == "values":
-        return torch.zeros_like(seen.scores)
+        return torch.zeros_like(output.scores)
     _, samples, tokens, _ = step.attacked.shape
-    slope = loss_slope(seen.outputs, step.batch.sample.y) / (samples * tokens)
+    slope = loss_slope(output.outputs, step.batch.sample.y) / (samples * tokens)
     rate = torch.as_tensor(step.batch.setup.training.rate_at(step.number)).to(slope)
     moves = -rate.reshape(-1, 1) * slope
-    values = seen.values[..., None, :]
-    means = (seen.attention * values).sum(-1, keepdim=True)
-    return moves[:, :, None, None, None] * seen.attention * (values - means)
+    values = output.values[..., None, :]
+    means = (output.attention * values).sum(-1, keepdim=True)
+    return moves[:, :, None, None, None] * output.attention * (values - means)
 
 
 @metric(
@@ -193,8 +193,10 @@ def noise_key_norm(step: Step) -> PerRunValue:
     applies=lambda setup: attacked(setup) and attention_on_signal_noise(setup),
 )
 def score_shift_max(step: Step) -> PerRunValue:
-    seen, clean = (attention_pass(each).scores for each in (step.attacked_pass, step.clean_pass))
-    moved = seen - repeated(clean, seen)
+    attacked, clean = (
+        attention_pass(each).scores for each in (step.attacked_pass, step.clean_pass)
+    )
+    moved = attacked - repeated(clean, attacked)
     return moved.abs().flatten(1).amax(1)
 
 
@@ -234,7 +236,7 @@ def value_strong_noise(step: Step) -> PerRunValue:
 def balance(step: Step) -> PerRunValue:
     """Frobenius norm of W_Q^T W_Q - W_K^T W_K over all heads, which gradient flow conserves (papers/zhang.md S4).
 
-    Not a snapshot: its product of d d_h^2 multiplications doubled the time of short clean runs. It
+    Not a registered metric: its product of d d_h^2 multiplications doubled the time of short clean runs. It
     is the symmetric part of (W_Q + W_K)^T (W_Q - W_K): one product in place of two.
     """
     network, params = attention_network(step), step.batch.params

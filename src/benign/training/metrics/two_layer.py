@@ -1,4 +1,4 @@
-"""Which neurons are active, how large weights are, where attacked points lie: Wang et al., section 4 and appendix B.
+"""Active neurons, norms of weights and positions of attacked points: Wang et al., section 4 and appendix B.
 
 A pair (point i, neuron s) is *active* where <w_s, .> > 0 on the whole ball around x_i, and it is *of one sign*
 where y_i is the sign of a_s: A(t) and T of papers/wang.md. The ball is that of an l2 `PGD` on training
@@ -40,7 +40,7 @@ def active_pairs(step: Step) -> Bool[Tensor, "runs samples width"]:
 
 
 def _reach(step: Step) -> Float[Tensor, "runs width"]:
-    """By how much the ball around a point lowers <w_s, .>: alpha |w_s|, with several tokens' balls their sum."""
+    """Return the largest decrease of <w_s, .> on the ball of a point: alpha |w_s|, summed over the tokens' balls."""
     setup, weights = step.batch.setup, _weights(step)
     attack = setup.attack
     if (
@@ -83,7 +83,7 @@ def active_points_min(step: Step) -> PerRunValue:
 
 
 @running_metric(
-    "active (point, neuron) pairs with y_i = sign a_s that stop being so, summed over steps, as a share of all pairs",
+    "active (point, neuron) pairs with y_i = sign a_s that become inactive, summed over steps, as a share of all pairs",
     finish=lambda state: state[:, 0],
     applies=lambda setup: (
         two_layer(setup) and setup.training.batches_per_epoch(setup.data.samples) == 1
@@ -142,9 +142,9 @@ def signal_in_attacked(step: Step) -> PerRunValue:
     signal = sample.latent["signal"][:, 0]
     along = sample.y * torch.einsum("rnd,rd->rn", step.attacked.flatten(2), signal)
     shares = along / signal.square().sum(1, keepdim=True)
-    kept = sample.y == sample.clean_y
-    smallest = torch.where(kept, shares, torch.inf).amin(1)
-    return torch.where(kept.any(1), smallest, torch.nan)
+    unflipped = sample.y == sample.clean_y
+    smallest = torch.where(unflipped, shares, torch.inf).amin(1)
+    return torch.where(unflipped.any(1), smallest, torch.nan)
 
 
 @metric("Frobenius norm of the inner weights W", "1/length", two_layer)
@@ -165,6 +165,6 @@ def _weights(step: Step) -> Float[Tensor, "runs width inputs"]:
 
 
 def _number(truth: Tensor, step: Step) -> Tensor:
-    """Truths or counts as numbers of the run's precision; NaN in a run that has diverged, where nothing is true."""
+    """Return truth values or counts as numbers of the run's precision, NaN in a diverged run."""
     diverged = ~step.loss.isfinite().reshape(-1, *[1] * (truth.ndim - 1))
     return truth.to(step.loss.dtype).masked_fill(diverged, torch.nan)

@@ -1,7 +1,7 @@
 """Values in the theory's coordinates, and the stages of training they mark: Zhang Definition 2, Jiang Definition B.1.
 
-The value of a token x is V_x = x^T u with u = W_V w_O. Values of several heads add up in the snapshots
-and stage markers; whole tensors keep heads apart.
+The value of a token x is V_x = x^T u with u = W_V w_O. Metrics sum the values of several heads; whole tensors keep
+heads apart.
 """
 
 import torch
@@ -17,9 +17,9 @@ from benign.training.metrics.attention import (
     attention_network,
     attention_on_signal_noise,
     attention_pass,
+    left_out_norm,
     noise_tokens,
     strong_token,
-    unseen_norm,
 )
 from benign.training.metrics.metric import PerRunValue, first_time, metric, running_metric
 
@@ -52,10 +52,10 @@ def _moved(step: Step) -> Float[Tensor, "runs dim heads"]:
 
 
 def initial_value_vectors(step: Step) -> Float[Tensor, "runs dim heads"]:
-    """u(0) = W_V(0) w_O of every head.
+    """Return u(0) = W_V(0) w_O of every head.
 
-    Seen at step 0 and kept: to draw W_V again costs as much as two forward passes. It is drawn again where
-    step 0 was not seen, or when runs have left the batch since.
+    It is stored at step 0, because drawing W_V again costs as much as two forward passes. It is drawn again if step 0
+    was not computed here, or if runs have left the batch since.
     """
     weights = step.batch.params["weights"]
     if step.number == 0:
@@ -79,7 +79,7 @@ def _drawn_again(step: Step) -> Float[Tensor, "runs dim heads"]:
 
 
 def _values(step: Step) -> Float[Tensor, "runs samples tokens heads"]:
-    """x^T u of every clean token. Under attack a product with u alone: stage markers see every step."""
+    """Return x^T u of every clean token. Under attack it is one product with u: stage markers need it at every step."""
     if step.batch.setup.attack is None:
         return attention_pass(step.attacked_pass).values.transpose(2, 3)
     x = step.batch.sample.x
@@ -118,7 +118,7 @@ def growth_noise_max(step: Step) -> PerRunValue:
 def value_alignment(step: Step) -> PerRunValue:
     u = attention_network(step).values(step.batch.params).sum(2)
     positive, negative = step.batch.sample.latent["signal"].unbind(1)
-    u = torch.cat([u, unseen_norm(step, 3)[:, None]], dim=1)
+    u = torch.cat([u, left_out_norm(step, 3)[:, None]], dim=1)
     return torch.cosine_similarity(u, pad(positive - negative, (0, 1)), dim=1, eps=0)
 
 
@@ -149,8 +149,8 @@ def stage_1_end_harmful(so_far: Tensor | None, step: Step) -> PerRunValue:
     applies=attention_on_signal_noise,
 )
 def stage_2_end(so_far: Tensor | None, step: Step) -> PerRunValue:
-    strayed = (-logistic_slope(step.margins) - 0.5).abs().amax(1)
-    return first_time(so_far, step, strayed > STILL_HALF)
+    distance = (-logistic_slope(step.margins) - 0.5).abs().amax(1)
+    return first_time(so_far, step, distance > STILL_HALF)
 
 
 @running_metric(
@@ -168,7 +168,7 @@ def _signal_growth(step: Step) -> Float[Tensor, "runs 2"]:
 
 
 def _leads(step: Step, token: int, sign: Float[Tensor, "runs samples"]) -> Bool[Tensor, " runs"]:
-    """Whether sign times the value of this token is 3M times as large as all others of its point, for every point."""
+    """Return whether, for every point, sign times the value of this token is 3M times as large as all others."""
     values = _values(step).sum(3)
     tokens = values.shape[2]
     others = torch.cat([values[:, :, :token], values[:, :, token + 1 :]], dim=2).abs().amax(2)

@@ -1,8 +1,8 @@
-"""Clean training on products: the training tokens stay where they are, so their products with the weights are carried.
+"""Clean training on products: the training tokens do not move, so their products with the weights are updated instead.
 
 Without an attack the columns of the weights move by combinations of the training tokens X [points, dim], and the
 network sees these through Z = X W alone. A step W <- W - X^T C is then Z <- Z - X X^T C: one product with the Gram
-matrix of the tokens in place of two with the tokens. W(0) - X^T (sum of all C) is put together when somebody looks.
+matrix of the tokens in place of two with the tokens. W(0) - X^T (sum of all C) is computed when the weights are read.
 """
 
 from functools import cached_property
@@ -23,8 +23,8 @@ plain_training = CARRYING.off
 class GramState:
     """The products of a batch's training tokens with the columns of its weights, from step to step.
 
-    Looking at the weights forgets the products, so that weights may be changed by who looks, and rounding does not
-    add up from one look to the next; a batch that is looked at in every step takes the steps of plain training.
+    Reading the weights drops the products: the reader may then change the weights, and rounding does not add up from
+    one reading to the next. A batch whose weights are read in every step takes the steps of plain training.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class GramState:
         self._network, self._params, self._columns, self._points = network, params, columns, points
         self._products: Tensor | None = None
         self._moved: Tensor | None = None
-        """coefficients of the tokens in what the weights have moved since they were looked at"""
+        """coefficients of the tokens in the move of the weights since they were last read"""
 
     @staticmethod
     def of(network: Network, params: Params, points: Tensor) -> "GramState | None":
-        """None where the network does not declare it, or where it does not pay."""
+        """Return the state, or None if the network has no guarantee for it or if it would be slower."""
         if not CARRYING.on or not isinstance(network, CarriesProducts):
             return None
         if not has_guarantee(network, "carried_products"):
@@ -59,24 +59,24 @@ class GramState:
     def _gram(self) -> Float[Tensor, "runs points points"]:
         return torch.bmm(self._tokens, self._tokens.transpose(1, 2))
 
-    def look(self) -> Pass:
-        """The network on the training points."""
+    def forward_pass(self) -> Pass:
+        """Run the network on the training points."""
         if self._products is None:
             self._products = torch.bmm(self._tokens, self._columns)
         products = self._products.unflatten(1, self._points.shape[1:3])
         return self._network.carried_pass(self._params, products, self._points, self.flush)
 
     def move(self, coefficients: Float[Tensor, "runs points columns"]) -> None:
-        """Take a step by minus these combinations of the tokens."""
+        """Move the weights by minus these combinations of the tokens."""
         if self._products is None:
             self._move_columns(coefficients)
             return
-        # Not in place: passes of earlier steps keep what they saw.
+        # Not in place: passes of earlier steps use the old products.
         self._products = torch.baddbmm(self._products, self._gram, coefficients, alpha=-1)
         self._moved = coefficients if self._moved is None else self._moved.add_(coefficients)
 
     def flush(self) -> None:
-        """Bring the weights up to date, in place."""
+        """Apply the steps so far to the weights, in place."""
         if self._moved is not None:
             self._move_columns(self._moved)
         self._products = self._moved = None
@@ -86,7 +86,7 @@ class GramState:
 
 
 def pays(points: int, dim: int, columns: int) -> bool:
-    """Whether products are cheaper, by the multiplications of a step of a run; shapes alone decide."""
+    """Return whether products need fewer multiplications in a step of a run."""
     through_space, by_products = 2 * points * dim * columns, points * points * columns
     # Measured on one thread: at 320 tokens and 1040 columns carrying took 0.20 of the time at d = 1024, 0.70 at 302,
     # 0.89 at 210. Where a step has few multiplications to save, it gained nothing: 0.9 to 1.16 of the time at 32 tokens

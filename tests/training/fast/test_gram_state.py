@@ -18,8 +18,8 @@ from benign.spec import axes
 from benign.spec.registry import Component
 from benign.training.descent import Batch, Step, descend
 from benign.training.engine import train_runs
-from benign.training.fast import carried
-from benign.training.fast.carried import pays, plain_training
+from benign.training.fast import gram_state
+from benign.training.fast.gram_state import pays, plain_training
 from benign.training.setup import Setup
 from tests.reference import (
     close,
@@ -49,7 +49,7 @@ SPACES = ["ambient", "projected", "sampled"]
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products are carried wherever that is possible, also where it does not pay."""
-    monkeypatch.setattr(carried, "pays", lambda *sizes: True)
+    monkeypatch.setattr(gram_state, "pays", lambda *sizes: True)
 
 
 def runs_of(
@@ -70,15 +70,15 @@ def both(cells: list[Setup]) -> tuple[Batch, Batch]:
     """The runs with carried products, and by plain training."""
     with plain_training():
         plain = start(cells)
-        assert plain.carried is None
+        assert plain.gram_state is None
     batch = start(cells)
-    assert batch.carried is not None
+    assert batch.gram_state is not None
     return batch, plain
 
 
 @pytest.mark.parametrize(("name", "space"), list(zip(NETWORKS, cycle(SPACES))))
 def test_whole_runs_are_those_of_plain_training(name, space, always):
-    """Every probe, curve and test of runs that end at different steps."""
+    """Every metric, curve and test of runs that end at different steps."""
     cells = runs_of(name, space, stops=(0, 0.3, 0.62))
     mine = train_runs(cells, run_ids(3))
     with plain_training():
@@ -95,7 +95,7 @@ def test_whole_runs_are_those_of_plain_training(name, space, always):
 
 @EACH
 @pytest.mark.parametrize("space", SPACES)
-def test_steps_that_nobody_looks_at_are_those_of_plain_training(name, space, always):
+def test_steps_whose_weights_are_not_read_are_those_of_plain_training(name, space, always):
     """Losses, then the weights and fresh points; rates differ by run and drop."""
     mine, plain = both(runs_of(name, space, max_steps=50, drop_every=20, drop_by=3.0))
     for (here, _), (there, _) in zip(descend(mine), descend(plain), strict=True):
@@ -107,9 +107,9 @@ def test_steps_that_nobody_looks_at_are_those_of_plain_training(name, space, alw
 
 
 @pytest.mark.parametrize("every", [1, 3])
-def test_who_looks_sees_the_weights_of_that_step(every, always):
+def test_weights_that_are_read_are_those_of_the_step(every, always):
     batches = both(runs_of("three heads", max_steps=20))
-    seen: list[list[Tensor]] = [
+    weights: list[list[Tensor]] = [
         [
             step.batch.params["weights"].clone()
             for step, _ in descend(batch)
@@ -117,13 +117,13 @@ def test_who_looks_sees_the_weights_of_that_step(every, always):
         ]
         for batch in batches
     ]
-    assert len(seen[0]) == 20 // every + 1
-    for here, there in zip(*seen, strict=True):
+    assert len(weights[0]) == 20 // every + 1
+    for here, there in zip(*weights, strict=True):
         close(here, there, 1e-10)
 
 
 def fifth(batch: Batch) -> Step:
-    """The fifth step, no weights looked at so far."""
+    """The fifth step, no weights read so far."""
     return next(step for step, _ in descend(batch) if step.number == 5)
 
 
@@ -146,12 +146,12 @@ def test_a_carried_pass_is_an_ordinary_pass(always):
 def test_passes_keep_what_they_saw(always):
     batch, _ = both(runs_of())
     steps = descend(batch)
-    seen = next(steps)[0].attacked_pass
-    assert isinstance(seen, AttentionPass)
-    before = seen.queries.clone()
+    output = next(steps)[0].attacked_pass
+    assert isinstance(output, AttentionPass)
+    before = output.queries.clone()
     for _ in range(3):
         next(steps)
-    assert torch.equal(seen.queries, before)
+    assert torch.equal(output.queries, before)
 
 
 def test_weights_may_be_changed_on_the_way(always):
@@ -202,15 +202,15 @@ def louder() -> Iterator[Any]:
 
 def test_products_are_carried_only_where_tokens_stay_and_all_see_them(always, louder):
     plain = small_network()
-    assert start([small_setup(network=plain)]).carried is not None
-    assert start([small_setup(network=small_network(exposed="values"))]).carried is None
+    assert start([small_setup(network=plain)]).gram_state is not None
+    assert start([small_setup(network=small_network(exposed="values"))]).gram_state is None
     for first in (0, 3):
         attacked = small_setup(network=plain, attack=small_pgd(), first_attacked_step=first)
-        assert start([attacked]).carried is None
+        assert start([attacked]).gram_state is None
     heirs = small_setup(network=louder(hidden=5, init=plain.init))
-    assert start([heirs]).carried is None
+    assert start([heirs]).gram_state is None
     with plain_training():
-        assert start([small_setup(network=plain)]).carried is None
+        assert start([small_setup(network=plain)]).gram_state is None
 
 
 def test_shapes_decide():
@@ -228,7 +228,7 @@ def last_outputs(batch: Batch) -> Float64[Tensor, "runs samples"]:
 
 
 def test_rounding_does_not_add_up(always):
-    """Outputs after 300 float32 steps that nobody looks at are as close to float64 as those of plain training."""
+    """Outputs after 300 float32 steps whose weights are not read are as close to float64 as those of plain training."""
     rough, plain = (
         last_outputs(batch) for batch in both(runs_of(max_steps=300, precision="float32"))
     )
@@ -237,9 +237,9 @@ def test_rounding_does_not_add_up(always):
     assert errors[0] < max(1e-6, 5 * errors[1])
 
 
-def test_frames_of_tests_look_at_every_step(always):
-    """Filmed runs, which most tests of training compare, take plain steps: no product is carried past a look."""
+def test_frames_of_tests_read_the_weights_of_every_step(always):
+    """Filmed runs, which most tests of training compare, take plain steps: reading the weights drops the products."""
     batch, _ = both(runs_of(max_steps=3))
     film(batch)
-    assert batch.carried is not None
-    assert "_gram" not in vars(batch.carried)
+    assert batch.gram_state is not None
+    assert "_gram" not in vars(batch.gram_state)
