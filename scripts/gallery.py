@@ -1,7 +1,7 @@
 """The gallery's pictures and pages.
 
-python scripts/gallery.py add FOLDER [--name NAME] [--seconds S] [--host TEXT]: take the picture of a folder of results
-python scripts/gallery.py verdicts FILE...: take in what `benign verify` wrote
+python scripts/gallery.py add FOLDER [--name NAME] [--seconds S] [--host TEXT]: add the picture of a folder of results
+python scripts/gallery.py verdicts FILE...: add verdicts that `benign verify` wrote
 python scripts/gallery.py index: write README.md and the pages again; `make gallery`
 """
 
@@ -22,17 +22,17 @@ def add(
     seconds: Annotated[float | None, typer.Option(help="that the whole command took")] = None,
     host: Annotated[str, typer.Option(help="the machine, in words")] = "",
 ) -> None:
-    """Draw folders of results again and keep their pictures, numbers and how they were made."""
+    """Draw folders of results again and add their pictures, numbers and origin."""
     for folder in folders:
         typer.echo(f"gallery/{made.add(GALLERY, folder, name, seconds, host)}.png")
     pages.write(GALLERY)
 
 
 @app.command("verdicts")
-def take_verdicts(files: Annotated[list[Path], typer.Argument(help="verdicts.json, each")]) -> None:
-    """Take in verdicts; of one claim and reading the larger scale stays."""
-    taken, aside = verdicts.merge(GALLERY, files)
-    typer.echo(f"{taken} verdicts taken, {aside} left aside")
+def add_verdicts(files: Annotated[list[Path], typer.Argument(help="verdicts.json, each")]) -> None:
+    """Add verdicts; for a claim and reading the one of the larger scale is kept."""
+    added, ignored = verdicts.merge(GALLERY, files)
+    typer.echo(f"{added} verdicts added, {ignored} ignored")
     pages.write(GALLERY)
 
 

@@ -1,4 +1,4 @@
-"""A headless chromium for tests of pages: what it shows, what it complains of, and pictures of what it saw."""
+"""A headless chromium for tests of pages, with its complaints and screenshots."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 SCREENSHOTS = Path(__file__).resolve().parents[1] / "screenshots"
-"""where pictures of pages are kept, to be looked at"""
+"""folder of the screenshots, for reviewers"""
 PATIENCE = 30_000
 """milliseconds: the machine may be busy"""
 
@@ -18,7 +18,7 @@ expect.set_options(timeout=PATIENCE)
 
 
 def chromium() -> str:
-    """The path of a chromium. Tests are skipped where there is none; in CI that is a failure."""
+    """Return the path of a chromium. Without one tests are skipped; in CI that is a failure."""
     named = os.environ.get("BENIGN_CHROMIUM")
     found = named or next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
     if not found:
@@ -40,7 +40,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Visit:
-    """A page in a window of its own, and what went wrong with it."""
+    """A page in its own window, with its complaints and requests."""
 
     def __init__(self, browser: Browser, width: int = 1280, height: int = 900, **more: Any) -> None:
         self.context = browser.new_context(viewport={"width": width, "height": height}, **more)
@@ -48,20 +48,20 @@ class Visit:
         self.page: Page = self.context.new_page()
         self.complaints: list[str] = []
         self.requests: list[str] = []
-        self.page.on("console", self._told)
+        self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
 
-    def _told(self, message: Any) -> None:
+    def _on_console(self, message: Any) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(message.text)
 
     def sideways(self) -> int:
-        """How many pixels the page is wider than the window."""
+        """Return how many pixels the page is wider than the window."""
         return self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
 
     def keep(self, name: str, whole: bool = False) -> None:
-        """Keep a picture of the page."""
+        """Save a screenshot of the page."""
         SCREENSHOTS.mkdir(exist_ok=True)
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=whole)
 

@@ -1,4 +1,4 @@
-"""Tiny image sets, written in the formats of the known ones, with what torchvision knows of them set to these."""
+"""Tiny image sets in the formats of the known ones; torchvision's checksums and addresses are patched to fit them."""
 
 import gzip
 import hashlib
@@ -39,7 +39,7 @@ def md5(file: Path) -> str:
 
 
 def known(patch: pytest.MonkeyPatch, name: str, side: int) -> Arrays:
-    """Let the set of this name be a tiny one."""
+    """Return the arrays of a tiny set, and patch the facts about the known set of this name to fit it."""
     facts = KNOWN[name]
     patch.setitem(KNOWN, name, Facts(facts.channels, side, facts.classes, TRAIN, TEST))
     return arrays(facts.channels, side)
@@ -109,7 +109,7 @@ def svhn(patch: pytest.MonkeyPatch, folder: Path) -> Arrays:
 
 
 def tiny_imagenet(patch: pytest.MonkeyPatch, folder: Path) -> Arrays:
-    """Pictures without loss; the names of classes are in another order than their first files."""
+    """Write pictures without loss; the names of classes are in another order than their first files."""
     made, place = known(patch, "tiny_imagenet", 4), folder / "tiny-imagenet-200"
     names = ["n01", "n02", "n11"]
     order = np.argsort(made["y_train"], kind="stable")  # files of a class come together
@@ -131,7 +131,7 @@ WRITERS = {"mnist": mnist, "cifar10": cifar10, "svhn": svhn, "tiny_imagenet": ti
 
 
 def served(patch: pytest.MonkeyPatch, name: str, folder: Path, address: str) -> Arrays:
-    """A tiny set as its publisher offers it: files in a folder, and torchvision looks at this address for them."""
+    """Write a tiny set as its publisher offers it, as files of a folder, and patch torchvision's address of them."""
     made = WRITERS[name](patch, folder)
     if name == "mnist":
         for file in (folder / "MNIST" / "raw").iterdir():
@@ -149,8 +149,8 @@ def served(patch: pytest.MonkeyPatch, name: str, folder: Path, address: str) -> 
     else:
         file = folder / "tiny-imagenet-200.zip"
         with zipfile.ZipFile(file, "w") as archive:
-            for each in sorted((folder / "tiny-imagenet-200").rglob("*")):
-                archive.write(each, each.relative_to(folder))
+            for path in sorted((folder / "tiny-imagenet-200").rglob("*")):
+                archive.write(path, path.relative_to(folder))
         patch.setattr(formats, "TINY_IMAGENET", f"{address}/{file.name}")
         patch.setattr(formats, "TINY_IMAGENET_MD5", md5(file))
     return made

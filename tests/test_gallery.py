@@ -57,7 +57,7 @@ def test_the_folder_stays_small():
 
 
 def test_older_pictures_are_marked(tmp_path: Path):
-    """Whoever raises NUMERICS need not mark by hand what is not run again."""
+    """After NUMERICS rises, pictures that are not run again are marked without any edit."""
     [old, new] = [replace(MADE["li-fig3"], numerics=number) for number in (NUMERICS - 1, NUMERICS)]
     for picture, marked in ((old, True), (new, False)):
         made.write(tmp_path, {"li-fig3": picture})
@@ -71,7 +71,7 @@ def words() -> set[str]:
     cases = itertools.product(("Theorem 1", "Figure 1"), Outcome, ("", "a fault"), (0, 1))
     for source, outcome, error, inside in cases:
         claim = Claim(
-            id="room/one", statement="", source=source, statistic=_one, rule=at_least(0.0)
+            id="paper/one", statement="", source=source, statistic=_one, rule=at_least(0.0)
         )
         parts = (PartVerdict("", None, "", outcome),)
         verdict = Verdict(claim, Evidence("quick"), parts, ConditionSummary(1, inside), 0.0, error)

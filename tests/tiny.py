@@ -29,12 +29,12 @@ FIELDS: dict[str, Any] = {
 
 
 def tiny(*changes: str) -> Experiment:
-    """The experiment with changes written as for `--set`."""
+    """Return the experiment, with changes written as for `--set`."""
     return Experiment.from_dict(with_overrides(FIELDS, changes))
 
 
 def tiny_file(folder: Path, *changes: str, name: str = "tiny.yaml") -> Path:
-    """The same as a file."""
+    """Write the experiment to a file and return its path."""
     path = folder / name
     path.write_text(yaml.safe_dump(with_overrides(FIELDS, changes)), encoding="utf-8")
     return path

@@ -1,1 +1,1 @@
-"""What the gallery is made of: how pictures were made, verdicts, badges, and the pages that show them."""
+"""The parts of the gallery: how its pictures were made, verdicts, badges, and pages."""

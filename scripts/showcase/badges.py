@@ -1,4 +1,4 @@
-"""Badges: a small picture for every word of a verdict. The word is written, so no colour must be told apart."""
+"""Badges: a small picture for every verdict. It contains the word, so that nothing depends on its colour."""
 
 from pathlib import Path
 
@@ -16,19 +16,19 @@ COLOURS = {
     "error": ("#000000", "#ffffff"),
     NOT_JUDGED: ("#F2F2F2", "#000000"),
 }
-"""of the ground and of the word"""
+"""background and text colour of each verdict"""
 
 CHARACTER = 6.2
-"""pixels a letter of 11 pixels takes"""
+"""width in pixels of a letter of font size 11"""
 
 
 def image(word: str, gallery: str) -> str:
-    """The badge of a word in Markdown; `gallery` is the way there from the page, `""` or `"../"`."""
+    """Return the badge of a verdict in Markdown; `gallery` is the path from the page there, `""` or `"../"`."""
     return f"![{word}]({gallery}badges/{_file(word)})"
 
 
 def write(gallery: Path) -> None:
-    """Draw every badge."""
+    """Write all badges."""
     folder = gallery / "badges"
     folder.mkdir(exist_ok=True)
     for word in COLOURS:
@@ -40,13 +40,13 @@ def _file(word: str) -> str:
 
 
 def _svg(word: str) -> str:
-    ground, ink = COLOURS[word]
+    background, ink = COLOURS[word]
     text = round(CHARACTER * len(word))
     width = text + 12
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="18" role="img" aria-label="{word}">\n'
         f"<title>{word}</title>\n"
-        f'<rect width="{width}" height="18" rx="3" fill="{ground}" stroke="#595959"/>\n'
+        f'<rect width="{width}" height="18" rx="3" fill="{background}" stroke="#595959"/>\n'
         f'<text x="6" y="13" textLength="{text}" fill="{ink}" font-size="11" '
         f'font-family="DejaVu Sans,Verdana,sans-serif">{word}</text>\n'
         "</svg>\n"

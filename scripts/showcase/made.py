@@ -1,4 +1,4 @@
-"""How pictures of the gallery were made: `made.json`, one entry a picture, and the numbers behind it."""
+"""How the pictures of the gallery were made: `made.json` with an entry for each picture, and their numbers."""
 
 import json
 import re
@@ -25,35 +25,35 @@ from benign.sweep.store import Store
 from benign.training.descent import Status
 
 COLOURS = 256
-"""of a picture: enough for a heat map, and a third of the bytes"""
+"""colours of a picture: enough for a heat map, and a third of the bytes"""
 LARGEST_DATA = 60_000
-"""bytes of the numbers behind one picture"""
+"""bytes of the numbers of one picture"""
 MOST_STEPS = 50
-"""points of a curve along training that are kept"""
+"""points of a curve along training in these numbers"""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """How a picture was made. What older pictures do not know of themselves is empty."""
+    """How a picture was made. Fields that were not recorded for older pictures are empty."""
 
     target: str
-    """the recipe"""
+    """name of the recipe"""
     scale: str
     reading: dict[str, str]
     command: str
-    """makes it again"""
+    """the command that makes it again"""
     numerics: int
     changes: list[str] = field(default_factory=list)
     benign: str = ""
     """version"""
     device: str = ""
     host: str = ""
-    """the machine, in words of whoever added the picture"""
+    """the machine, described by the person who added the picture"""
     torch: str = ""
     runs: dict[str, int] = field(default_factory=dict)
-    """how many ended in each way"""
+    """number of runs that ended in each way"""
     work_seconds: float | None = None
-    """of all runs, one after another"""
+    """of all runs, added up"""
     wall_seconds: float | None = None
     """of the whole command"""
     operations: float | None = None
@@ -61,20 +61,20 @@ class Picture:
     precision: str = ""
     """of these products"""
     recipe_changed: bool = False
-    """whether the recipe builds another experiment than the one that was run"""
+    """whether the recipe now builds a different experiment"""
     summary: list[str] = field(default_factory=list)
-    """what `benign run` says of the result"""
+    """the summary that `benign run` prints"""
 
 
 def read(gallery: Path) -> dict[str, Picture]:
-    """Every picture of `made.json` by name."""
+    """Return the pictures of `made.json` by name."""
     path = gallery / "made.json"
     entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return {name: Picture(**entries[name]) for name in sorted(entries)}
 
 
 def write(gallery: Path, pictures: dict[str, Picture]) -> None:
-    """Replace `made.json`; what is empty is left out."""
+    """Replace `made.json`; empty fields are left out."""
     entries = {
         name: {key: value for key, value in asdict(picture).items() if value or key == "reading"}
         for name, picture in sorted(pictures.items())
@@ -86,7 +86,7 @@ def write(gallery: Path, pictures: dict[str, Picture]) -> None:
 def add(
     gallery: Path, folder: Path, name: str = "", seconds: float | None = None, host: str = ""
 ) -> str:
-    """Draw a folder of results again and take the picture, its numbers and how it was made; returns its name."""
+    """Draw a folder of results again and add picture, numbers and origin to the gallery; return its name."""
     [plan] = plans(str(folder), RunOptions())
     if plan.recipe is None:
         raise ValueError(f"{folder} was not made from a recipe: the gallery shows recipes")
@@ -103,24 +103,23 @@ def add(
 def _made(plan: RunRequest, recipe: Recipe, result: xr.Dataset) -> Picture:
     store = Store.open(plan.folder, writing=False)
     records = [record.meta for _, record in store.records()]
-    told = {
+    origin = {
         key: sorted({str(meta[key]) for meta in records}) for key in ("benign", "device", "torch")
     }
-    asked = plan.made
-    choices = RunOptions(
-        asked["scale"], [f"{q}={a}" for q, a in asked["reading"].items()], changes=asked["changes"]
-    )
-    today = _today(recipe.name, choices, plan.experiment.seeds)
+    request = plan.made
+    answers = [f"{q}={a}" for q, a in request["reading"].items()]
+    options = RunOptions(request["scale"], answers, changes=request["changes"])
+    today = _today(recipe.name, options, plan.experiment.seeds)
     return Picture(
         target=recipe.name,
-        scale=asked["scale"],
-        reading=asked["reading"],
-        changes=asked["changes"],
-        command=_command(recipe, plan, told["device"]),
+        scale=request["scale"],
+        reading=request["reading"],
+        changes=request["changes"],
+        command=_command(recipe, plan, origin["device"]),
         numerics=min(meta["numerics"] for meta in records),
-        benign=", ".join(told["benign"]),
-        device=", ".join(told["device"]),
-        torch=", ".join(told["torch"]),
+        benign=", ".join(origin["benign"]),
+        device=", ".join(origin["device"]),
+        torch=", ".join(origin["torch"]),
         runs={s.name.lower(): count for s, count in counts_of(result["status"]).items() if count},
         work_seconds=round(sum(meta["seconds"] for meta in records), 1),
         operations=float(f"{_operations(plan.experiment, result):.3g}"),
@@ -131,31 +130,31 @@ def _made(plan: RunRequest, recipe: Recipe, result: xr.Dataset) -> Picture:
 
 
 def _operations(experiment: Experiment, result: xr.Dataset) -> float:
-    """Of all runs, by the steps they took."""
-    taken = result["steps"].fillna(0).values.ravel()  # in the order of the runs
+    """Return the operations of all runs, from the steps they took."""
+    steps_of_runs = result["steps"].fillna(0).values.ravel()  # in the order of the runs
     runs = runs_of(experiment)
-    return sum(operations(run.cell, steps) for run, steps in zip(runs, taken, strict=True))
+    return sum(operations(run.cell, steps) for run, steps in zip(runs, steps_of_runs, strict=True))
 
 
-def _today(target: str, choices: RunOptions, seeds: int) -> Experiment | None:
-    """What the recipe builds today; None where it no longer knows the reading."""
+def _today(target: str, options: RunOptions, seeds: int) -> Experiment | None:
+    """Return the experiment that the recipe builds now; None if it does not have this reading any more."""
     try:
-        [plan] = plans(target, replace(choices, seeds=seeds))
+        [plan] = plans(target, replace(options, seeds=seeds))
     except ValueError:
         return None
     return plan.experiment
 
 
 def _command(recipe: Recipe, plan: RunRequest, devices: list[str]) -> str:
-    """`benign run ...`, with what differs from the defaults."""
+    """Return `benign run ...` with the options that differ from the defaults."""
     scale, reading = plan.made["scale"], plan.made["reading"]
     words = ["benign run", recipe.name, "--scale", scale]
     for answer in _answers(recipe, reading):
         words += ["--reading", answer]
     for change in plan.made["changes"]:
         words += ["--set", change]
-    told = any(change.startswith("seeds=") for change in plan.made["changes"])
-    if not told and plan.experiment.seeds != recipe.experiment(scale).seeds:
+    seeds_changed = any(change.startswith("seeds=") for change in plan.made["changes"])
+    if not seeds_changed and plan.experiment.seeds != recipe.experiment(scale).seeds:
         words += ["--seeds", str(plan.experiment.seeds)]
     if any(device.startswith("cuda") for device in devices):
         words += ["--device cuda"]
@@ -163,53 +162,56 @@ def _command(recipe: Recipe, plan: RunRequest, devices: list[str]) -> str:
 
 
 def _answers(recipe: Recipe, reading: dict[str, str]) -> list[str]:
-    """The answers that differ from the default."""
+    """Return the answers that differ from the default."""
     return [f"{q}={a}" for q, a in reading.items() if recipe.reading().get(q) != a]
 
 
 def label(picture: Picture) -> str:
-    """The reading in words: `default`, or the answers that differ; then what was changed."""
+    """Return the reading, `default` or the answers that differ from it, and the changed fields."""
     answers = _answers(recipes()[picture.target], picture.reading)
     return ", ".join([*(answers or ["default"]), *picture.changes])
 
 
 def _name(made: Picture, recipe: Recipe) -> str:
-    """Figure, what differs from the default, and the scale unless it is the paper's."""
-    told = [recipe.name, *_answers(recipe, made.reading), *made.changes]
-    return re.sub(r"[^\w.]+", "-", "-".join(told + [made.scale] * (made.scale != "paper")))
+    """Return a name: recipe, differences from the default, and the scale unless it is `paper`."""
+    parts = [recipe.name, *_answers(recipe, made.reading), *made.changes]
+    return re.sub(r"[^\w.]+", "-", "-".join(parts + [made.scale] * (made.scale != "paper")))
 
 
 def _copy_picture(plan: RunRequest, result: xr.Dataset, path: Path) -> None:
-    """Draw elsewhere, for the folder may be read-only, and keep few colours."""
-    with tempfile.TemporaryDirectory() as place:
-        drawn = replace(plan, folder=Path(place)).draw(result)
+    """Draw in a temporary folder, since the results may be read-only, and reduce the colours."""
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = replace(plan, folder=Path(folder)).draw(result)
         files = [file for file in drawn if file.suffix == ".png"]
         parts = [Image.open(file).convert("RGB") for file in files]
-        few = _below_each_other(parts).quantize(
-            palette=few_colours(parts), dither=Image.Dither.NONE
-        )
+        few = _stacked(parts).quantize(palette=few_colours(parts), dither=Image.Dither.NONE)
         few.save(path, optimize=True)
 
 
 def few_colours(parts: list[Image.Image]) -> Image.Image:
-    """Few colours, most of them for the first picture: photographs beside it would take those of its colour bar.
+    """Return a palette with most colours for the first picture: photographs would use up those of its colour bar.
 
-    Maximum coverage keeps rare ones: no channel of zhang/fig1 is off by more than 7 of 255, where median cut is off
+    Maximum coverage keeps rare colours: no channel of zhang/fig1 is off by more than 7 of 255, where median cut is off
     by 60.
     """
     figure, *others = parts
     photographs = COLOURS // 4 if others else 0
-    kept = figure.quantize(COLOURS - photographs, Image.Quantize.MAXCOVERAGE).getpalette() or []
+    palette_colours = (
+        figure.quantize(COLOURS - photographs, Image.Quantize.MAXCOVERAGE).getpalette() or []
+    )
     if others:
-        rest = _below_each_other(others).quantize(photographs, Image.Quantize.MAXCOVERAGE)
-        kept = kept[: 3 * (COLOURS - photographs)] + (rest.getpalette() or [])[: 3 * photographs]
+        rest = _stacked(others).quantize(photographs, Image.Quantize.MAXCOVERAGE)
+        palette_colours = (
+            palette_colours[: 3 * (COLOURS - photographs)]
+            + (rest.getpalette() or [])[: 3 * photographs]
+        )
     palette = Image.new("P", (1, 1))
-    palette.putpalette(kept)
+    palette.putpalette(palette_colours)
     return palette
 
 
-def _below_each_other(parts: list[Image.Image]) -> Image.Image:
-    """The pictures of a recipe as one: figures on images have samples, or a table, beside them."""
+def _stacked(parts: list[Image.Image]) -> Image.Image:
+    """Return the pictures of a recipe as one, below each other: some recipes also draw samples or a table."""
     whole = Image.new(
         "RGB", (max(each.width for each in parts), sum(p.height for p in parts)), "white"
     )
@@ -221,11 +223,11 @@ def _below_each_other(parts: list[Image.Image]) -> Image.Image:
 
 
 def numbers(result: xr.Dataset) -> str:
-    """Means over seeds and their standard errors as JSON, as far as they fit.
+    """Return means over seeds and their standard errors as JSON, as many as fit.
 
-    End values come before curves, and among each losses and accuracies before the rest.
+    Final values come before curves; in both, losses and accuracies come before the rest.
     """
-    sound = result.where(result["status"].isin([Status.CONVERGED, Status.STEP_CAP]))
+    finished = result.where(result["status"].isin([Status.CONVERGED, Status.STEP_CAP]))
     names = [str(name) for name in result if name not in ("status", "audit")]
     names.sort(
         key=lambda n: ("step" in result[n].dims, not n.startswith(("test_", "robust_", "train_")))
@@ -239,7 +241,7 @@ def numbers(result: xr.Dataset) -> str:
     lines = [f'"{key}": {json.dumps(value)}' for key, value in head.items()]
     left_out, size = [], sum(map(len, lines))
     for name in names:
-        line = f'"{name}": {json.dumps(_told(sound[name]))}'
+        line = f'"{name}": {json.dumps(_statistics(finished[name]))}'
         if (size := size + len(line)) > LARGEST_DATA:
             left_out, size = [*left_out, name], size - len(line)
         else:
@@ -248,22 +250,22 @@ def numbers(result: xr.Dataset) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _told(values: xr.DataArray) -> dict[str, Any]:
-    """One variable: what it means, its axes, mean and standard error over seeds."""
+def _statistics(values: xr.DataArray) -> dict[str, Any]:
+    """Return the definition of a variable, its axes, and mean and standard error over seeds."""
     if "step" in values.dims and values.sizes["step"] > MOST_STEPS:
-        places = np.unique(np.linspace(0, values.sizes["step"] - 1, MOST_STEPS).round().astype(int))
-        values = values.isel(step=places)
-    with warnings.catch_warnings(action="ignore"):  # a cell without runs, or with one
+        steps = np.unique(np.linspace(0, values.sizes["step"] - 1, MOST_STEPS).round().astype(int))
+        values = values.isel(step=steps)
+    with warnings.catch_warnings(action="ignore"):  # cells with no run or one run
         mean = values.mean("seed")
         error = values.std("seed", ddof=1) / np.sqrt(values.count("seed"))
-    told = {"meaning": values.attrs.get("long_name", ""), "axes": [str(dim) for dim in mean.dims]}
+    entry = {"meaning": values.attrs.get("long_name", ""), "axes": [str(dim) for dim in mean.dims]}
     if "step" in mean.dims:
-        told["steps"] = _plain(mean["step"].values)
-    return told | {"mean": _plain(mean.values), "standard_error": _plain(error.values)}
+        entry["steps"] = _plain(mean["step"].values)
+    return entry | {"mean": _plain(mean.values), "standard_error": _plain(error.values)}
 
 
 def _plain(values: Any) -> Any:
-    """Numbers of four digits in lists; what is not finite is null."""
+    """Return numbers of four digits in lists; None for NaN and infinity."""
     if isinstance(values, np.ndarray):
         return _plain(values.item()) if not values.ndim else [_plain(each) for each in values]
     if isinstance(values, float | np.floating):

@@ -1,4 +1,4 @@
-"""The pages of the gallery: README.md, and one page a figure. They are written by `index` and never by hand."""
+"""The pages of the gallery: README.md and a page for each figure, all written by `gallery.py index`."""
 
 import re
 from collections import Counter
@@ -16,8 +16,8 @@ from showcase.badges import NOT_JUDGED
 from showcase.made import Picture
 from showcase.verdicts import Judged, Verdicts
 
-ABREAST = 2
-"""pictures beside each other"""
+COLUMNS = 2
+"""pictures in a row"""
 CANNOT = "cannot run here"
 WRITTEN = (
     "<!-- Written by scripts/gallery.py index (make gallery): change gallery/texts/ instead. -->"
@@ -30,7 +30,7 @@ class Figure:
 
     recipe: Recipe
     pictures: dict[str, Picture]
-    """by name, that of the default reading first"""
+    """by name; the default reading comes first"""
 
     @property
     def name(self) -> str:
@@ -46,11 +46,11 @@ class Figure:
 
 
 PEAKS = {("NVIDIA H200", "float32"): 51.0e12, ("NVIDIA H200", "tf32"): 413e12}
-"""operations a second of a product of 8192 x 8192 matrices, measured on the machine that made the pictures"""
+"""operations per second of a product of 8192 x 8192 matrices, measured on the machine that made the pictures"""
 
 
 def write(gallery: Path) -> None:
-    """Write README.md, a page a figure and the badges; pages of figures that are no more are removed."""
+    """Write README.md, the pages of figures and the badges; remove pages of figures that no longer exist."""
     badges.write(gallery)
     wanted = texts(gallery)
     for old in set((gallery / "pages").glob("*.md")) - wanted.keys():
@@ -61,70 +61,70 @@ def write(gallery: Path) -> None:
 
 
 def texts(gallery: Path) -> dict[Path, str]:
-    """What every page is to hold."""
-    pictures, found = made.read(gallery), verdicts.read(gallery)
-    shown = [
+    """Return the text of every page by its path."""
+    pictures, known = made.read(gallery), verdicts.read(gallery)
+    figures = [
         Figure(recipe, {n: each for n, each in pictures.items() if each.target == recipe.name})
         for recipe in recipes().values()
     ]
-    shown = [figure for figure in shown if figure.pictures]
-    pages = {gallery / figure.page: _page(gallery, figure, found) for figure in shown}
-    return {gallery / "README.md": _readme(gallery, shown, found), **pages}
+    figures = [figure for figure in figures if figure.pictures]
+    pages = {gallery / figure.page: _page(gallery, figure, known) for figure in figures}
+    return {gallery / "README.md": _readme(gallery, figures, known), **pages}
 
 
-def _readme(gallery: Path, shown: list[Figure], found: Verdicts) -> str:
-    """The introduction, how many verdicts of each word, and the figures of each paper."""
-    intro = _text(gallery, "index").replace("](../", "](")  # it stands one folder higher
-    lines = [WRITTEN, "", "# Gallery", "", intro, "", *_counts(gallery, found)]
+def _readme(gallery: Path, figures: list[Figure], known: Verdicts) -> str:
+    """Return the introduction, the numbers of verdicts, and the figures of each paper."""
+    intro = _text(gallery, "index").replace("](../", "](")  # the page is one folder higher
+    lines = [WRITTEN, "", "# Gallery", "", intro, "", *_counts(gallery, known)]
     for paper in papers():
-        figures = [figure for figure in shown if figure.recipe.name.startswith(f"{paper}/")]
-        if figures:
+        own = [figure for figure in figures if figure.recipe.name.startswith(f"{paper}/")]
+        if own:
             lines += ["", f"## {paper.capitalize()}"]
-        for start in range(0, len(figures), ABREAST):
-            cells = [_cell(figure, found) for figure in figures[start : start + ABREAST]]
+        for start in range(0, len(own), COLUMNS):
+            cells = [_cell(figure, known) for figure in own[start : start + COLUMNS]]
             heads, *rows = zip(*cells, strict=True)
             lines += ["", *_table(heads, rows)]
     return "\n".join(lines) + "\n"
 
 
-def _cell(figure: Figure, found: Verdicts) -> tuple[str, str, str, str]:
-    """A figure in the grid: its name, its first picture, what it is to show, its badges."""
+def _cell(figure: Figure, known: Verdicts) -> tuple[str, str, str, str]:
+    """Return a cell of the grid: name, first picture, what the figure should show, badges."""
     recipe, page = figure.recipe, figure.page
     others = len(figure.pictures) - 1
     more = f", {others} other reading{'s' if others > 1 else ''}" if others else ""
-    told = [
+    verdict_badges = [
         f"{badges.image(_word(each), '')} {_short(each)}"
-        for each in verdicts.of_recipe(found, recipe.name)
+        for each in verdicts.of_recipe(known, recipe.name)
         if each.reading == "default"
     ]
     return (
         f"[{recipe.name}]({page}){more}",
         f"[![{recipe.name}]({figure.first}.png)]({page})",
         recipe.shows,
-        ", ".join(told) or "no claim is judged on it",
+        ", ".join(verdict_badges) or "no claim is judged on it",
     )
 
 
-def _counts(gallery: Path, found: Verdicts) -> list[str]:
-    """A row a paper: how many of its claims got each word, under the default reading."""
+def _counts(gallery: Path, known: Verdicts) -> list[str]:
+    """Return a table with the number of claims of each paper by verdict, under the default reading."""
     head = ["paper", "claims", *badges.COLOURS, CANNOT, "scale"]
-    rows, known = [], list(claims())
+    rows, ids = [], list(claims())
     for paper in [*papers(), ""]:
-        own = [name for name in known if name.startswith(f"{paper}/") or not paper]
-        judged = [found.get(name, {}).get("default", {}) for name in own]
+        own = [name for name in ids if name.startswith(f"{paper}/") or not paper]
+        judged = [known.get(name, {}).get("default", {}) for name in own]
         words = Counter(each.get("verdict", NOT_JUDGED) for each in judged)
         cannot = sum(CANNOT in each.get("reason", "") for each in judged)
         scales = Counter(each["scale"] for each in judged if each)
         page = f"verdicts/{paper}.md"
         name = f"[{paper}]({page})" if (gallery / page).exists() else paper
         numbers = [len(own), *(words[word] for word in badges.COLOURS), cannot]
-        told = ", ".join(f"{scale} {count}" for scale, count in sorted(scales.items()))
-        rows.append([name if paper else "all", *map(str, numbers), told])
+        scale_counts = ", ".join(f"{scale} {count}" for scale, count in sorted(scales.items()))
+        rows.append([name if paper else "all", *map(str, numbers), scale_counts])
     return ["## Verdicts on every claim", "", *_table(head, rows)]
 
 
-def _page(gallery: Path, figure: Figure, found: Verdicts) -> str:
-    """A figure: picture, text, how each picture was made, claims."""
+def _page(gallery: Path, figure: Figure, known: Verdicts) -> str:
+    """Return the page of a figure: picture, text, how each picture was made, claims."""
     recipe, first = figure.recipe, figure.first
     lines = [WRITTEN, "", f"# {recipe.name}", "", f"{recipe.title}.", "", _image(recipe, first)]
     lines += ["", _text(gallery, figure.name), "", "## How it was made"]
@@ -133,12 +133,12 @@ def _page(gallery: Path, figure: Figure, found: Verdicts) -> str:
         if name != first:
             lines += ["", _image(recipe, name)]
         lines += ["", *_how(gallery, name, picture)]
-    lines += ["", "## Claims judged on it", "", *_judged(verdicts.of_recipe(found, recipe.name))]
+    lines += ["", "## Claims judged on it", "", *_judged(verdicts.of_recipe(known, recipe.name))]
     return "\n".join([*lines, "", "[All figures](../README.md)"]) + "\n"
 
 
 def _how(gallery: Path, name: str, picture: Picture) -> list[str]:
-    """The command, what is known of its work, and what it said."""
+    """Return the command, the record of its run, and its output."""
     facts = [
         f"runs: {statuses({Status[w.upper()]: n for w, n in picture.runs.items()})}"
         if picture.runs
@@ -165,14 +165,14 @@ def _how(gallery: Path, name: str, picture: Picture) -> list[str]:
 
 
 def _floor(picture: Picture) -> str:
-    """The least time that the matrix products alone would take on a device whose peak is known."""
+    """Return the operations in matrix products and, if the peak of the device is known, their least time."""
     if not picture.operations:
         return ""
-    told = f"{picture.operations:.3g} operations in matrix products"
+    text = f"{picture.operations:.3g} operations in matrix products"
     for (device, precision), peak in PEAKS.items():
         if device in picture.device and precision == picture.precision:
-            return f"{told}, {picture.operations / peak:.2g} s at the {peak:.3g} a second of a large product there"
-    return told
+            return f"{text}, {picture.operations / peak:.2g} s at the {peak:.3g} a second of a large product there"
+    return text
 
 
 def _judged(judged: Sequence[Judged]) -> list[str]:
@@ -182,18 +182,18 @@ def _judged(judged: Sequence[Judged]) -> list[str]:
     rows = []
     for each in judged:
         parts = each.verdict.get("parts", [])
-        told = "; ".join(filter(None, map(verdicts.statistic, parts)))
+        statistics = "; ".join(filter(None, map(verdicts.statistic, parts)))
         rules = "; ".join(dict.fromkeys(part["rule"] for part in parts))
         reason = each.verdict.get("reason")
         badge = badges.image(_word(each), "../") + (f" {reason}" if reason else "")
-        said = f"{each.claim.statement} ({each.claim.source})"
+        statement = f"{each.claim.statement} ({each.claim.source})"
         scale = each.verdict.get("scale", "")
-        rows.append([_short(each), badge, said, told, rules, scale, each.reading])
+        rows.append([_short(each), badge, statement, statistics, rules, scale, each.reading])
     return _table(head, rows)
 
 
 def _text(gallery: Path, name: str) -> str:
-    """What is written by hand; the test of the gallery asks for it."""
+    """Return the text written by hand; the test of the gallery requires it."""
     path = gallery / "texts" / f"{name}.md"
     return path.read_text(encoding="utf-8").strip() if path.exists() else ""
 
@@ -207,7 +207,7 @@ def _word(judged: Judged) -> str:
 
 
 def _short(judged: Judged) -> str:
-    """The name of a claim without its paper."""
+    """Return the name of a claim without its paper."""
     return judged.claim.id.partition("/")[2]
 
 

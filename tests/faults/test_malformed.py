@@ -148,8 +148,8 @@ def test_a_malformed_note_hides_no_sweep(content, root, run):
     monitor = SweepMonitor(root)
     monitor.refresh()
     assert [trouble_text(sweep) for sweep in monitor.sweeps.values()] == ["", ""]
-    (under_way,) = monitor.sweeps["a"].under_way
-    assert under_way.note is None
+    (unit,) = monitor.sweeps["a"].running
+    assert unit.note is None
 
 
 @pytest.mark.parametrize("seconds", [10**400, -1, 1e300, True], ids=lambda value: str(value)[:9])

@@ -33,12 +33,12 @@ def test_every_claim_says_what_and_where():
 
 
 def test_two_studies_of_one_name_are_the_same():
-    found: dict[str, Study] = {}
+    studies: dict[str, Study] = {}
     for claim in claims().values():
         for need in claim.studies:
             study = study_of(need)
             if study is not None:
-                assert found.setdefault(study.name, study) is study, study.name
+                assert studies.setdefault(study.name, study) is study, study.name
                 assert study.name.partition("/")[0] == claim.id.partition("/")[0] or isinstance(
                     need, str
                 )

@@ -30,7 +30,7 @@ def changed(study: Study, **changes: object) -> Experiment:
     return Experiment.from_dict({**study.experiment("smoke").as_dict(), **changes})
 
 
-def found(name: str, folder: Path) -> Verdict:
+def judged_in(name: str, folder: Path) -> Verdict:
     """The verdict on what a folder holds, as by `benign verify --no-run`."""
     (judged,) = Verifier("smoke", folder, None).judge(claims()[name])
     assert not judged.verdict.error, judged.verdict.error
@@ -75,7 +75,7 @@ def test_a_smaller_study_is_judged_on_its_own_runs(name: str, tmp_path: Path):
     attack["ball"]["radius"] = radius
     small = changed(WEAK, attack=attack, seeds=1)
     small.run(tmp_path / "zhang" / "weak_attack" / "smoke" / "default")
-    verdict = found(name, tmp_path)
+    verdict = judged_in(name, tmp_path)
     if name == "zhang/lem4.attn_ratio":
         assert verdict.reason  # one seed has no interval
         assert not {"c=0.1", "c=1"} & set(bases(verdict))
@@ -237,11 +237,11 @@ def test_cells_in_another_order_say_the_same(ran, tmp_path: Path, study: Study, 
     assert values(turned) == pytest.approx(values(straight), rel=1e-6)
 
 
-@pytest.mark.parametrize("kept", [[0, 5, 6], [6], [0, 1]])
-def test_radii_are_those_of_the_cells(kept: list[int]):
+@pytest.mark.parametrize("places", [[0, 5, 6], [6], [0, 1]])
+def test_radii_are_those_of_the_cells(places: list[int]):
     """Beyond |mu| every classifier errs on half of the points: planted so, and no errors below."""
-    experiment = with_cells(FLOOR.experiment("smoke"), lambda all_: [all_[at] for at in kept])
+    experiment = with_cells(FLOOR.experiment("smoke"), lambda all_: [all_[at] for at in places])
     errors = np.where(rhos(experiment) >= 1, 0.5, 0.0)[:, None] * np.ones((1, experiment.seeds))
     result = xr.Dataset({"robust_noisy_error": (("cell", "seed"), errors)})
     verdict = on("wang/thm3.2.alpha-ge-mu", experiment, result)
-    assert values(verdict) == ([0.0] if 6 in kept else [])
+    assert values(verdict) == ([0.0] if 6 in places else [])

@@ -22,8 +22,8 @@ from benign.training.descent import Status
 
 
 def claim(name: str):
-    (found,) = matching([f"jiang/{name}"])
-    return found
+    (only,) = matching([f"jiang/{name}"])
+    return only
 
 
 @pytest.mark.parametrize("each", list(IDENTITIES), ids=lambda each: each.id)
@@ -75,10 +75,10 @@ def planted_map(power: float, noise: float = 0.0) -> Evidence:
     race = samples[:, None] * snr[None] ** power / 1000 ** (power / 2)
     loss = 0.8 * np.exp(-race * math.log(4))
     loss = loss[..., None] * np.exp(np.random.default_rng(1).normal(0, noise, (*race.shape, 3)))
-    found = xr.DataArray(
+    losses = xr.DataArray(
         loss, {"samples": samples, "snr": snr, "seed": [0, 1, 2]}, ("samples", "snr", "seed")
     )
-    return Evidence("quick", {}, (xr.Dataset({"test_loss": found}),), ())
+    return Evidence("quick", {}, (xr.Dataset({"test_loss": losses}),), ())
 
 
 def test_a_boundary_is_confirmed_or_refuted():

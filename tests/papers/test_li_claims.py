@@ -30,16 +30,16 @@ def verdict(name: str, *results: xr.Dataset) -> Verdict:
 
 @pytest.mark.parametrize("claim", WITHOUT_RUNS, ids=lambda claim: claim.id)
 def test_claims_without_runs_are_judged(claim):
-    found = judge(claim, Evidence("smoke"))
-    assert not found.error
-    assert found.outcome is not Outcome.INCONCLUSIVE
+    judged = judge(claim, Evidence("smoke"))
+    assert not judged.error
+    assert judged.outcome is not Outcome.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("name", ["lem5.1.exact", "lemD2.perp-frozen", "lemD7.offdiag"])
 def test_identities_hold_to_rounding(name):
-    found = verdict(name)
-    (part,) = found.parts
-    assert found.label == "confirmed"
+    judged = verdict(name)
+    (part,) = judged.parts
+    assert judged.label == "confirmed"
     assert part.measured is not None
     assert abs(part.measured.estimate.value) < 1e-10
 
@@ -60,8 +60,8 @@ def test_studies_of_the_theorems_are_inside_them(study, scale):
 
 
 def curves(steps: list[int], losses: np.ndarray) -> xr.Dataset:
-    found = xr.DataArray(losses[None], dims=("size", "seed", "step"), coords={"step": steps})
-    return xr.Dataset({"train_loss_curve": found}, {"dim": ("size", [2])})
+    curve = xr.DataArray(losses[None], dims=("size", "seed", "step"), coords={"step": steps})
+    return xr.Dataset({"train_loss_curve": curve}, {"dim": ("size", [2])})
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_only_growth_as_the_logarithm_holds(growth, spread, outcome):
     steps = [0, 100, 200]
     generator = np.random.default_rng(0)
     outputs = 2 + growth * np.log(np.maximum(steps, 1)) + spread * generator.normal(size=(14, 3))
-    found = verdict("thm4.3.log-growth", curves(steps, np.log1p(np.exp(-outputs))))
-    assert found.outcome is outcome
+    judged = verdict("thm4.3.log-growth", curves(steps, np.log1p(np.exp(-outputs))))
+    assert judged.outcome is outcome
 
 
 @pytest.mark.parametrize(
@@ -95,12 +95,12 @@ def test_the_printed_exponent_excludes_the_derived_one(exponent, printed, derive
     learned = xr.DataArray(
         rates**exponent * np.exp(0.01 * noise), dims=("seed", "rate"), coords={"rate": rates}
     )
-    found = verdict("lem5.2.B-scaling", xr.Dataset({"non_robust_feature_learned": learned}))
-    assert {part.name: part.outcome for part in found.parts} == {
+    judged = verdict("lem5.2.B-scaling", xr.Dataset({"non_robust_feature_learned": learned}))
+    assert {part.name: part.outcome for part in judged.parts} == {
         "printed": printed,
         "derived": derived,
     }
-    assert found.outcome is printed, "the derived law is informational"
+    assert judged.outcome is printed, "the derived law is informational"
 
 
 def table_1(gap: float, spread: float, seeds: int = 5) -> xr.Dataset:
@@ -143,10 +143,10 @@ def test_orders_of_table_1_are_found(dataset, gap, spread, outcome):
 def test_references_themselves_are_informational():
     """Their levels are in the paper's order; other networks are not."""
     for name in ("std-order", "adv-order", "nr-suppressed", "r-enhanced"):
-        found = verdict(f"tab1.cifar.{name}", table_1(-0.2, 0.01))
-        outcomes = {part.name: part.outcome for part in found.parts}
+        judged = verdict(f"tab1.cifar.{name}", table_1(-0.2, 0.01))
+        outcomes = {part.name: part.outcome for part in judged.parts}
         assert outcomes["references themselves"] is Outcome.HOLDS
-        assert found.outcome is outcomes["other networks"]
+        assert judged.outcome is outcomes["other networks"]
     older = table_1(-0.2, 0.01)
     older = older.drop_vars([name for name in older if "_of_" in str(name)])
     assert [part.name for part in verdict("tab1.cifar.std-order", older).parts] == [
@@ -171,9 +171,9 @@ def table_2(scale: float = 1.0) -> xr.Dataset:
     )
     rows[0, 0] *= scale
     noise = 0.001 * np.random.default_rng(0).normal(size=(*rows.shape, 5))
-    found = rows[..., None] / 100 + noise
+    success = rows[..., None] / 100 + noise
     data = {
-        f"{attack}_success_{a}_{b}": (("attack", "seed"), found[:, row, column])
+        f"{attack}_success_{a}_{b}": (("attack", "seed"), success[:, row, column])
         for row, attack in enumerate(("nrf", "rf"))
         for column, (a, b) in enumerate([(3, 5), (5, 3), (1, 0), (0, 1)])
     }
@@ -207,12 +207,12 @@ def numbers(**changes) -> theory.Numbers:
 
 
 def test_conditions_at_figure_3():
-    found = theory.conditions(numbers(), "4.4")
-    assert found.hold
-    assert found["2.3 (a)"].ratio == 2
-    assert found["2.3 (b)"].ratio == 15 / 8
-    assert found["separation"].ratio == pytest.approx(2 / 2.4)
-    assert (found["separation"].holds, found["separation"].required) == (False, False)
+    conditions = theory.conditions(numbers(), "4.4")
+    assert conditions.hold
+    assert conditions["2.3 (a)"].ratio == 2
+    assert conditions["2.3 (b)"].ratio == 15 / 8
+    assert conditions["separation"].ratio == pytest.approx(2 / 2.4)
+    assert (conditions["separation"].holds, conditions["separation"].required) == (False, False)
     assert not theory.conditions(numbers(init_std=0.01), "4.3").hold
     strict = theory.Constants(log_power=1.0)
     assert [row.name for row in theory.conditions(numbers(), "4.3", strict).failing] == ["B.3 rho"]

@@ -54,9 +54,9 @@ def test_studies_inside_the_theorem_are_inside(scale: str):
         (studies.INSIDE, {"(4)"}),
     ):
         for _, cell in cells(study.experiment(scale)):
-            found = studies.for_robust_error(cell)
-            assert found is not None
-            assert {row.name for row in found.failing} == missed
+            conditions = studies.for_robust_error(cell)
+            assert conditions is not None
+            assert {row.name for row in conditions.failing} == missed
 
 
 def floor_result(experiment: Experiment, excess: float) -> xr.Dataset:
@@ -117,8 +117,8 @@ def test_an_exponent_of_too_few_or_noisy_rows_is_not_decided():
 def test_interpolation_after_one_step_is_a_share_of_runs(hits: int, runs: int, expected: Outcome):
     fit = np.where(np.arange(runs) < hits, 1, 2)
     result = xr.Dataset({"first_fit": ("seed", fit)})
-    found = outcome("sec3.4.one-step-interpolation", result, studies.FIRST.experiment("smoke"))
-    assert found is expected
+    judged = outcome("sec3.4.one-step-interpolation", result, studies.FIRST.experiment("smoke"))
+    assert judged is expected
 
 
 @pytest.mark.parametrize(("power", "expected"), [(0.5, Outcome.HOLDS), (0.25, Outcome.FAILS)])
@@ -175,8 +175,8 @@ def test_extremes_are_those_of_a_plain_replay(tmp_path: Path):
             unit = n.rate * (n.dim / n.samples) ** 0.5 * total
             growth = max(growth, float(weights - start) / unit)
         total += float(torch.sigmoid(-step.margins).mean())
-    found = extremes_of(replays_of(studies.INSIDE, tmp_path)[0])
-    assert found["growth"][1] == pytest.approx(growth, rel=1e-10)
+    values = extremes_of(replays_of(studies.INSIDE, tmp_path)[0])
+    assert values["growth"][1] == pytest.approx(growth, rel=1e-10)
 
 
 def test_the_first_move_is_the_first_gradient(tmp_path: Path):
@@ -209,9 +209,9 @@ def test_printed_rates(height: float, expected: Outcome):
 
 def test_a_rate_is_vacuous_before_it_is_below_log_2():
     early = losses(0.01).sel(step=slice(None, 100))
-    found = judge(
+    verdict = judge(
         claim("lemB15.rate-smooth"),
         Evidence("quick", {}, (early,), (studies.LONG.experiment("quick"),)),
     )
-    assert found.outcome is Outcome.INCONCLUSIVE
-    assert "vacuous" in found.reason
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "vacuous" in verdict.reason

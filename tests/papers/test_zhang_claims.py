@@ -53,8 +53,8 @@ def test_a_claim_without_runs_is_judged(name: str):
 
 def verdicts(names: list[str], folder: Path) -> list[str]:
     verifier = Verifier("smoke", folder, lambda experiment, place, _: experiment.run(place))
-    found = [each.verdict for name in names for each in verifier.judge(ALL[name])]
-    return [f"{each.claim.id}: {each.error}" for each in found if each.error]
+    judged = [each.verdict for name in names for each in verifier.judge(ALL[name])]
+    return [f"{each.claim.id}: {each.error}" for each in judged if each.error]
 
 
 def test_claims_are_judged_without_error(tmp_path: Path):
@@ -158,10 +158,10 @@ def test_crossings_are_the_last_ones_or_the_first():
     values = xr.DataArray(
         [[1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0]], {"r": [0.0, 1.0, 2.0, 3.0]}, ("seed", "r")
     )
-    found = crossings(values, "r", 0.5)
-    assert found[0] == 2.5
+    places = crossings(values, "r", 0.5)
+    assert places[0] == 2.5
     assert crossings(values, "r", 0.5, "first")[0] == 0.5
-    assert math.isnan(found[1])
+    assert math.isnan(places[1])
 
 
 def test_pairs_within_chance_are_ties():
@@ -170,9 +170,9 @@ def test_pairs_within_chance_are_ties():
         {"n": [1, 2], "snr": [1, 2, 3]},
         ("n", "snr"),
     ).expand_dims(seed=4)
-    found = concordant("", values, ("snr",), 100)
-    assert found.estimate.value == 0.5
-    assert found.note == "4 pairs"
+    measured = concordant("", values, ("snr",), 100)
+    assert measured.estimate.value == 0.5
+    assert measured.note == "4 pairs"
 
 
 # Planted falsehoods.
@@ -252,8 +252,8 @@ def test_attention_that_an_attack_moves_more_in_high_dimension_is_found(
 ):
     monkeypatch.setattr(weak, "_effects", lambda evidence: effects(ratio))
     claim = replace(ALL["lem4.attn_ratio"], conditions=None)
-    found = outcomes(claim, Evidence("quick", {}, (), (weak.WEAK.experiment("quick"),)))
-    assert {found[name] for name in found if name != "largest"} == {expected}
+    by_part = outcomes(claim, Evidence("quick", {}, (), (weak.WEAK.experiment("quick"),)))
+    assert {by_part[name] for name in by_part if name != "largest"} == {expected}
 
 
 @pytest.mark.parametrize(("gap", "expected"), [(1.0, Outcome.HOLDS), (2.1, Outcome.FAILS)])
@@ -291,5 +291,5 @@ def augmented(share: Any, noise: float = 0.02, seeds: int = 6) -> Evidence:
     ],
 )
 def test_copies_that_are_no_new_points_are_found(share: Any, noise: float, expected: Outcome):
-    found = outcomes(ALL["guide.augmentation"], augmented(share, noise))
-    assert {found[f"K={copies}"] for copies in augment.COPIES} == {expected}
+    by_part = outcomes(ALL["guide.augmentation"], augmented(share, noise))
+    assert {by_part[f"K={copies}"] for copies in augment.COPIES} == {expected}

@@ -27,7 +27,7 @@ Fields = dict[str, Any]
 
 
 def small_data(**fields: Any) -> SignalNoise:
-    """Four points of three tokens in eight dimensions; `snr` may take the place of `signal`."""
+    """Return data of four points of three tokens in eight dimensions; `snr` may replace `signal`."""
     signal: Fields = {} if "snr" in fields else {"signal": 2.0}
     sizes: Fields = {"samples": 4, "tokens": 3, "dim": 8, "noise_std": 0.5}
     return SignalNoise(**(sizes | signal | fields))
@@ -58,7 +58,7 @@ def small_setup(
     precision: Any = "float64",
     **training: Any,
 ) -> Setup:
-    """One run of twelve steps in float64 that ends in well under a second, tested with the training attack."""
+    """Return a run of twelve steps in float64 that takes well under a second, tested with the training attack."""
     return Setup(
         data=data or small_data(),
         network=network or small_network(),
@@ -72,7 +72,7 @@ def small_setup(
 
 
 def slow_attack(pgd: Any, data: DataModel) -> SlowAttack:
-    """The same attack for the reference."""
+    """Return the same attack for the reference."""
     size = float(pgd.ball.size(data))
     return SlowAttack(size, pgd.steps, pgd.step, pgd.ball.per, pgd.loss, pgd.keep)
 
@@ -86,29 +86,29 @@ def attacked(
     y: Tensor,
     latent: dict[str, Tensor] | None = None,
 ) -> Tensor:
-    """What an attack makes of points of these labels, one stream a run."""
+    """Return the attacked points, with one stream a run."""
     sample = Sample(x, y, y, latent or {})
     streams = Streams(run_ids(len(x)))
     return attack.perturb(Target(network, params, data, sample, streams))
 
 
 def margins(target: Target, points: Tensor) -> Tensor:
-    """What the network makes of points in place of the target's."""
+    """Return the outputs of the network on these points in place of the target's."""
     return margin(target.run(points).outputs, target.y)
 
 
 def normal_cdf(z: float) -> float:
-    """Phi(z), with its digits in the lower tail."""
+    """Return Phi(z), precise in the lower tail."""
     return math.erfc(-z / math.sqrt(2)) / 2
 
 
 def run_ids(count: int, seed: int = 0) -> list[RunId]:
-    """Runs that differ in their draws."""
+    """Return runs that differ in their draws."""
     return [RunId(seed, index, "") for index in range(count)]
 
 
 class NotedStreams(Streams):
-    """Streams that note for which purposes they were asked."""
+    """Streams that record the purposes for which they are used."""
 
     def __init__(self, runs: Sequence[RunId]):
         super().__init__(runs)
@@ -120,13 +120,13 @@ class NotedStreams(Streams):
 
 
 def start(cells: Sequence[Setup], ids: Sequence[RunId] | None = None) -> Batch:
-    """A fresh batch of these runs."""
+    """Return a new batch of these runs."""
     ids = run_ids(len(cells)) if ids is None else ids
     return Batch.start(stack(list(cells), "cpu"), Streams(ids))
 
 
 class Frame:
-    """What one step showed, kept: the engine changes the weights in place."""
+    """A copy of the numbers of one step: the engine changes the weights in place."""
 
     def __init__(self, step: Step, status: Tensor):
         self.step, self.number, self.batch = step, step.number, step.batch
@@ -142,24 +142,24 @@ class Frame:
 
     @property
     def full(self) -> list[Weights]:
-        """The full matrices of every run at this step."""
+        """Return the full matrices of every run at this step."""
         return full_weights(self.network, self.params, self.batch.setup.data, self.streams)
 
 
 def film(batch: Batch) -> list[Frame]:
-    """Every step of a batch."""
+    """Return every step of a batch."""
     return [Frame(step, status) for step, status in descend(batch)]
 
 
 def by_head(network: Attention, columns: Tensor) -> Tensor:
-    """Query or key columns [runs, dim, heads * hidden] as [runs, heads, dim, hidden]."""
+    """Return query or key columns [runs, dim, heads * hidden] as [runs, heads, dim, hidden]."""
     return columns.unflatten(2, (network.heads, network.hidden)).transpose(1, 2)
 
 
 def full_weights(
     network: Attention, params: Params, data: DataModel, streams: Streams
 ) -> list[Weights]:
-    """The matrices of every run, W_V in full."""
+    """Return the matrices of every run, W_V in full."""
     queries = by_head(network, network.queries(params))
     keys = by_head(network, network.keys(params))
     values = [network.value_matrix(params, data, streams, head) for head in range(network.heads)]
@@ -170,17 +170,17 @@ def full_weights(
 
 
 def normals(*shape: int, seed: int = 0) -> Tensor:
-    """Standard normal numbers in float64, from a generator of their own."""
+    """Return standard normal numbers in float64, from a generator of their own."""
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def doubles(*numbers: float) -> Tensor:
-    """These numbers in float64; `torch.tensor` would round them to float32 first."""
+    """Return these numbers in float64; `torch.tensor` would round them to float32 first."""
     return torch.tensor(numbers, dtype=torch.float64)
 
 
 def close(actual: Any, expected: Any, tolerance: float = 1e-10) -> None:
-    """Equal relative to the largest number expected, which must not be zero."""
+    """Assert equality relative to the largest number expected, which must not be zero."""
     actual, expected = torch.as_tensor(actual), torch.as_tensor(expected)
     assert actual.shape == expected.shape, f"{actual.shape} is not {expected.shape}"
     scale = float(expected.abs().max())

@@ -103,7 +103,7 @@ def loss(weights: Weights, points: Tensor, labels: Tensor) -> Tensor:
 
 
 def project(change: Tensor, attack: Attack) -> Tensor:
-    """Shorten what is longer than the radius: every token, or the whole point."""
+    """Shorten perturbations longer than the radius, of every token or of the whole point."""
     if attack.per == "sample":
         return change * min(1.0, attack.radius / max(float(change.norm()), 1e-300))
     return torch.stack(

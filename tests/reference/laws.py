@@ -1,4 +1,4 @@
-"""What tests of laws share: draws of a data model, and how rarely a correct law may fail."""
+"""Helpers of tests of laws: draws of a data model, and the rate at which a correct law may fail."""
 
 import torch
 from scipy import stats

@@ -1,4 +1,4 @@
-"""Stores whose runs are made up: as many as one likes, in a second, through the code that writes real ones."""
+"""Stores with made-up runs, written in a second by the code that writes real ones."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from benign.training.metrics import Variable, variables
 
 
 def fill(folder: Path, experiment: Experiment, made: dict | None = None) -> Path:
-    """Write what a finished sweep would have: accuracies from 0 to 1, curves that fall, noise that no file shrinks."""
+    """Write the records of a finished sweep: accuracies from 0 to 1, falling curves, incompressible noise."""
     store = Store.open(folder, create=True)
     store.set_about(About([experiment.as_dict()], made or {}, NUMERICS))
     draws = np.random.default_rng(0)
@@ -40,7 +40,7 @@ def _values(
     steps: np.ndarray,
     draws: np.random.Generator,
 ) -> np.ndarray:
-    """Of every run: a step for what is an accuracy, a decay for the rest."""
+    """Return values of every run: accuracies rise with its size, everything else decays."""
     size = np.array([_size(run.cell.data) for run in runs])
     end = 1 / (1 + np.exp(-np.log(size / 4)))
     noise = draws.normal(size=(len(runs), len(steps) if variable.along_steps else 1))
@@ -52,7 +52,7 @@ def _values(
 
 
 def _size(data: DataModel) -> float:
-    """What decides about a run: N SNR^2, or n r^4 / d."""
+    """Return the quantity that decides about a run: N SNR^2, or n r^4 / d."""
     if isinstance(data, Mixture):
         return data.samples * data.signal**4 / data.dim
     assert isinstance(data, SignalNoise)

@@ -8,8 +8,8 @@ import pytest
 
 from benign.experiment import Experiment
 from benign.papers.registry import recipe, recipes
-from benign.report.atlas import CHIEF, PAPER, Atlas, told_apart
-from benign.report.cells import as_bytes, packed_curves, settled, thinned
+from benign.report.atlas import CHIEF, PAPER, Atlas, without_shared_parts
+from benign.report.cells import finished_curve, packed_bytes, packed_curves, thinned
 from benign.spec.axes import cells
 from benign.sweep.folders import open_experiment, open_result
 from benign.sweep.runner import Runner
@@ -57,7 +57,7 @@ def test_a_slider_moves_the_map_and_a_click_finds_the_run(atlas: Atlas, three: P
 def test_cells_of_a_specification_are_found_on_figures(atlas: Atlas, three: Path):
     shape = [atlas.result.sizes[dim] for dim in atlas.dims]
     for number, (where, _) in enumerate(cells(open_experiment(three))):
-        at = np.unravel_index(atlas.place(number), shape)
+        at = np.unravel_index(atlas.cell_number(number), shape)
         for dim, i in zip(atlas.dims, at, strict=True):
             assert atlas.result[dim].values[i] == where[dim]
 
@@ -104,11 +104,11 @@ def test_a_curve_ends_with_the_number_of_the_result(three: Path):
     curve[..., 1, 3] = 0.2
     result["steps"][..., 0], result["steps"][..., 1] = early, late
     result["train_loss"][..., 0], result["train_loss"][..., 1] = 0.4, 0.2
-    found = settled(result, "train_loss_curve")
+    found = finished_curve(result, "train_loss_curve")
     mean = found.mean("seed")[0, 0, 0].values
     np.testing.assert_allclose(mean[:4], [1.0, 1.0, 0.7, 0.3])
     assert np.isnan(mean[4:]).all()
-    thin = settled(result, "train_loss_curve", [0, len(steps) - 1])
+    thin = finished_curve(result, "train_loss_curve", [0, len(steps) - 1])
     np.testing.assert_allclose(thin.mean("seed")[0, 0, 0].values, [1.0, 0.3])
 
 
@@ -138,7 +138,7 @@ def test_maps_that_a_changed_axis_forbids_are_reported(tmp_path: Path):
 def test_one_cell_has_no_figure(tmp_path: Path):
     atlas = Atlas(fill_and_open(tmp_path, "data.snr=2.0", "data.samples=4"))
     assert (atlas.x, atlas.y, atlas.sliders) == (None, None, {})
-    assert atlas.place(0) == 0
+    assert atlas.cell_number(0) == 0
     with pytest.raises(ValueError, match=says("one cell", "axes")):
         atlas.figure("test_accuracy")
 
@@ -174,8 +174,8 @@ def test_components_are_labelled_by_their_differences(tmp_path: Path):
     axis = atlas.figure("test_accuracy")["layout"]
     names = {*axis["xaxis"].get("ticktext", ()), *axis["yaxis"].get("ticktext", ())}
     assert names == {"2", "4", "attention(hidden=4)", "attention(hidden=8)"}
-    assert told_apart(["pgd(a)", "none"]) == ["pgd(a)", "none"]
-    assert told_apart(["f(a, b)", "f(a)"]) == ["f(a, b)", "f(a)"]
+    assert without_shared_parts(["pgd(a)", "none"]) == ["pgd(a)", "none"]
+    assert without_shared_parts(["f(a, b)", "f(a)"]) == ["f(a, b)", "f(a)"]
 
 
 def test_packed_curves_are_what_they_were_to_four_digits(three: Path):
@@ -186,7 +186,7 @@ def test_packed_curves_are_what_they_were_to_four_digits(three: Path):
     assert packed.kinds == ("mean", "low", "high")
     run = atlas.result["train_loss_curve"].isel(samples=1, snr=2, radius=0)
     cell = int(np.ravel_multi_index((1, 2, 0), (2, 3, 2)))
-    found = unpacked(as_bytes(packed.numbers)).reshape(packed.numbers.shape)
+    found = unpacked(packed_bytes(packed.numbers)).reshape(packed.numbers.shape)
     place = packed.names.index("train_loss_curve")
     for kind, reduced in enumerate((run.mean("seed"), run.min("seed"), run.max("seed"))):
         expected = reduced.isel(step=packed.points).values

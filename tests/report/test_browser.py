@@ -40,8 +40,8 @@ def own(browser: Browser, three: Path, tmp_path_factory: pytest.TempPathFactory)
 def paper(browser: Browser, jiang: Path) -> Iterator[Visit]:
     """A recipe under two readings, on a phone with a dark screen."""
     file = write_report(jiang / "jiang/fig1/smoke")
-    look = {"color_scheme": "dark", "has_touch": True}
-    visit = opened(browser, file, width=390, height=844, **look)
+    options = {"color_scheme": "dark", "has_touch": True}
+    visit = opened(browser, file, width=390, height=844, **options)
     yield visit
     visit.close()
 
@@ -65,11 +65,11 @@ def background(page: Page) -> str:
 
 def test_hovering_a_cell_shows_its_numbers(own: Visit, three: Path):
     own.page.mouse.move(*point_at(own.page, 0.25, 0.5))
-    told = own.page.locator(".hoverlayer .hovertext").text_content() or ""
+    text = own.page.locator(".hoverlayer .hovertext").text_content() or ""
     mean = open_result(three).test_accuracy.sel(samples=2, snr=2, radius=0.1).mean().item()
-    assert "samples 2, snr 2" in told
-    assert f"test accuracy {mean:.3f} [" in told
-    assert "2 seeds: converged" in told
+    assert "samples 2, snr 2" in text
+    assert f"test accuracy {mean:.3f} [" in text
+    assert "2 seeds: converged" in text
     own.keep("report-hover")
 
 
@@ -97,12 +97,12 @@ def test_the_keyboard_reaches_every_cell(own: Visit):
     for _ in range(3):
         page.keyboard.press("ArrowLeft")
         page.keyboard.press("ArrowUp")
-    said = group.locator(".said")
+    said = group.locator(".cell-text")
     assert said.inner_text().startswith("samples 2, snr 8\ntest accuracy")
     page.keyboard.press("ArrowDown")
     assert said.inner_text().startswith("samples 2, snr 2\n")
     assert shown(group) == before  # until Enter
-    expect(frames).to_have_count(2)  # where one is, and what is shown
+    expect(frames).to_have_count(2)  # of the cursor and of the selected cell
     page.keyboard.press("Enter")
     page.wait_for_selector("[data-shown='2']")
     assert shown(group).startswith("samples 2, snr 2, radius 0.1")
@@ -121,9 +121,9 @@ def test_a_slider_moves_the_map(own: Visit, three: Path):
     page.mouse.move(*point_at(page, 0.75, 0.9))
     hover = page.locator(".hoverlayer .hovertext")
     expect(hover).to_contain_text("robust accuracy")
-    told = hover.text_content() or ""
+    text = hover.text_content() or ""
     mean = open_result(three).robust_accuracy.sel(samples=4, snr=8, radius=0.3).mean().item()
-    assert f"robust accuracy {mean:.3f} [" in told or f"robust accuracy {mean:.2f} [" in told
+    assert f"robust accuracy {mean:.3f} [" in text or f"robust accuracy {mean:.2f} [" in text
     expect(group.locator(".which")).to_contain_text("radius 0.3")
     slider.focus()
     page.keyboard.press("ArrowLeft")
@@ -204,9 +204,9 @@ def test_claims_are_filtered(paper: Visit):
     assert rows.count() == 8  # four claims under two readings
     form = page.locator(".filters")
     form.locator("[name=text]").fill("exponent slope")
-    told = rows.all_inner_texts()
-    assert 0 < len(told) < 8
-    assert all("exponent" in each and "slope" in each for each in told)
+    texts = rows.all_inner_texts()
+    assert 0 < len(texts) < 8
+    assert all("exponent" in each and "slope" in each for each in texts)
     form.locator("[name=text]").fill("")
     form.locator("[name=verdict]").select_option("not judged")
     assert rows.count() > 40
@@ -337,7 +337,7 @@ def test_a_thousand_runs_are_a_small_file_that_answers_at_once(browser: Browser,
     (spent,) = [each["value"] for each in metrics if each["name"] == "TaskDuration"]
     print(f"{file.stat().st_size / 1e6:.1f} MB, {took:.2f} s, {spent:.2f} s of work")
     visit.keep("report-thousand")
-    # Two seconds of the browser's own time: how long that takes depends on who else is at work here.
+    # Two seconds of the browser's own time: wall-clock time depends on other processes.
     assert spent < 2
     assert took < 10
     visit.page.mouse.click(*point_at(visit.page, 0.3, 0.3))

@@ -10,7 +10,7 @@ import xarray as xr
 
 from benign.plot.maps import Panel
 from benign.report import figures
-from benign.report.cells import ending_text, means, plain
+from benign.report.cells import ending_text, escaped, means
 from benign.report.figures import LABELS
 from benign.stats.boundary import boundary
 from benign.stats.intervals import mean_interval
@@ -33,7 +33,7 @@ def panel(**more: Any) -> Panel:
     return Panel(accuracy(), "samples", "snr", "test accuracy", **more)
 
 
-def named(figure: figures.Figure, word: str) -> dict[str, Any]:
+def named(figure: figures.PlotlyFigure, word: str) -> dict[str, Any]:
     (found,) = [trace for trace in figure["data"] if word in trace.get("name", "")]
     return found
 
@@ -108,8 +108,8 @@ def test_a_prediction_and_cells_that_move_are_drawn():
     edge = boundary(accuracy(), 0.75)
     moved = accuracy().mean("seed") * 0
     moved[1, 2] = 1
-    told = panel(boundary=edge, predicted=lambda rows: 2 / rows**0.5, moved=moved)
-    figure = figures.heat_map(told)
+    drawn = panel(boundary=edge, predicted=lambda rows: 2 / rows**0.5, moved=moved)
+    figure = figures.heat_map(drawn)
     assert named(figure, "predicted")["line"]["dash"] == "dot"
     cross = named(figure, "1 of 36 cells")
     assert (cross["x"], cross["y"]) == ([4.0], [pytest.approx(COLUMNS[2], rel=1e-4)])
@@ -164,8 +164,8 @@ def test_lines_have_bands_within_what_is_possible():
 
 
 def test_labels_are_counted_and_shown_letter_by_letter():
-    told = {LABELS: ["<b>one</b>", "two", "three", "four"]}
-    values = accuracy().assign_coords(samples=("samples", np.arange(4), told))
+    attrs = {LABELS: ["<b>one</b>", "two", "three", "four"]}
+    values = accuracy().assign_coords(samples=("samples", np.arange(4), attrs))
     figure = figures.heat_map(Panel(values, "samples", "snr", "a < b & c"))
     assert figure["layout"]["xaxis"]["ticktext"][0] == "&lt;b&gt;one&lt;/b&gt;"
     text = figure["data"][0]["text"][0][0]
@@ -177,17 +177,17 @@ def test_labels_are_counted_and_shown_letter_by_letter():
 
 
 def test_training_starts_at_step_0_of_a_logarithmic_axis():
-    asked = []
+    requests = []
 
     def numbers(name: str, kind: str) -> list[float]:
-        asked.append((name, kind))
+        requests.append((name, kind))
         return [3.0, 2.0, 1.0]
 
     named = [("train_loss_curve", "train loss"), ("test_loss_curve", "test loss")]
     figure = figures.training(named, [0, 1, 100], numbers, label="loss", log=True, band=True)
     assert figure["layout"]["xaxis"]["ticktext"][:3] == ["0", "1", "10"]
     assert figure["data"][0]["x"] == [0.5, 1, 100]
-    kinds = [kind for name, kind in asked if name == "train_loss_curve"]
+    kinds = [kind for name, kind in requests if name == "train_loss_curve"]
     assert kinds == ["low", "high", "mean"]
     assert len({trace["line"].get("color") for trace in figure["data"]}) == 3  # two and no colour
 
@@ -195,7 +195,7 @@ def test_training_starts_at_step_0_of_a_logarithmic_axis():
 def test_a_page_gives_figures_its_colours_and_changes_nothing_else():
     figure = figures.heat_map(panel())
     before = json.dumps(figure)
-    inked = figures.inked(figure, "#eeeeee", "#111111")
+    inked = figures.coloured(figure, "#eeeeee", "#111111")
     assert inked["layout"]["font"]["color"] == "#eeeeee"
     assert inked["layout"]["hoverlabel"]["bgcolor"] == "#111111"
     assert json.dumps(figure) == before
@@ -211,5 +211,5 @@ def test_endings_are_written_in_words():
 
 
 def test_markup_is_escaped():
-    assert plain("</script><b>") == "&lt;/script&gt;&lt;b&gt;"
-    assert plain(0.1 + 0.2) == "0.3"
+    assert escaped("</script><b>") == "&lt;/script&gt;&lt;b&gt;"
+    assert escaped(0.1 + 0.2) == "0.3"

@@ -1,4 +1,4 @@
-"""The page without a browser: what it says, what it refuses, and that no name on it is ever run."""
+"""The page without a browser: its texts, its errors, and that no name on it is ever run as code."""
 
 import base64
 import gzip
@@ -25,7 +25,7 @@ from benign.papers.registry import recipe
 from benign.papers.requests import RunOptions, plans
 from benign.report import claims
 from benign.report.claims import factor, theorems
-from benign.report.folder import ResultFolder, folders
+from benign.report.folder import ResultFolder, open_folders
 from benign.report.page import library, page, write_report
 from benign.spec.yaml import read_yaml
 from benign.sweep.folders import open_experiment, open_result
@@ -115,9 +115,9 @@ def test_readings_stand_side_by_side_and_figures_are_those_of_python(
         json.dumps(default.atlas.figure("paper 0"))
     )
     curves = unpacked(written, "curves1")
-    told = later["curves"]
+    packed = later["curves"]
     cells = int(np.prod(later["sizes"]))
-    assert len(curves) == 3 * cells * told["names"] * told["kinds"] * told["points"]
+    assert len(curves) == 3 * cells * packed["names"] * packed["kinds"] * packed["points"]
 
 
 def test_the_page_says_what_was_run_what_holds_and_how_to_run_it_again(written: str):
@@ -138,8 +138,8 @@ def test_the_page_says_what_was_run_what_holds_and_how_to_run_it_again(written: 
 def test_the_command_makes_the_very_same_experiment(tmp_path: Path):
     chosen = recipe("zhang/fig1")
     answers = chosen.reading({"noise": "std", "labels": "fair"})
-    asked = RunOptions("smoke", ["noise=std", "labels=fair"], None, ["training.rate=0.2"], 3)
-    (plan,) = plans("zhang/fig1", asked)
+    options = RunOptions("smoke", ["noise=std", "labels=fair"], None, ["training.rate=0.2"], 3)
+    (plan,) = plans("zhang/fig1", options)
     fill(tmp_path, plan.experiment, plan.made)
     folder = ResultFolder.open(tmp_path)
     assert folder.command == (
@@ -152,7 +152,7 @@ def test_the_command_makes_the_very_same_experiment(tmp_path: Path):
 
 @pytest.mark.parametrize("target", ["jiang/fig1", "mine.yaml", None])
 def test_what_no_command_makes_is_made_from_its_specification(target: str | None, tmp_path: Path):
-    """Also what claims to be a recipe and is not: another version of it, or a folder that grew."""
+    """Also a folder of a recipe whose experiment differs: another version of the recipe, or an extended folder."""
     folder = tmp_path / "mine"
     fill(folder, tiny(), {"target": target, "scale": "smoke"} if target else {})
     found = ResultFolder.open(folder)
@@ -188,12 +188,12 @@ def test_verdict_files_next_to_the_runs_fill_the_table(
     found = run("verify", "jiang/B1.gradients", "--scale", "smoke", "--out", jiang)
     assert found[0] == 0
     (file,) = claims.verdict_files([default])
-    told = json.loads(file.read_text())["verdicts"][0]
+    verdict = json.loads(file.read_text())["verdicts"][0]
     (row,) = [row for row in claims.rows([default], [file]) if row.id == "jiang/B1.gradients"]
     file.unlink()
-    assert row.verdict == told["verdict"] == "confirmed"
+    assert row.verdict == verdict["verdict"] == "confirmed"
     assert holds(row.how, "benign verify", "smoke")
-    assert row.numbers[0][2] == told["parts"][0]["rule"]
+    assert row.numbers[0][2] == verdict["parts"][0]["rule"]
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "[" * 4000], ids=["{}", "[]", "brackets"])
@@ -213,13 +213,13 @@ def test_every_verdict_has_a_meaning():
 def test_conditions_give_the_distance_of_cells_from_the_theorem(default: ResultFolder):
     (theorem,), _ = theorems(default.experiment, default.recipe)
     assert (theorem.cells, theorem.inside) == (12, 0)
-    lines = {line.name: line for line in theorem.lines}
-    assert re.fullmatch(r"\D*\bcell\b\D*", lines["(3)"].far)
-    assert re.search(r"\d\S* to \d\S*$", lines["(1)"].far)
+    lines = {line.name: line for line in theorem.conditions}
+    assert re.fullmatch(r"\D*\bcell\b\D*", lines["(3)"].text)
+    assert re.search(r"\d\S* to \d\S*$", lines["(1)"].text)
     assert theorem.tables.keys() == set(range(12))
     assert default.recipe is not None
-    told = default.recipe.distance(default.experiment)
-    assert f"(1) by {factor(lines['(1)'].least)}" in told
+    distance = default.recipe.distance(default.experiment)
+    assert f"(1) by {factor(lines['(1)'].least)}" in distance
 
 
 def test_own_networks_have_the_conditions_of_theorems_or_a_reason(three: Path):
@@ -251,7 +251,7 @@ def test_a_sweep_without_runs_is_reported_as_it_is(tmp_path: Path):
 def test_names_with_markup_are_text(tmp_path: Path):
     folder = tmp_path / "<img src=x onerror=bad>"
     fill(folder, strange(), {"target": MARKUP, "changes": [MARKUP], "benign": MARKUP})
-    text = page(folders([folder]))
+    text = page(open_folders([folder]))
     tags = Tags(text).found
     assert not [tag for tag, _ in tags if tag == "img"]
     assert len([tag for tag, attrs in tags if tag == "script" and "type" not in attrs]) == 1
@@ -288,9 +288,9 @@ def test_a_folder_that_is_no_run_gives_one_clear_line(what: str, run: Any, tmp_p
     code, out, err = run("report", place)
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1
-    told = err.replace(str(place), "FOLDER")
-    assert "FOLDER" in told
-    assert "experiment.json" in told or "path" in told
+    message = err.replace(str(place), "FOLDER")
+    assert "FOLDER" in message
+    assert "experiment.json" in message or "path" in message
 
 
 def test_without_the_package_for_figures_a_line_says_what_to_install(three: Path, monkeypatch):
@@ -309,7 +309,7 @@ def test_what_lies_in_a_folder_of_results_belongs_to_it(three: Path, tmp_path: P
     fill(tmp_path / "outer", tiny())
     fill(tmp_path / "outer" / "audit" / "rate_1", tiny())
     fill(tmp_path / "other", tiny())
-    found = [folder.path.name for folder in folders([tmp_path, tmp_path / "outer"])]
+    found = [folder.path.name for folder in open_folders([tmp_path, tmp_path / "outer"])]
     assert found == ["other", "outer"]
     assert open_result(tmp_path / "outer").attrs["runs_missing"] == 0
 
@@ -377,19 +377,19 @@ def test_a_recipe_without_maps_shows_the_pictures_it_drew(tmp_path: Path):
     chosen = recipe("zhang/fig3")
     made = {"target": "zhang/fig3", "scale": "smoke", "reading": chosen.reading(), "changes": []}
     fill(tmp_path, chosen.experiment("smoke"), made)
-    assert "<img" not in page(folders([tmp_path]))
+    assert "<img" not in page(open_folders([tmp_path]))
     (tmp_path / "fig3.png").write_bytes(b"a picture")
-    written = page(folders([tmp_path]))
+    written = page(open_folders([tmp_path]))
     assert 'src="data:image/png;base64,YSBwaWN0dXJl"' in written
 
 
 def test_a_comparison_of_networks_has_names_that_people_read(tmp_path: Path):
     chosen = recipe("compare/architectures")
     made = {"target": chosen.name, "scale": "smoke", "reading": chosen.reading(), "changes": []}
-    (folder,) = folders([fill(tmp_path / "as it is", chosen.experiment("smoke"), made)])
+    (folder,) = open_folders([fill(tmp_path / "as it is", chosen.experiment("smoke"), made)])
     assert folder.atlas.sliders["model"][:2] == ["attention, clean", "linear mode, clean"]
     made["changes"] = ["training.rate=[1, 2, 3, 4, 5, 6, 7, 8]"]
-    (folder,) = folders([fill(tmp_path / "changed", chosen.experiment("smoke"), made)])
+    (folder,) = open_folders([fill(tmp_path / "changed", chosen.experiment("smoke"), made)])
     assert folder.atlas.sliders["model"][0].startswith("network attention(")
     assert re.search("claim[^<]* compare/architectures", page([folder]))
 
@@ -419,6 +419,6 @@ def test_what_was_changed_sets_verdicts_apart_and_settings_stand_above_their_map
 
 
 def test_a_quantity_computed_from_a_variable_does_not_get_its_definition(default: ResultFolder):
-    told = {each.title: each.meaning for each in default.atlas.quantities}
-    assert "loss" in told["test loss"]
-    assert told["test error"] == ""
+    meanings = {each.title: each.meaning for each in default.atlas.quantities}
+    assert "loss" in meanings["test loss"]
+    assert meanings["test error"] == ""

@@ -12,7 +12,7 @@ from benign.spec.axes import PerRun, Shape, default, replace
 from benign.spec.base import Count, NonNegative, Whole
 from benign.streams import Streams
 
-Shown: TypeAlias = Literal["both", "robust", "non_robust"]
+Visible: TypeAlias = Literal["both", "robust", "non_robust"]
 Spread: TypeAlias = Annotated[NonNegative, Field(lt=1)]
 ByClass: TypeAlias = tuple[NonNegative, ...]
 Labels: TypeAlias = Int64[Tensor, "runs samples"]
@@ -74,8 +74,8 @@ class FeaturePatches(DataModel):
     """the features: the first 2k coordinate axes (Definition 2.1), or random orthonormal vectors"""
     partition: Shape[Literal["first", "random", "by_class", "independent"]] = default("first")
     """which patches are robust"""
-    only: Shape[Shown] = default("both")
-    """features that are shown; the others are replaced by zero (Definition 4.1), the noise stays"""
+    only: Shape[Visible] = default("both")
+    """features that the points have; the others are replaced by zero (Definition 4.1), the noise stays"""
     balanced: bool = False
     """equally many training points of every class, instead of independent uniform labels"""
 
@@ -102,9 +102,9 @@ class FeaturePatches(DataModel):
         _check_strength("beta", self.beta, self.beta_by_class, k)
 
     def showing(self, only: str) -> "FeaturePatches":
-        """Return D_F of Definition 4.1: the same draws with only these features shown."""
-        if only not in get_args(Shown):
-            raise ValueError(f"`only` must be one of {', '.join(get_args(Shown))}, got {only!r}")
+        """Return D_F of Definition 4.1: the same draws with only these features."""
+        if only not in get_args(Visible):
+            raise ValueError(f"`only` must be one of {', '.join(get_args(Visible))}, got {only!r}")
         return replace(self, {("only",): only})
 
     def views(self) -> dict[str, DataModel]:
@@ -168,7 +168,7 @@ class FeaturePatches(DataModel):
     def _strength(
         self, streams: Streams, split: str, labels: Labels, robust: Robust
     ) -> Float64[Tensor, "runs samples tokens"]:
-        """alpha_p on robust patches, beta_p on the others."""
+        """Draw alpha_p on robust patches, beta_p on the others."""
         deviation = streams(f"{split}/strength").uniform(*robust.shape[1:]).mul_(2).sub_(1)
         alpha, beta = (
             _mean_strength(number, by_class, labels) * (1 + _column(spread, labels) * deviation)
@@ -180,7 +180,7 @@ class FeaturePatches(DataModel):
         return torch.where(robust, alpha, beta)
 
     def _features(self, streams: Streams) -> Float64[Tensor, "runs features dim"]:
-        """u_0, ..., u_{k-1}, v_0, ..., v_{k-1} of each run."""
+        """Return u_0, ..., u_{k-1}, v_0, ..., v_{k-1} of each run."""
         count = 2 * self.classes
         if self.directions == "axes":
             axes = torch.eye(count, self.dim, dtype=torch.float64, device=streams.device)

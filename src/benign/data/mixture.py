@@ -126,7 +126,7 @@ class Mixture(DataModel):
         return Sample(x[:, :, None], torch.where(latent["flipped"], -clean, clean), clean, latent)
 
     def least_robust_error(self, p: Any, radius: Any, per: str) -> Any:
-        """Phi(-(|mu| - alpha) / sigma) for Gaussian clusters, l2 balls; 1/2 if alpha >= |mu| (papers/wang.md 2.3)."""
+        """Return Phi(-(|mu| - alpha) / sigma) for Gaussian clusters and l2 balls, at most 1/2 (papers/wang.md 2.3)."""
         if self.cluster != "gaussian" or p != 2:
             return 0.0
         slack = torch.as_tensor((self.signal - radius) / self.noise_std, dtype=torch.float64)
@@ -154,7 +154,7 @@ class Mixture(DataModel):
         return f"`data.cluster` is {self.cluster}, whose law a rotation changes: use `gaussian`"
 
     def _direction(self, streams: Streams) -> Float64[Tensor, "runs dim"]:
-        """mu / |mu| of each run."""
+        """Return mu / |mu| of each run."""
         if self.direction == "axis":
             return _axis(0, self.dim, streams)
         if self.direction == "random":
@@ -165,7 +165,7 @@ class Mixture(DataModel):
     def _noise(
         self, streams: Streams, split: str, count: int, dtype: torch.dtype
     ) -> Float[Tensor, "runs samples dim"]:
-        """Points of the law with `noise_std` 1."""
+        """Draw noise of the law with `noise_std` 1."""
         stream = streams(f"{split}/noise")
         if self.cluster == "gaussian":
             return stream.normal(count, self.dim, dtype=dtype)

@@ -89,7 +89,7 @@ class SignalNoise(DataModel):
         return Sample(x, y, clean, {"signal": signal})
 
     def least_robust_error(self, p: Any, radius: Any, per: str) -> Any:
-        """1/2 from the radius on at which the two signals meet, |mu_+ - mu_-|_p / 2 (papers/zhang.md 4).
+        """Return 1/2 for radii of at least |mu_+ - mu_-|_p / 2, at which the two signals meet (papers/zhang.md 4).
 
         For p = 2, and for signals along axes.
         """
@@ -118,7 +118,7 @@ class SignalNoise(DataModel):
         return None
 
     def _directions(self, streams: Streams, dtype: torch.dtype) -> Float[Tensor, "runs 2 dim"]:
-        """mu_+ / |mu| and mu_- / |mu| of each run."""
+        """Return mu_+ / |mu| and mu_- / |mu| of each run."""
         if self.directions == "axes":
             pair = torch.eye(2, self.dim, dtype=dtype, device=streams.device)
         elif self.directions == "random":

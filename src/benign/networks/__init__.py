@@ -1,4 +1,4 @@
-"""Networks: what is trained. A network is `initial_params` and `forward`; the rest has slow defaults.
+"""Networks, which are trained. A network needs `initial_params` and `forward`; the rest has slow defaults.
 
     network    Network, Pass: outputs, and gradients of any weighted sum of them in parameters or inputs
     attention, linear, two_layer, patch_cnn    the papers' networks, with closed-form gradients

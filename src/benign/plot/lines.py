@@ -161,7 +161,7 @@ def _add_legend(ax: Axes, panel: Curves, listed: set[tuple[str, ...]]) -> None:
 
 
 def _label_marks(ax: Axes, marks: Sequence[tuple[float, str]]) -> None:
-    """Write a label left of each mark, at the top, or at the bottom where the top is taken by the label before."""
+    """Write a label left of each mark, at the top, or at the bottom if the label before it is too close."""
     last = -np.inf
     for x, label in sorted(marks):
         across = ax.transAxes.inverted().transform(ax.transData.transform((x, 1.0)))[0]

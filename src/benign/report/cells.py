@@ -1,4 +1,4 @@
-"""The numbers behind a cell of a picture: its mean over seeds, an interval, and how its runs ended."""
+"""The numbers behind a cell of a figure: its mean over seeds with an interval, its curves, and how its runs ended."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from benign.plot.variables import extended_curve
+from benign.plot.variables import extended_curve, with_seeds
 from benign.stats.intervals import interval_text, number, t_quantile
 from benign.sweep.text import value_text
 from benign.training.descent import Status
 
-ENDED = {
+STATUS_TEXT = {
     Status.MISSING: "not run yet",
     Status.CONVERGED: "converged",
     Status.STEP_CAP: "stopped at the step cap",
@@ -28,7 +28,7 @@ ENDED = {
     Status.FAILED: "failed",
     Status.OUT_OF_MEMORY: "out of memory",
 }
-"""what a status means, in words"""
+"""each status in words"""
 
 CONFIDENCE = 0.95
 Limits = tuple[float, float]
@@ -36,18 +36,18 @@ Limits = tuple[float, float]
 
 @dataclass(frozen=True, eq=False)
 class Means:
-    """Means over seeds, cell by cell."""
+    """Means over seeds of every cell."""
 
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    """ends of Student's t interval; infinite where one seed has a value"""
+    """ends of Student's t interval; infinite where only one seed has a value"""
     seeds: np.ndarray
-    """seeds that have a value"""
+    """number of seeds that have a value"""
 
-    def text(self, place: tuple[int, ...]) -> str:
-        """A cell in words."""
-        value, low, high = (float(part[place]) for part in (self.mean, self.low, self.high))
+    def text(self, cell: tuple[int, ...]) -> str:
+        """Return the mean of a cell with its interval."""
+        value, low, high = (float(part[cell]) for part in (self.mean, self.low, self.high))
         if math.isnan(value):
             return "no value"
         return (
@@ -56,10 +56,8 @@ class Means:
 
 
 def means(values: xr.DataArray, *dims: str, within: Limits = (-math.inf, math.inf)) -> Means:
-    """The means over seeds of a variable with these axes, and their intervals, which end where values cannot lie."""
-    if "seed" not in values.dims:
-        values = values.drop_vars("seed", errors="ignore").expand_dims("seed")
-    runs = values.transpose(*dims, "seed").values.astype(float)
+    """Return the means over seeds of a variable with these axes; intervals are clipped to the range `within`."""
+    runs = with_seeds(values).transpose(*dims, "seed").values.astype(float)
     runs = np.where(np.isfinite(runs), runs, np.nan)
     seeds = np.isfinite(runs).sum(-1)
     total = np.nansum(runs, -1)
@@ -67,55 +65,54 @@ def means(values: xr.DataArray, *dims: str, within: Limits = (-math.inf, math.in
     squares = np.nansum((runs - mean[..., None]) ** 2, -1)
     half = np.full(mean.shape, math.inf)
     for count in np.unique(seeds[seeds > 1]).tolist():
-        here = seeds == count
-        error = np.sqrt(squares[here] / (count - 1) / count)
-        half[here] = t_quantile(CONFIDENCE, count - 1) * error
+        cells = seeds == count
+        error = np.sqrt(squares[cells] / (count - 1) / count)
+        half[cells] = t_quantile(CONFIDENCE, count - 1) * error
     low, high = (
         np.where(seeds > 1, np.clip(mean + end, *within), mean + end) for end in (-half, half)
     )
     return Means(mean, low, high, np.asarray(seeds))
 
 
-def endings(status: xr.DataArray, *dims: str) -> np.ndarray:
-    """How the runs of every cell ended, in words: `3 seeds: 2 converged, 1 diverged`."""
+def ending_texts(status: xr.DataArray, *dims: str) -> np.ndarray:
+    """Return how the runs of every cell ended, in words: `3 seeds: 2 converged, 1 diverged`."""
     codes = status.transpose(*dims, "seed").values.astype(int)
-    told = np.empty(codes.shape[:-1], dtype=object)
-    for place in np.ndindex(*told.shape):
-        told[place] = ending_text(codes[place].tolist())
-    return told
+    texts = np.empty(codes.shape[:-1], dtype=object)
+    for cell in np.ndindex(*texts.shape):
+        texts[cell] = ending_text(codes[cell].tolist())
+    return texts
 
 
 def ending_text(codes: Iterable[int]) -> str:
-    """How runs ended, in words."""
+    """Return how runs ended, in words."""
     counts = Counter(codes)
     seeds = counts.total()
-    told = [ENDED[Status(code)] for code in sorted(counts)]
-    if len(told) > 1:
-        told = [f"{counts[code]} {ENDED[Status(code)]}" for code in sorted(counts)]
-    return f"{seeds} seed{'s' * (seeds != 1)}: {', '.join(told)}"
+    parts = [STATUS_TEXT[Status(code)] for code in sorted(counts)]
+    if len(parts) > 1:
+        parts = [f"{counts[code]} {STATUS_TEXT[Status(code)]}" for code in sorted(counts)]
+    return f"{seeds} seed{'s' * (seeds != 1)}: {', '.join(parts)}"
 
 
-def plain(text: Any) -> str:
-    """A text as plotly shows it letter by letter: it would take some markup for its own."""
+def escaped(text: Any) -> str:
+    """Return a text in which plotly finds no markup."""
     return html.escape(value_text(text), quote=False)
 
 
 def rounded(values: np.ndarray) -> list[Any]:
-    """Nested lists of five digits, as JSON writes them; None where there is no number."""
+    """Return nested lists of numbers of five digits, as JSON writes them; None stands for NaN and infinity."""
     if values.ndim > 1:
         return [rounded(row) for row in values]
     return [float(f"{v:.5g}") if math.isfinite(v) else None for v in values.astype(float).tolist()]
 
 
-def settled(result: xr.Dataset, name: str, points: list[int] | None = None) -> xr.DataArray:
-    """A curve at some of its steps, all of them if not given.
+def finished_curve(result: xr.Dataset, name: str, points: list[int] | None = None) -> xr.DataArray:
+    """Return a curve at some of its steps (all if not given), in which runs that have ended keep their final value.
 
-    It ends at the first step after the end of the last run of its cell, with the number that the result has for that
-    end.
+    The curve of a cell ends at the first step after the end of its last run, with the final value of the result.
     """
     base = name.removesuffix("_curve")
-    used = [name, "steps", "status", base, f"{base}_training_attack"]
-    part = result[[each for each in used if each in result]]
+    needed = [name, "steps", "status", base, f"{base}_training_attack"]
+    part = result[[each for each in needed if each in result]]
     part = part.isel(step=slice(None) if points is None else points)
     steps = part["step"].values
     last = part["steps"].max("seed").fillna(0).clip(max=steps[-1])
@@ -127,22 +124,22 @@ def settled(result: xr.Dataset, name: str, points: list[int] | None = None) -> x
 
 
 MOST_POINTS, FEWEST_POINTS = 60, 15
-"""steps that are kept of a curve"""
+"""most and fewest steps of a curve on a page"""
 BUDGET = 1_500_000
-"""numbers of all curves of a page: about four megabytes of it"""
+"""numbers of all curves of a page: about four megabytes"""
 KINDS = ("mean", "low", "high")
-"""over seeds: what is drawn of a curve, and the band around it"""
+"""over seeds: the line of a curve, and the band around it"""
 
 
 @dataclass(frozen=True, eq=False)
 class PackedCurves:
-    """Curves of all cells."""
+    """Curves of all cells, within the budget of a page."""
 
     names: tuple[str, ...]
-    """variables, as far as there was room for them"""
+    """variables, as many as the budget allows"""
     kinds: tuple[str, ...]
     points: list[int]
-    """places of the steps that were kept"""
+    """indices of the steps"""
     numbers: np.ndarray
     """[cells, names, kinds, points]"""
 
@@ -150,24 +147,24 @@ class PackedCurves:
 def packed_curves(
     result: xr.Dataset, names: Sequence[str], dims: Sequence[str], budget: int
 ) -> PackedCurves:
-    """As many of the curves, the first ones first, at as many steps as there is room for."""
+    """Return as many of the curves, in this order, and as many of their steps as `budget` numbers allow."""
     kinds = KINDS if result.sizes["seed"] > 1 else KINDS[:1]
     cells = int(np.prod([result.sizes[dim] for dim in dims], dtype=int))
-    one = cells * len(kinds)
-    room = min(len(names), budget // (one * min(FEWEST_POINTS, result.sizes["step"])))
-    kept = tuple(names[:room])
-    steps = min(MOST_POINTS, budget // (one * max(room, 1)))
+    per_point = cells * len(kinds)
+    count = min(len(names), budget // (per_point * min(FEWEST_POINTS, result.sizes["step"])))
+    included = tuple(names[:count])
+    steps = min(MOST_POINTS, budget // (per_point * max(count, 1)))
     points = thinned(result.sizes["step"], steps)
-    numbers = np.empty((cells, len(kept), len(kinds), len(points)), np.float32)
-    for place, name in enumerate(kept):
-        runs = settled(result, name, points).transpose(*dims, "seed", "step").values
+    numbers = np.empty((cells, count, len(kinds), len(points)), np.float32)
+    for index, name in enumerate(included):
+        runs = finished_curve(result, name, points).transpose(*dims, "seed", "step").values
         runs = runs.reshape(cells, result.sizes["seed"], len(points))
-        numbers[:, place] = _over_seeds(runs, len(kinds))
-    return PackedCurves(kept, kinds, points, numbers)
+        numbers[:, index] = _over_seeds(runs, len(kinds))
+    return PackedCurves(included, kinds, points, numbers)
 
 
 def thinned(count: int, most: int) -> list[int]:
-    """At most so many of `count` places, evenly spread, the first and the last among them.
+    """Return at most `most` of `count` indices, evenly spread, with the first and the last.
 
     >>> thinned(10, 4), thinned(3, 60)
     ([0, 3, 6, 9], [0, 1, 2])
@@ -176,7 +173,7 @@ def thinned(count: int, most: int) -> list[int]:
 
 
 def _over_seeds(runs: np.ndarray, kinds: int) -> np.ndarray:
-    """Mean, smallest and largest of the seeds that have a number, [cells, kinds, points]."""
+    """Return mean, smallest and largest of the seeds that have a value, [cells, kinds, points]."""
     known = np.isfinite(runs)
     count = known.sum(1)
     total = np.where(known, runs, 0.0).sum(1)
@@ -189,19 +186,20 @@ def _over_seeds(runs: np.ndarray, kinds: int) -> np.ndarray:
     return np.stack([mean, *ends], 1)
 
 
-def as_bytes(numbers: np.ndarray) -> bytes:
-    """The upper three bytes of every float32, four digits and a half, byte by byte in a row: so they compress."""
+def packed_bytes(numbers: np.ndarray) -> bytes:
+    """Return the upper three bytes of every float32, about four digits; first bytes, then second, then third: they
+    compress better so."""
     bits = np.ascontiguousarray(numbers, "<f4").view("<u4").ravel()
-    # Half of what is cut off: rounds. NaN would overflow into something else, and is as good without.
+    # Adding half of the dropped byte rounds. NaN is left as it is: it would overflow.
     bits = np.where(np.isnan(numbers.ravel()), bits, bits + 0x80)
     return b"".join((bits >> shift & 0xFF).astype(np.uint8).tobytes() for shift in (24, 16, 8))
 
 
-def squeezed(content: bytes) -> str:
-    """Compressed, as text that needs no escaping anywhere; the same content gives the same text."""
+def compressed(content: bytes) -> str:
+    """Return the content compressed, as text that needs no escaping; equal contents give equal texts."""
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()
 
 
 def json_bytes(content: Any) -> bytes:
-    """As small as JSON gets."""
+    """Return JSON without any spaces."""
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()

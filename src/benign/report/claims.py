@@ -1,4 +1,4 @@
-"""The claims of the papers that a page is about: judged on its runs, taken from `benign verify`, or not judged."""
+"""The claims of the papers on a page: judged on its runs, read from a file of `benign verify`, or not judged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import xarray as xr
 
 from benign.claims.claim import Claim, Evidence
-from benign.claims.conditions import Condition, Conditions
+from benign.claims.conditions import Conditions
 from benign.claims.study import Study
 from benign.claims.verdict import judge
 from benign.experiment import Experiment
@@ -33,18 +33,18 @@ MEANINGS = {
     "refuted": "the runs contradict the statement where it is meant to hold",
     "holds at a smaller size": "these runs agree, but they are smaller than the paper's figure",
     "fails at a smaller size": "these runs contradict it, but they are smaller than the paper's figure",
-    "holds outside its conditions": "these runs agree, though the theorem does not promise it for them",
+    "holds outside its conditions": "these runs agree, although the theorem promises nothing for them",
     "fails outside its conditions": "these runs contradict it, but the theorem promises nothing for them",
     "inconclusive": "the interval is too wide to decide, or the runs say nothing about it",
     "error": "the statistic could not be computed: a fault of this program, not of the paper",
     NOT_JUDGED: "it needs runs that are not on this page",
 }
-"""what every verdict means"""
+"""the meaning of every verdict"""
 
 
 @dataclass(frozen=True)
-class Row:
-    """A claim as a table shows it."""
+class ClaimRow:
+    """A row of the table of claims: a claim with one verdict."""
 
     id: str
     paper: str
@@ -52,28 +52,28 @@ class Row:
     source: str
     verdict: str
     numbers: tuple[tuple[str, str, str, str], ...] = ()
-    """of every statistic: what it is of, the number with its interval, what is asked of it, whether it holds"""
+    """for each statistic: its name, the number with its interval, the rule, the outcome"""
     conditions: str = ""
-    """where the runs are beside the theorem's conditions"""
+    """whether the runs are inside the conditions of the theorem"""
     reason: str = ""
     how: str = ""
-    """on which runs it was judged, or how to have it judged"""
+    """the runs on which it was judged, or the command that judges it"""
     caution: str = ""
-    """what speaks against trusting the runs"""
+    """a reason not to trust the runs"""
     changes: tuple[str, ...] = ()
-    """of the experiments of its recipes"""
+    """fields of the recipes that were changed"""
     reading: Mapping[str, str] = field(default_factory=dict)
     under: str = ""
-    """the answers and changes that set it apart from other verdicts on the same claim"""
+    """the answers and changes in which it differs from other verdicts on the same claim"""
 
     @property
     def order(self) -> int:
-        """What holds comes first."""
+        """Position by verdict: claims that hold come first."""
         return ("good", "open", "bad", "none").index(self.tone)
 
     @property
     def tone(self) -> str:
-        """Good, bad or neither: for colours."""
+        """Good, bad, open or none: decides the colour."""
         first = self.verdict.split()[0]
         tones = {
             "confirmed": "good",
@@ -85,46 +85,47 @@ class Row:
         return tones.get(first, "open")
 
 
-def rows(folders: Sequence[ResultFolder], files: Iterable[Path] = ()) -> list[Row]:
-    """Every claim of the papers whose recipes the folders hold: judged here, else in `files`, else not at all."""
+def rows(folders: Sequence[ResultFolder], files: Iterable[Path] = ()) -> list[ClaimRow]:
+    """Return every claim of the papers of these folders: judged here, otherwise in `files`, otherwise not judged."""
     papers = {folder.recipe.name.partition("/")[0] for folder in folders if folder.recipe}
     known = [claim for claim in claims().values() if claim.id.partition("/")[0] in papers]
-    told = [verdict for file in files for verdict in _read(file)]
-    found = []
+    in_files = [verdict for file in files for verdict in _read(file)]
+    table = []
     for claim in known:
-        here = list(_judged(claim, folders))
-        here += [_row(each) for each in told if each["id"] == claim.id] if not here else []
-        found += _set_apart(here) or [_unjudged(claim)]
-    return sorted(found, key=lambda row: row.verdict == NOT_JUDGED)
+        verdicts = list(_judged(claim, folders)) or [
+            _row(each) for each in in_files if each["id"] == claim.id
+        ]
+        table += _with_differences(verdicts) or [_unjudged(claim)]
+    return sorted(table, key=lambda row: row.verdict == NOT_JUDGED)
 
 
-def _set_apart(alike: list[Row]) -> list[Row]:
-    """Verdicts on one claim, each with the answers and changes in which it differs from the others."""
-    asked = dict.fromkeys(question for row in alike for question in row.reading)
-    differing = [q for q in asked if len({row.reading.get(q) for row in alike}) > 1]
-    shared = set.intersection(*(set(row.changes) for row in alike)) if alike else set()
+def _with_differences(verdicts: list[ClaimRow]) -> list[ClaimRow]:
+    """Return verdicts on one claim, each with the answers and changes in which it differs from the others."""
+    questions = dict.fromkeys(question for row in verdicts for question in row.reading)
+    differing = [q for q in questions if len({row.reading.get(q) for row in verdicts}) > 1]
+    shared = set.intersection(*(set(row.changes) for row in verdicts)) if verdicts else set()
 
-    def told(row: Row) -> str:
+    def difference(row: ClaimRow) -> str:
         answers = [f"{q}={row.reading[q]}" for q in differing if q in row.reading]
         return ", ".join([*answers, *(each for each in row.changes if each not in shared)])
 
-    return [replace(row, under=told(row)) for row in alike]
+    return [replace(row, under=difference(row)) for row in verdicts]
 
 
 def verdict_files(folders: Iterable[ResultFolder]) -> list[Path]:
-    """What `benign verify` has written beside the folders: they lie in ROOT/paper/name/scale/reading."""
+    """Return the files that `benign verify` wrote at the root of the folders, ROOT/paper/name/scale/reading."""
     roots = [folder.path.resolve().parents[3:4] for folder in folders if folder.recipe]
-    files = [root / "verdicts" / "verdicts.json" for found in roots for root in found]
+    files = [parent / "verdicts" / "verdicts.json" for root in roots for parent in root]
     return [file for file in dict.fromkeys(files) if file.is_file()]
 
 
-def _judged(claim: Claim, folders: Sequence[ResultFolder]) -> Iterator[Row]:
-    """The claim judged on the folders that are its studies, for every reading there is."""
+def _judged(claim: Claim, folders: Sequence[ResultFolder]) -> Iterator[ClaimRow]:
+    """Yield the claim judged on the folders that are its studies, once for each reading."""
     studies = [study for need in claim.studies if (study := study_of(need))]
     if not studies or len(studies) < len(claim.studies):
         return
     for first in (folder for folder in folders if folder.recipe is studies[0]):
-        chosen = [first, *(_beside(first, study, folders) for study in studies[1:])]
+        chosen = [first, *(_matching(first, study, folders) for study in studies[1:])]
         runs = [folder for folder in chosen if folder is not None]
         if len(runs) == len(studies):
             evidence = Evidence(
@@ -133,9 +134,9 @@ def _judged(claim: Claim, folders: Sequence[ResultFolder]) -> Iterator[Row]:
                 tuple(folder.result for folder in runs),
                 tuple(folder.experiment for folder in runs),
                 tuple(
-                    word
+                    change
                     for folder, study in zip(runs, studies, strict=True)
-                    for word in changes_of(study, folder.made, folder.result)
+                    for change in changes_of(study, folder.made, folder.result)
                 ),
             )
             row = _row(judge(claim, evidence).as_dict() | {"here": True})
@@ -143,76 +144,80 @@ def _judged(claim: Claim, folders: Sequence[ResultFolder]) -> Iterator[Row]:
 
 
 def _caution(results: Sequence[xr.Dataset]) -> str:
-    """How many of the runs stopped at the step cap; empty where none did."""
+    """Return how many of the runs stopped at the step cap; empty if none did."""
     statuses = [result["status"] for result in results]
     capped = sum(int((each == Status.STEP_CAP).sum()) for each in statuses)
-    of = sum(each.size for each in statuses)
-    return f"{capped} of {of} runs stopped at the step cap" if capped else ""
+    runs = sum(each.size for each in statuses)
+    return f"{capped} of {runs} runs stopped at the step cap" if capped else ""
 
 
-def _beside(
+def _matching(
     first: ResultFolder, study: Study, folders: Sequence[ResultFolder]
 ) -> ResultFolder | None:
-    """The folder of another study at the same scale under the same reading, as far as each study knows its answers."""
-    alike = (each for each in folders if each.recipe is study and each.scale == first.scale)
-    return next((other for other in alike if _agree(first, other)), None)
+    """Return the folder of another study at the same scale whose reading agrees with that of the first; or None."""
+    candidates = (each for each in folders if each.recipe is study and each.scale == first.scale)
+    return next((other for other in candidates if _agree(first, other)), None)
 
 
 def _agree(*both: ResultFolder) -> bool:
-    """Whether one reading, asked of both, gives the answers of each: as `benign verify` asks it."""
+    """Return whether one reading gives the answers of both folders, as `benign verify` would apply it."""
     one, other = (folder.reading for folder in both)
     return any(
-        all(folder.recipe and answered(folder.recipe, asked) == folder.reading for folder in both)
-        for asked in (one | other, other | one)
+        all(folder.recipe and answered(folder.recipe, reading) == folder.reading for folder in both)
+        for reading in (one | other, other | one)
     )
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    """The verdicts that `benign verify` has written."""
+    """Read the verdicts of a file that `benign verify` wrote."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))["verdicts"]
-        _ = [(each["id"], each["verdict"], each["parts"]) for each in found]
+        verdicts = json.loads(file.read_text(encoding="utf-8"))["verdicts"]
+        _ = [(each["id"], each["verdict"], each["parts"]) for each in verdicts]
     except OSError as error:
         raise ValueError(f"{file} cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{file} is no file of verdicts ({error}): `benign verify` writes one"
         ) from error
-    return found
+    return verdicts
 
 
-def _row(told: Mapping[str, Any]) -> Row:
-    """A verdict as it is written."""
-    where = f"{', '.join(told['needs']) or 'draws of its own'} at {told['scale']} scale"
-    where = f"{'on this page: ' if told.get('here') else 'by benign verify: '}{where}"
-    seeds = ", ".join(map(str, told.get("seeds") or ()))
-    answers = ", ".join(f"{q}={a}" for q, a in told["reading"].items())
-    told_of = [where, f"seeds {seeds}" if seeds else "", f"reading {answers}" if answers else ""]
-    return Row(
-        id=told["id"],
-        paper=told["id"].partition("/")[0],
-        statement=told["statement"],
-        source=told["source"],
-        verdict=told["verdict"],
-        numbers=tuple(_number(part) for part in told["parts"] if "value" in part),
-        conditions=told["setting"],
-        reason=told["reason"],
-        how="; ".join(filter(None, [*told_of, *told.get("changes", ())])),
-        changes=tuple(told.get("changes", ())),
-        reading=told["reading"],
+def _row(verdict: Mapping[str, Any]) -> ClaimRow:
+    """Return the row of a verdict in the form of a file."""
+    source = "on this page" if verdict.get("here") else "by benign verify"
+    studies = ", ".join(verdict["needs"]) or "draws of its own"
+    seeds = ", ".join(map(str, verdict.get("seeds") or ()))
+    answers = ", ".join(f"{q}={a}" for q, a in verdict["reading"].items())
+    basis = [
+        f"{source}: {studies} at {verdict['scale']} scale",
+        f"seeds {seeds}" if seeds else "",
+        f"reading {answers}" if answers else "",
+    ]
+    return ClaimRow(
+        id=verdict["id"],
+        paper=verdict["id"].partition("/")[0],
+        statement=verdict["statement"],
+        source=verdict["source"],
+        verdict=verdict["verdict"],
+        numbers=tuple(_number(part) for part in verdict["parts"] if "value" in part),
+        conditions=verdict["setting"],
+        reason=verdict["reason"],
+        how="; ".join(filter(None, [*basis, *verdict.get("changes", ())])),
+        changes=tuple(verdict.get("changes", ())),
+        reading=verdict["reading"],
     )
 
 
 def _number(part: Mapping[str, Any]) -> tuple[str, str, str, str]:
     value, low, high = (float(part[end]) for end in ("value", "low", "high"))
-    found = number(value) if low == high else f"{number(value)} {interval_text((low, high))}"
+    text = number(value) if low == high else f"{number(value)} {interval_text((low, high))}"
     of = f"{part['name']}: {part['of']}" if part["name"] else part["of"]
     basis = f"{of} ({part['basis']})" if part.get("basis") else of
-    return basis, found, part["rule"], part["outcome"]
+    return basis, text, part["rule"], part["outcome"]
 
 
-def _unjudged(claim: Claim) -> Row:
-    return Row(
+def _unjudged(claim: Claim) -> ClaimRow:
+    return ClaimRow(
         id=claim.id,
         paper=claim.id.partition("/")[0],
         statement=claim.statement,
@@ -223,26 +228,26 @@ def _unjudged(claim: Claim) -> Row:
 
 
 @dataclass(frozen=True)
-class Line:
+class ConditionSummary:
     """One condition over all cells."""
 
     name: str
     statement: str
-    asked: bool
+    required: bool
     cells: int
     holds: int
     """cells in which it holds"""
     least: float
     most: float
-    """the smallest and the largest room: at least 1 holds, 0.1 misses by a factor of 10"""
+    """the smallest and the largest slack: at least 1 holds, 0.1 misses by a factor of 10"""
     untested: bool = False
-    """whether no number can fail it"""
+    """whether every number satisfies it"""
 
     @property
-    def far(self) -> str:
-        """How far cells are from it, in words."""
+    def text(self) -> str:
+        """In which cells it holds, and by how much the others miss it."""
         if self.untested:
-            return "of any size here, since it is asked to be of order 1: not tested"
+            return "not tested: it only requires a number of order 1"
         if self.holds == self.cells:
             return "every cell"
         if self.name == "setting":
@@ -255,81 +260,86 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Theorem:
-    """The conditions of a theorem at the cells it speaks about."""
+class TheoremSummary:
+    """The conditions of a theorem at the cells to which it applies."""
 
     title: str
-    lines: tuple[Line, ...]
+    conditions: tuple[ConditionSummary, ...]
     cells: int
     inside: int
-    """cells in which all that is asked holds"""
+    """cells in which all required conditions hold"""
     nearest: str
-    """the cell whose largest miss is the smallest, and that miss"""
+    """the cell with the smallest miss, and that miss"""
     tables: dict[int, list[list[Any]]]
-    """of every cell, by its number: condition, statement, here, bound, room, whether it holds"""
+    """of every cell, by its number: condition, statement, here, bound, slack, whether it holds"""
 
 
-def theorems(experiment: Experiment, recipe: Recipe | None) -> tuple[list[Theorem], str]:
-    """The theorems behind an experiment; and, where there are none, why."""
-    asked, why = _asked(recipe)
-    found: dict[str, dict[int, Conditions]] = {}
-    places = []
-    for place, (where, cell) in enumerate(cells(experiment)):
-        places.append(", ".join(f"{name} {value_text(value)}" for name, value in where.items()))
+def theorems(experiment: Experiment, recipe: Recipe | None) -> tuple[list[TheoremSummary], str]:
+    """Return the theorems about an experiment; or none, and the reason."""
+    conditions_of, reason = _conditions_function(recipe)
+    by_title: dict[str, dict[int, Conditions]] = {}
+    names = []
+    for index, (values, cell) in enumerate(cells(experiment)):
+        names.append(", ".join(f"{name} {value_text(value)}" for name, value in values.items()))
         try:
-            for conditions in asked(cell):
-                found.setdefault(conditions.title, {})[place] = conditions
+            for conditions in conditions_of(cell):
+                by_title.setdefault(conditions.title, {})[index] = conditions
         except ValueError as error:
-            why = why or str(error)
-    return [_theorem(title, those, places) for title, those in found.items()], why
+            reason = reason or str(error)
+    return [_summary(title, by_cell, names) for title, by_cell in by_title.items()], reason
 
 
-def _asked(recipe: Recipe | None) -> tuple[Callable[[Setup], Sequence[Conditions]], str]:
-    """What tells the conditions of a cell: the recipe's theorem, or those for the kind of network."""
+def _conditions_function(
+    recipe: Recipe | None,
+) -> tuple[Callable[[Setup], Sequence[Conditions]], str]:
+    """Return a function that gives the conditions of a cell (of the recipe's theorem, or of all for this kind of
+    network), and why there are none."""
     if recipe is None:
         return lambda cell: advise(cell).theorems, ""
     of_recipe = recipe.conditions
     if of_recipe is None:
-        return lambda cell: (), f"No theorem stands behind {recipe.name}."
+        return lambda cell: (), f"{recipe.name} does not rest on a theorem."
     return lambda cell: tuple(filter(None, [of_recipe(cell)])), ""
 
 
-def _theorem(title: str, found: dict[int, Conditions], places: Sequence[str]) -> Theorem:
-    names = dict.fromkeys(row.name for conditions in found.values() for row in conditions)
-    best = max(found, key=lambda place: _room(found[place]))
-    return Theorem(
+def _summary(
+    title: str, by_cell: dict[int, Conditions], cell_names: Sequence[str]
+) -> TheoremSummary:
+    names = dict.fromkeys(row.name for conditions in by_cell.values() for row in conditions)
+    nearest = max(by_cell, key=lambda cell: _smallest_slack(by_cell[cell]))
+    return TheoremSummary(
         title=title,
-        lines=tuple(_line(name, list(found.values())) for name in names),
-        cells=len(found),
-        inside=sum(conditions.hold for conditions in found.values()),
-        nearest=_nearest(places[best] or "the only cell", found[best]),
+        conditions=tuple(_condition_summary(name, list(by_cell.values())) for name in names),
+        cells=len(by_cell),
+        inside=sum(conditions.hold for conditions in by_cell.values()),
+        nearest=_nearest_text(cell_names[nearest] or "the only cell", by_cell[nearest]),
         tables={
-            place: [_written(row) for row in conditions] for place, conditions in found.items()
+            cell: [list(row.row()) for row in conditions] for cell, conditions in by_cell.items()
         },
     )
 
 
-def _room(conditions: Conditions) -> float:
-    """The smallest room of what has numbers: a setting that is not the theorem's is so in every cell alike."""
+def _smallest_slack(conditions: Conditions) -> float:
+    """Return the smallest slack of a condition with numbers; a wrong setting is wrong in every cell."""
     return min(
         (row.ratio for row in conditions if row.required and row.name != "setting"),
         default=math.inf,
     )
 
 
-def _nearest(place: str, conditions: Conditions) -> str:
+def _nearest_text(cell: str, conditions: Conditions) -> str:
     failing = [row for row in conditions.failing if row.name != "setting"]
     if not failing:
-        return f"{place}: every number is inside"
-    return f"{place}: {failing[0].name} is missed by a factor of {factor(failing[0].ratio)}"
+        return f"{cell}: every number is inside"
+    return f"{cell}: {failing[0].name} is missed by a factor of {factor(failing[0].ratio)}"
 
 
-def _line(name: str, found: Sequence[Conditions]) -> Line:
-    rows = [row for conditions in found for row in conditions if row.name == name]
-    return Line(
+def _condition_summary(name: str, of_cells: Sequence[Conditions]) -> ConditionSummary:
+    rows = [row for conditions in of_cells for row in conditions if row.name == name]
+    return ConditionSummary(
         name=name,
         statement=next((row.statement for row in rows if not row.holds), rows[0].statement),
-        asked=any(row.required for row in rows),
+        required=any(row.required for row in rows),
         cells=len(rows),
         holds=sum(row.holds for row in rows),
         least=min(row.ratio for row in rows),
@@ -338,11 +348,6 @@ def _line(name: str, found: Sequence[Conditions]) -> Line:
     )
 
 
-def _written(row: Condition) -> list[Any]:
-    name, statement, here, bound, room, verdict = row.row()
-    return [name, statement, here, bound, room, verdict]
-
-
 def factor(ratio: float) -> str:
-    """By how much a condition with this room is missed."""
+    """Return the factor by which a condition with this slack is missed."""
     return number(1 / ratio) if ratio > 0 else "infinity"

@@ -1,7 +1,7 @@
-"""Figures for browsers, as plotly takes them: plain dicts with `data` and `layout`.
+"""Figures for browsers, in the form of plotly: dicts with `data` and `layout`; and texts that explain them.
 
-They have no ground of their own and no colour of text, so that a page gives them its own, light or dark
-(`inked`). What a specification calls things is shown letter by letter, never taken for markup.
+A figure has no background and no colour of text: a page sets its own, light or dark (`coloured`). Names from
+specifications are escaped, so that plotly never takes them for markup.
 """
 
 from __future__ import annotations
@@ -19,90 +19,88 @@ from benign.plot.laws import (
     curve_points,
     fit_name,
     fitted_rows,
+    moved_name,
     printed_law,
 )
 from benign.plot.lines import COLOURS, LINES
-from benign.plot.maps import Panel
+from benign.plot.maps import SIDES, Panel, finite_range
 from benign.plot.style import BLACK, BLUE, DARK_GREY, VERMILLION
 from benign.plot.variables import value_range
-from benign.report.cells import ENDED, Limits, Means, means, plain, rounded
+from benign.report.cells import STATUS_TEXT, Limits, Means, escaped, means, rounded
 from benign.stats.boundary import Boundary
 from benign.stats.law import Law
 from benign.sweep.results import RETRIED
 from benign.training.descent import Status
 
-TWO_COLOURS = [[0, "#414487"], [0.5, "#414487"], [0.5, "#f9e784"], [1, "#f9e784"]]
+TWO_COLOURS = [[0, SIDES[0]], [0.5, SIDES[0]], [0.5, SIDES[1]], [1, SIDES[1]]]
 DASHES = dict(zip(LINES, ("solid", "dash", "dashdot", "dot"), strict=True))
 LABELS = "labels"
-"""attribute of a coordinate that counts things: their names"""
+"""attribute with the labels of a coordinate that only numbers its values"""
 LONGEST_TITLE = 52
-"""letters of the name of an axis"""
-BAD_ENDS = tuple(ENDED[each] for each in (Status.DIVERGED, *RETRIED))
+"""letters of the title of an axis"""
+BAD_ENDS = tuple(STATUS_TEXT[each] for each in (Status.DIVERGED, *RETRIED))
 MOST_TICKS = 12
-"""values of an axis that are all told"""
+"""an axis of at most so many values has a tick for each"""
 HALF = 0.5
-"""where step 0 stands on a logarithmic axis"""
+"""position of step 0 on a logarithmic axis"""
 WIDE = 1000.0
-"""ratio of the largest to the smallest positive value above which colours are logarithmic"""
+"""colours are logarithmic if the ratio of the largest to the smallest value is larger"""
+
+PlotlyFigure = dict[str, Any]
+"""a figure of plotly, or a part of one, made of values that JSON has"""
 
 
-def heat_map(panel: Panel, ended: np.ndarray | None = None, span: Limits | None = None) -> Figure:
-    """A map of means over seeds with all that lies over it; `ended` tells how the runs of each cell [y, x] ended.
+def heat_map(
+    panel: Panel, ended: np.ndarray | None = None, span: Limits | None = None
+) -> PlotlyFigure:
+    """Return a map of means over seeds with its overlays; `ended` are texts about how the runs of cells [y, x] ended.
 
-    Colours reach over the limits of the panel, or a `span` that several maps share. The first trace is the map: a
-    click on it has the place `[row, column]` of the cell as its point number.
+    The colour scale has the limits of the panel, or a `span` that several maps share. The first trace is the map: the
+    point number of a click on it is `[row, column]` of the cell.
     """
     values = panel.values.sortby([panel.y, panel.x])
-    found = means(values, panel.y, panel.x, within=value_range(panel.label))
+    averages = means(values, panel.y, panel.x, within=value_range(panel.label))
     axes = [_axis(values[dim]) for dim in (panel.x, panel.y)]
     edges = [_edges(values[dim]) for dim in (panel.x, panel.y)]
-    colours = _colours(panel, found.mean, span)
-    cells: Figure = {
+    colours = _colours(panel, averages.mean, span)
+    cells: PlotlyFigure = {
         "type": "heatmap",
         "x": rounded(edges[0]),
         "y": rounded(edges[1]),
-        "text": _hover(values, [panel.y, panel.x], panel.label, found, ended),
+        "text": _hover_texts(values, [panel.y, panel.x], panel.label, averages, ended),
         "hovertemplate": "%{text}<extra></extra>",
         "hoverongaps": True,
         "xgap": 1,
         "ygap": 1,
         **colours,
     }
-    limits = _ends(edges[0]), _ends(edges[1])
-    places = {
-        "xaxis": axes[0] | _range(edges[0], axes[0]),
-        "yaxis": axes[1] | _range(edges[1], axes[1]),
+    limits = _limits(edges[0]), _limits(edges[1])
+    ranges = {
+        "xaxis": axes[0] | _axis_range(edges[0], axes[0]),
+        "yaxis": axes[1] | _axis_range(edges[1], axes[1]),
     }
-    drawn = [*_bad_ends(values, [panel.x, panel.y], found, ended), *over(panel, limits)]
-    layout = _layout(**places, hovermode="closest", showlegend=bool(drawn))
+    traces = [*_bad_ends(values, [panel.x, panel.y], averages, ended), *overlays(panel, limits)]
+    layout = _layout(**ranges, hovermode="closest", showlegend=bool(traces))
     layout["plot_bgcolor"] = "rgba(128,128,128,0.15)"  # of cells that have not run
-    # On a ground of its own: what is drawn over a map is black or white.
+    # The legend has its own background: overlays are black or white.
     layout["legend"] |= {"bgcolor": "#cfcfd6", "font": {"color": "#1c1c22"}}
-    return {"data": [cells, *drawn], "layout": layout}
+    return {"data": [cells, *traces], "layout": layout}
 
 
 def _bad_ends(
-    values: xr.DataArray, axes: Sequence[str], found: Means, ended: np.ndarray | None
-) -> list[Figure]:
-    """A cross in every cell that has no value because its runs diverged or failed: it will not fill by itself."""
+    values: xr.DataArray, axes: Sequence[str], averages: Means, ended: np.ndarray | None
+) -> list[PlotlyFigure]:
+    """Return crosses for the cells that will never have a value, because their runs diverged or failed."""
     if ended is None:
         return []
-    bad = np.vectorize(lambda told: any(word in told for word in BAD_ENDS), otypes=[bool])(ended)
-    rows, columns = np.nonzero(bad & np.isnan(found.mean))
+    bad = np.vectorize(lambda text: any(end in text for end in BAD_ENDS), otypes=[bool])(ended)
+    rows, columns = np.nonzero(bad & np.isnan(averages.mean))
     if not rows.size:
         return []
+    marker = {"symbol": "x", "size": 9, "color": VERMILLION}
+    name = "no value: runs diverged or failed"
     x, y = axes
-    return [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "x": rounded(values[x].values[columns]),
-            "y": rounded(values[y].values[rows]),
-            "marker": {"symbol": "x", "size": 9, "color": VERMILLION},
-            "name": "no value: runs diverged or failed",
-            "hoverinfo": "skip",
-        }
-    ]
+    return [_cell_marks(values[x], values[y], rows, columns, marker, name)]
 
 
 def lines(
@@ -110,35 +108,36 @@ def lines(
     along: str,
     label: str,
     ended: np.ndarray | None = None,
-) -> Figure:
-    """Means over seeds along one axis, with 95 % intervals; the last trace holds the points."""
+) -> PlotlyFigure:
+    """Return means over seeds along one axis, with 95 % intervals; the last trace has the points."""
     values = values.sortby(along)
     bounds = value_range(label)
-    found = means(values, along, within=bounds)
+    averages = means(values, along, within=bounds)
     x, colour = values[along].values.tolist(), COLOURS[0]
-    points: Figure = {
+    points: PlotlyFigure = {
         "type": "scatter",
         "x": x,
-        "y": rounded(found.mean),
+        "y": rounded(averages.mean),
         "mode": "markers" if LABELS in values[along].attrs else "lines+markers",
         "line": {"color": colour},
         "marker": {"size": 9, "color": colour},
-        "text": _hover(values, [along], label, found, ended),
+        "text": _hover_texts(values, [along], label, averages, ended),
         "hovertemplate": "%{text}<extra></extra>",
         "showlegend": False,
     }
     data = [points]
-    if (found.seeds > 1).any():
-        low, high = (np.where(found.seeds > 1, end, found.mean) for end in (found.low, found.high))
+    several = averages.seeds > 1
+    if several.any():
+        low, high = (np.where(several, end, averages.mean) for end in (averages.low, averages.high))
         if LABELS in values[along].attrs:
             points["error_y"] = {
                 "type": "data",
-                "array": rounded(high - found.mean),
-                "arrayminus": rounded(found.mean - low),
+                "array": rounded(high - averages.mean),
+                "arrayminus": rounded(averages.mean - low),
             }
         else:
-            data = [*_shaded(x, rounded(low), rounded(high), colour), points]
-    y: Figure = {"title": {"text": plain(label)}, "automargin": True}
+            data = [*_band(x, rounded(low), rounded(high), colour), points]
+    y: PlotlyFigure = {"title": {"text": escaped(label)}, "automargin": True}
     if np.isfinite(bounds).all():
         y["range"] = [bounds[0], bounds[1] + 0.02 * (bounds[1] - bounds[0])]
     return {
@@ -157,27 +156,27 @@ def training(
     label: str,
     log: bool = False,
     band: bool = False,
-) -> Figure:
-    """Curves along the steps of training, one for each `(variable, name in the legend)`.
+) -> PlotlyFigure:
+    """Return curves along the steps of training, one for each `(variable, name in the legend)`.
 
-    `numbers(variable, kind)` gives what is drawn, for the kinds mean, low and high; the latter two make a
-    `band`. A page may give references in their place and fill them in later.
+    `numbers(variable, kind)` returns the numbers of the kinds mean, low and high; the latter two make a `band`. A page
+    may return references instead and fill them in later.
     """
     x = [step or HALF for step in steps]
     data = []
     for number, (variable, name) in enumerate(names):
         colour, dash = COLOURS[number % len(COLOURS)], DASHES[LINES[number % len(LINES)]]
         if band:
-            data += _shaded(x, numbers(variable, "low"), numbers(variable, "high"), colour)
+            data += _band(x, numbers(variable, "low"), numbers(variable, "high"), colour)
         data.append(
             {
                 "type": "scatter",
                 "mode": "lines",
                 "x": x,
                 "y": numbers(variable, "mean"),
-                "name": plain(name),
+                "name": escaped(name),
                 "line": {"color": colour, "dash": dash, "width": 2},
-                "hovertemplate": f"{plain(name)}: %{{y:.4g}}<extra></extra>",
+                "hovertemplate": f"{escaped(name)}: %{{y:.4g}}<extra></extra>",
             }
         )
     powers = range(math.ceil(math.log10(max(x[-1], 1))) + 1)
@@ -187,17 +186,17 @@ def training(
     }
     xaxis = {"type": "log", "title": {"text": "training step"}, **ticks, "automargin": True}
     yaxis = {
-        "title": {"text": plain(label)},
+        "title": {"text": escaped(label)},
         "automargin": True,
-        # 0.05 and not a bare 5; few enough that 1, 2 and 5 of a decade have their numbers.
+        # "0.05" instead of "5"; few ticks, so that 1, 2 and 5 of a decade are all labelled.
         **({"type": "log", "tickformat": "~g", "nticks": 3} if log else {}),
     }
     layout = _layout(xaxis=xaxis, yaxis=yaxis, hovermode="x unified", showlegend=len(names) > 1)
     return {"data": data, "layout": layout}
 
 
-def inked(figure: Figure, ink: str, paper: str) -> Figure:
-    """The figure with this colour of text and ground."""
+def coloured(figure: PlotlyFigure, ink: str, paper: str) -> PlotlyFigure:
+    """Return the figure with the colours of a page: `ink` of text and lines, `paper` of the background."""
     lines = {
         "gridcolor": f"{ink}22",
         "linecolor": ink,
@@ -212,7 +211,7 @@ def inked(figure: Figure, ink: str, paper: str) -> Figure:
     }
 
 
-def _layout(**more: Any) -> Figure:
+def _layout(**more: Any) -> PlotlyFigure:
     return {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -224,7 +223,7 @@ def _layout(**more: Any) -> Figure:
             "y": 0,
             "yref": "container",
             "yanchor": "bottom",
-            # A line consists of several traces: hiding one of them would only confuse.
+            # A line consists of several traces, and a click would hide only one of them.
             "itemclick": False,
             "itemdoubleclick": False,
         },
@@ -234,37 +233,37 @@ def _layout(**more: Any) -> Figure:
     }
 
 
-def _axis(coordinate: xr.DataArray) -> Figure:
-    """Scale, ticks and name of an axis."""
-    axis: Figure = {
-        "title": {"text": plain(_title(coordinate))},
+def _axis(coordinate: xr.DataArray) -> PlotlyFigure:
+    """Return scale, ticks and title of an axis."""
+    axis: PlotlyFigure = {
+        "title": {"text": escaped(_axis_title(coordinate))},
         "automargin": True,
         "showgrid": False,
     }
     if names := coordinate.attrs.get(LABELS):
-        places = coordinate.values.tolist()
-        ticks = {"tickvals": places, "ticktext": [plain(_short(name)) for name in names]}
+        numbers = coordinate.values.tolist()
+        ticks = {"tickvals": numbers, "ticktext": [escaped(_shortened(name)) for name in names]}
         return axis | ticks | {"range": [-0.5, len(names) - 0.5], "zeroline": False}
     centres = coordinate.values.astype(float)
     own = {"tickvals": centres.tolist(), "ticktext": [f"{each:.3g}" for each in centres]}
     if log_spaced(centres):
         if centres.size <= MOST_TICKS:
             return axis | {"type": "log", **own}
-        ticks = log_ticks(*_ends(cell_edges(centres, True)))
+        ticks = log_ticks(*_limits(cell_edges(centres, True)))
         return axis | {"type": "log", "tickvals": ticks, "ticktext": [f"{t:g}" for t in ticks]}
     return axis | own if centres.size <= MOST_TICKS else axis
 
 
-def _title(coordinate: xr.DataArray) -> str:
-    """What an axis is, or where that takes too many words its name."""
-    told = axis_name(coordinate)
+def _axis_title(coordinate: xr.DataArray) -> str:
+    """Return the long name of an axis, or, if it is too long, the short one."""
+    name = axis_name(coordinate)
     symbol = coordinate.attrs.get("symbol")
     short = f"{coordinate.name} ({symbol})" if symbol else str(coordinate.name)
-    return told if len(told) <= LONGEST_TITLE else short
+    return name if len(name) <= LONGEST_TITLE else short
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Plain numbers between two ends of a logarithmic axis: 0.2, 0.5, 1; powers of ten where there are many of them.
+    """Return plain numbers between the ends of a logarithmic axis: 0.2, 0.5, 1; powers of ten if there are many.
 
     >>> log_ticks(0.15, 12)
     [0.2, 0.5, 1.0, 2.0, 5.0, 10.0]
@@ -281,19 +280,19 @@ def _edges(coordinate: xr.DataArray) -> np.ndarray:
     return cell_edges(centres, LABELS not in coordinate.attrs and log_spaced(centres))
 
 
-def _ends(edges: np.ndarray) -> Limits:
+def _limits(edges: np.ndarray) -> Limits:
     return float(edges[0]), float(edges[-1])
 
 
-def _range(edges: np.ndarray, axis: Figure) -> Figure:
+def _axis_range(edges: np.ndarray, axis: PlotlyFigure) -> PlotlyFigure:
     ends = np.log10(edges[[0, -1]]) if axis.get("type") == "log" else edges[[0, -1]]
     return {"range": [float(end) for end in ends], "constrain": "domain"}
 
 
-def _colours(panel: Panel, mean: np.ndarray, span: Limits | None) -> Figure:
-    """What is drawn of a map, its colours, and the bar that explains them."""
-    bar: Figure = {
-        "title": {"text": plain(panel.label), "side": "right"},
+def _colours(panel: Panel, mean: np.ndarray, span: Limits | None) -> PlotlyFigure:
+    """Return the numbers of a map, their colours and the colour bar."""
+    bar: PlotlyFigure = {
+        "title": {"text": escaped(panel.label), "side": "right"},
         "thickness": 14,
         "outlinewidth": 0,
     }
@@ -318,37 +317,31 @@ def _colours(panel: Panel, mean: np.ndarray, span: Limits | None) -> Figure:
     return {"z": rounded(mean), "zmin": low, "zmax": high, "colorscale": "Viridis", "colorbar": bar}
 
 
-def finite_range(values: np.ndarray) -> Limits:
-    """Smallest and largest number; any range will do where there is none."""
-    known = values[np.isfinite(values)]
-    return (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
-
-
-def _hover(
-    values: xr.DataArray, dims: Sequence[str], label: str, found: Means, ended: np.ndarray | None
+def _hover_texts(
+    values: xr.DataArray, dims: Sequence[str], label: str, averages: Means, ended: np.ndarray | None
 ) -> list[Any]:
-    """What is told of every cell over these axes."""
-    names = [[f"{plain(dim)} {plain(name)}" for name in names_of(values[dim])] for dim in dims]
-    told = np.empty(found.mean.shape, object)
-    for place in np.ndindex(*told.shape):
-        where = ", ".join(reversed([name[i] for name, i in zip(names, place, strict=True)]))
-        lines = [where, f"{plain(label)} {found.text(place)}"]
-        told[place] = "<br>".join(lines if ended is None else [*lines, str(ended[place])])
-    return told.tolist()
+    """Return the text about every cell over these axes: its coordinates, its mean, and how its runs ended."""
+    names = [[f"{escaped(dim)} {escaped(name)}" for name in labels_of(values[dim])] for dim in dims]
+    texts = np.empty(averages.mean.shape, object)
+    for cell in np.ndindex(*texts.shape):
+        where = ", ".join(reversed([name[i] for name, i in zip(names, cell, strict=True)]))
+        lines = [where, f"{escaped(label)} {averages.text(cell)}"]
+        texts[cell] = "<br>".join(lines if ended is None else [*lines, str(ended[cell])])
+    return texts.tolist()
 
 
-def names_of(coordinate: xr.DataArray) -> list[str]:
-    """What a coordinate says at each of its places."""
-    found = coordinate.attrs.get(LABELS) or coordinate.values.tolist()
-    return [f"{each:.4g}" if isinstance(each, float) else str(each) for each in found]
+def labels_of(coordinate: xr.DataArray) -> list[str]:
+    """Return the labels of the values of a coordinate, or the values as text."""
+    values = coordinate.attrs.get(LABELS) or coordinate.values.tolist()
+    return [f"{each:.4g}" if isinstance(each, float) else str(each) for each in values]
 
 
-def _short(name: str) -> str:
+def _shortened(name: str) -> str:
     return name if len(name) <= 24 else f"{name[:23]}…"
 
 
-def _shaded(x: list, low: Any, high: Any, colour: str) -> list[Figure]:
-    """The ground between two lines."""
+def _band(x: list, low: Any, high: Any, colour: str) -> list[PlotlyFigure]:
+    """Return the shaded area between two lines."""
     red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
     edge = {
         "type": "scatter",
@@ -364,24 +357,20 @@ def _shaded(x: list, low: Any, high: Any, colour: str) -> list[Figure]:
     ]
 
 
-Figure = dict[str, Any]
-"""what plotly takes for a figure, or for a part of one; made of what JSON knows"""
-
-
-def over(panel: Panel, limits: tuple[Limits, Limits]) -> list[Figure]:
-    """The traces over a map whose axes x and y have these limits."""
+def overlays(panel: Panel, limits: tuple[Limits, Limits]) -> list[PlotlyFigure]:
+    """Return the traces over a map whose axes x and y have these limits."""
     return [*_laws(panel, limits), *_crossings(panel), *_crosses(panel)]
 
 
-def _laws(panel: Panel, limits: tuple[Limits, Limits]) -> list[Figure]:
-    """The law that a paper prints, the one that was fitted with its band, and a prediction."""
-    drawn = []
+def _laws(panel: Panel, limits: tuple[Limits, Limits]) -> list[PlotlyFigure]:
+    """Return the law that a paper prints, the fitted law with its band, and the prediction."""
+    traces = []
     if panel.printed is not None:
         law, name = printed_law(panel.printed, panel.values, panel.printed_by)
-        drawn += _curve(panel.x, law, limits, law.curve, name, VERMILLION, "solid")
+        traces += _curve(panel.x, law, limits, law.curve, name, VERMILLION, "solid")
     edge = panel.boundary
     if edge is None:
-        return drawn
+        return traces
     if edge.fit is not None and edge.fit.bounded:
         fit, between, confidence = edge.fit, fitted_rows(edge), edge.confidence
         ends = [
@@ -391,13 +380,15 @@ def _laws(panel: Panel, limits: tuple[Limits, Limits]) -> list[Figure]:
                 lambda rows: fit.band(rows, confidence)[1],
             )
         ]
-        drawn += _fit_band(ends, f"{100 * confidence:g} % band of the fit")
-        drawn += _curve(
+        traces += _fit_band(ends, f"{100 * confidence:g} % band of the fit")
+        traces += _curve(
             panel.x, edge.law, limits, fit.curve, fit_name(edge, fit), BLACK, "dash", between
         )
     if panel.predicted is not None:
-        drawn += _curve(panel.x, edge.law, limits, panel.predicted, panel.predicted_by, BLUE, "dot")
-    return drawn
+        traces += _curve(
+            panel.x, edge.law, limits, panel.predicted, panel.predicted_by, BLUE, "dot"
+        )
+    return traces
 
 
 def _curve(
@@ -409,8 +400,8 @@ def _curve(
     colour: str,
     dash: str,
     between: Limits = (0.0, math.inf),
-) -> list[Figure]:
-    """A line with a light rim, readable on dark and on bright cells."""
+) -> list[PlotlyFigure]:
+    """Return a line with a light rim, visible on dark and on bright cells."""
     points = np.asarray(curve_points(law, x, limits, column_of, between, 200))
     if not np.isfinite(points).all(0).any():
         name = f"{name} (outside the map)"
@@ -424,12 +415,12 @@ def _curve(
     rim = {"line": {"color": "white", "width": 4.5}, "opacity": 0.7, "showlegend": False}
     return [
         at | rim,
-        at | {"name": plain(name), "line": {"color": colour, "width": 2.2, "dash": dash}},
+        at | {"name": escaped(name), "line": {"color": colour, "width": 2.2, "dash": dash}},
     ]
 
 
-def _fit_band(ends: list[tuple[np.ndarray, np.ndarray]], name: str) -> list[Figure]:
-    """The ground between two curves of one fit."""
+def _fit_band(ends: list[tuple[np.ndarray, np.ndarray]], name: str) -> list[PlotlyFigure]:
+    """Return the area between the two ends of the interval of a fit."""
     (x, y), (x_back, y_back) = ends
     around = np.concatenate([x, x_back[::-1]]), np.concatenate([y, y_back[::-1]])
     known = np.isfinite(around).all(0)
@@ -448,15 +439,15 @@ def _fit_band(ends: list[tuple[np.ndarray, np.ndarray]], name: str) -> list[Figu
     ]
 
 
-def _crossings(panel: Panel) -> list[Figure]:
-    """Where the map crosses the level in each row, with the range over seeds."""
+def _crossings(panel: Panel) -> list[PlotlyFigure]:
+    """Return where the map crosses the level in each row, with the range over seeds."""
     edge = panel.boundary
     if edge is None or not edge.critical.notnull().any():
         return []
     known = edge.critical.dropna(edge.law.row)
     per_seed = edge.critical_per_seed.sel({edge.law.row: known[edge.law.row]})
     rows, order = known[edge.law.row].values.astype(float), 1 if edge.law.column == panel.x else -1
-    # As lines and not as error bars: the mean may cross outside the range of its seeds.
+    # Lines, not error bars: the mean may cross outside the range of its seeds.
     ends = np.stack([per_seed.min("seed"), per_seed.max("seed"), np.full(rows.size, np.nan)], -1)
     range_x, range_y = (ends.ravel(), np.repeat(rows, 3))[::order]
     x, y = (known.values, rows)[::order]
@@ -469,81 +460,100 @@ def _crossings(panel: Panel) -> list[Figure]:
         dots
         | {
             "marker": {"size": 8, "color": "white", "line": rim},
-            "name": plain(crossings_name(edge)),
+            "name": escaped(crossings_name(edge)),
         },
     ]
 
 
-def _crosses(panel: Panel) -> list[Figure]:
-    """Cells that a smaller step size changes."""
+def _crosses(panel: Panel) -> list[PlotlyFigure]:
+    """Return crosses for the cells that a smaller step size changes."""
     if panel.moved is None:
         return []
     tried = panel.moved.transpose(panel.y, panel.x)
     rows, columns = np.nonzero(tried.values == 1)
-    known = int(tried.notnull().sum())
-    return [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "x": rounded(tried[panel.x].values[columns]),
-            "y": rounded(tried[panel.y].values[rows]),
-            "marker": {"symbol": "x-thin", "size": 7, "line": {"color": DARK_GREY, "width": 1.5}},
-            "name": f"a quarter of the step size moves it ({rows.size} of {known} cells tried)",
-            "hoverinfo": "skip",
-        }
-    ]
+    marker = {"symbol": "x-thin", "size": 7, "line": {"color": DARK_GREY, "width": 1.5}}
+    return [_cell_marks(tried[panel.x], tried[panel.y], rows, columns, marker, moved_name(tried))]
 
 
-PARTLY = "with the paper's exponent, and a constant fitted here"
+def _cell_marks(
+    x: xr.DataArray,
+    y: xr.DataArray,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    marker: PlotlyFigure,
+    name: str,
+) -> PlotlyFigure:
+    """Return a mark in the middle of each cell of these rows and columns."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": rounded(x.values[columns]),
+        "y": rounded(y.values[rows]),
+        "marker": marker,
+        "name": name,
+        "hoverinfo": "skip",
+    }
+
+
+FITTED_CONSTANT = "with the paper's exponent and a constant fitted here"
 
 
 def explain_map(panel: Panel, title: str, meaning: str) -> str:
-    """A map and what lies over it."""
+    """Return an explanation of a map and its overlays."""
     return " ".join(_map_sentences(panel, title, meaning))
 
 
 def explain_lines(title: str, meaning: str, seeds: int) -> str:
-    """Points along one axis."""
-    told = [f"Each point is one setting of the experiment: {_colour_text(title, meaning, seeds)}."]
+    """Return an explanation of points along one axis."""
+    sentences = [
+        f"Each point is one setting of the experiment: {_quantity_text(title, meaning, seeds)}."
+    ]
     if seeds > 1:
-        told.append("The band, and brackets: the 95 % interval of that mean (Student's t).")
-    return " ".join([*told, "Choose one to see how it trained."])
+        sentences.append(
+            "The band and the brackets show the 95 % interval of that mean (Student's t)."
+        )
+    return " ".join([*sentences, "Choose a point to see its training."])
 
 
 def _map_sentences(panel: Panel, title: str, meaning: str) -> Iterator[str]:
     seeds = panel.values.sizes.get("seed", 1)
     if not np.isfinite(panel.values).any():
-        yield f"There is no {title} here: it was not measured at this setting, or nothing has been computed yet."
+        yield (
+            f"This map has no values of {title}: "
+            "it was not measured at this setting, or nothing has been computed yet."
+        )
         return
     sides = "dark is low, bright is high"
     if panel.cut is not None:
         sides = f"dark is below {panel.cut:g}, bright is above"
-    yield f"Each cell is one setting of the experiment. Its colour is {_colour_text(title, meaning, seeds)}: {sides}."
-    shown = panel.values.mean("seed") if "seed" in panel.values.dims else panel.values
-    if not np.isfinite(shown).all():
+    yield f"Each cell is one setting of the experiment. Its colour is {_quantity_text(title, meaning, seeds)}: {sides}."
+    drawn = panel.values.mean("seed") if "seed" in panel.values.dims else panel.values
+    if not np.isfinite(drawn).all():
         yield "Grey cells have no value."
     if seeds > 1:
-        yield "Brackets: the 95 % interval of that mean (Student's t), as far as such numbers can lie."
+        yield "Brackets show the 95 % interval of that mean (Student's t), within the possible values."
     if panel.printed is not None:
-        yield f"The orange line is the law {'that the paper prints' if panel.printed_by == 'paper' else PARTLY}."
+        law = "that the paper prints" if panel.printed_by == "paper" else FITTED_CONSTANT
+        yield f"The orange line is the law {law}."
     if panel.boundary is not None:
         yield from _boundary_sentences(panel.boundary)
         if panel.predicted is not None:
-            yield "The dotted blue line is what theory predicts without training anything."
+            yield "The dotted blue line is the prediction of the theory, without any training."
     if panel.moved is not None:
         yield "Crosses mark cells that change when the step size is divided by four."
-    yield "Choose a cell to see how it trained."
+    yield "Choose a cell to see its training."
 
 
-def _colour_text(title: str, meaning: str, seeds: int) -> str:
-    of = f"mean over {seeds} seeds" if seeds > 1 else "one run"
-    same = meaning.lower() in ("", title.lower())
-    return f"{title} ({of})" if same else f"{title} ({meaning}; {of})"
+def _quantity_text(title: str, meaning: str, seeds: int) -> str:
+    """Return the title of a quantity, its definition if it has one, and over how many seeds it is averaged."""
+    average = f"mean over {seeds} seeds" if seeds > 1 else "one run"
+    defined = meaning.lower() not in ("", title.lower())
+    return f"{title} ({meaning}; {average})" if defined else f"{title} ({average})"
 
 
 def _boundary_sentences(edge: Boundary) -> Iterator[str]:
     if not edge.critical.notnull().any():
-        yield f"The map crosses {edge.level:g} nowhere."
+        yield f"The map does not cross {edge.level:g}."
         return
     yield f"White dots mark where the map crosses {edge.level:g}."
     if edge.fit is None:

@@ -1,4 +1,4 @@
-"""A folder of results as a page shows it: what it holds, how its runs ended, and the command that makes it again."""
+"""A folder of results on a page: its result, how its runs ended, warnings, and the command that makes it again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benign.papers.registry import papers, recipes
 from benign.papers.requests import RunOptions, plans
 from benign.plot.caption import describe
 from benign.report.atlas import Atlas
-from benign.report.cells import ENDED
+from benign.report.cells import STATUS_TEXT
 from benign.sweep.audits import flagged, with_rate_audit
 from benign.sweep.dataset import counts_of
 from benign.sweep.folders import open_experiment, open_result
@@ -29,29 +29,31 @@ from benign.sweep.store import Store
 from benign.sweep.text import shown
 from benign.training.descent import Status
 
+NO_RATE_AUDIT = "no smaller step size was tried (`benign audit` of the recipe tries one)"
+
 
 @dataclass(frozen=True, eq=False)
 class ResultFolder:
-    """The results of one experiment, opened to be looked at."""
+    """The results of one experiment, opened to be shown."""
 
     path: Path
     experiment: Experiment
     result: xr.Dataset
     made: dict[str, Any]
-    """what was asked for to make it"""
+    """the target and options of the command that made it"""
     warnings: tuple[str, ...]
-    """what opening it complained of"""
+    """warnings from opening it"""
 
     @classmethod
     def open(cls, path: Path) -> ResultFolder:
-        """Open a folder; ValueError in one line where it is none of results."""
+        """Open a folder; raise ValueError if it is no folder of results."""
         made = Store.open(path, writing=False).about.made
         experiment = open_experiment(path)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             result = with_rate_audit(open_result(path), path)
-        told = tuple(dict.fromkeys(str(each.message) for each in caught))
-        return cls(path, experiment, result, made, told)
+        messages = tuple(dict.fromkeys(str(each.message) for each in caught))
+        return cls(path, experiment, result, made, messages)
 
     @cached_property
     def recipe(self) -> Recipe | None:
@@ -63,10 +65,10 @@ class ResultFolder:
 
     @property
     def reading(self) -> Reading:
-        """The answers it was made with; a folder keeps them in another order than the recipe asks."""
-        known = self.made.get("reading") or {}
-        asked = self.recipe.questions if self.recipe else ()
-        return {each.name: known.get(each.name, each.default) for each in asked}
+        """The answers with which it was made, in the order of the recipe's questions."""
+        answers = self.made.get("reading") or {}
+        questions = self.recipe.questions if self.recipe else ()
+        return {each.name: answers.get(each.name, each.default) for each in questions}
 
     @property
     def paper(self) -> str:
@@ -81,12 +83,12 @@ class ResultFolder:
 
     @property
     def label(self) -> str:
-        """What sets it apart from other folders of one recipe."""
+        """Its difference from other folders of one recipe: reading and changes; or its name."""
         if self.recipe is None:
             return self.path.resolve().name
-        told = self.recipe.label(self.reading)
+        reading = self.recipe.label(self.reading)
         changed = ", ".join(self.made.get("changes") or ())
-        return f"reading {told}" + (f", changed: {changed}" if changed else "")
+        return f"reading {reading}" + (f", changed: {changed}" if changed else "")
 
     @property
     def title(self) -> str:
@@ -94,7 +96,7 @@ class ResultFolder:
 
     @property
     def setting(self) -> str:
-        """Sizes, seeds and attacks in a sentence."""
+        """Sizes, training, seeds and attacks in a sentence."""
         return describe(self.experiment)
 
     @property
@@ -103,79 +105,88 @@ class ResultFolder:
 
     @property
     def file_name(self) -> str:
-        """A name for the specification as a file."""
+        """A name for a file with the specification."""
         target = Path(str(self.made.get("target") or self.path.resolve().name))
         return f"{target.stem}.yaml"
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """How many runs ended in each way."""
+        """The number of runs that ended in each way."""
         counts = counts_of(self.result["status"])
-        return {ENDED[each]: number for each, number in counts.items() if number}
+        return {STATUS_TEXT[each]: number for each, number in counts.items() if number}
 
     @cached_property
     def notices(self) -> list[str]:
-        """What one must know before believing a picture."""
+        """Warnings to read before the pictures."""
         counts, runs = counts_of(self.result["status"]), self.result["status"].size
-        told = []
+        notices = []
         if missing := counts[Status.MISSING]:
-            told.append(
+            notices.append(
                 f"Not finished: {missing} of {runs} runs have not been computed yet; their cells are empty. "
                 f"`benign resume {shown(self.path)}` computes them."
             )
         if failed := sum(counts[each] for each in RETRIED):
             error = self.result.attrs.get("first_error", "")
-            told.append(f"{failed} of {runs} runs failed and have no value: {error}".rstrip(": "))
+            notices.append(
+                f"{failed} of {runs} runs failed and have no value: {error}".rstrip(": ")
+            )
         if diverged := counts[Status.DIVERGED]:
-            told.append(f"{diverged} of {runs} runs diverged: their training grew without bound.")
+            notices.append(
+                f"{diverged} of {runs} runs diverged: their training grew without bound."
+            )
         if capped := counts[Status.STEP_CAP]:
-            told.append(
+            notices.append(
                 f"{capped} of {runs} runs stopped at the step cap before they reached their loss: "
                 "they may not have converged."
             )
         if doubts := flagged(self.result):
-            told.append(
+            notices.append(
                 f"Robust accuracy is doubtful where attacks may have been misled: {doubts}. "
-                f"`benign audit {shown(self.path)}` tells more."
+                f"`benign audit {shown(self.path)}` shows details."
             )
         if self.atlas.note:
-            told.append(self.atlas.note)
-        return told + [each for each in self.warnings if "runs failed" not in each]
+            notices.append(self.atlas.note)
+        return notices + [each for each in self.warnings if "runs failed" not in each]
 
     @cached_property
     def command(self) -> str:
-        """The command that makes it again; of an experiment that is no recipe, from its specification as a file."""
+        """The command that makes it again: from a recipe, or, if no options give this experiment, from a file."""
         if self.recipe is None:
             return shlex.join(["benign", "run", self.file_name])
-        words = [*_with(self.recipe), "run", self.recipe.name, "--scale", self.scale or "quick"]
+        words = [
+            *_plugin_option(self.recipe),
+            "run",
+            self.recipe.name,
+            "--scale",
+            self.scale or "quick",
+        ]
         default = self.recipe.reading()
         answers = [f"{q}={a}" for q, a in self.reading.items() if a != default[q]]
         changes = list(self.made.get("changes") or ())
         for option, values in (("--reading", answers), ("--set", changes)):
             words += [word for value in values for word in (option, value)]
         seeds = self.experiment.seeds
-        for more, asked in (([], None), (["--seeds", str(seeds)], seeds)):
-            choices = RunOptions(self.scale or None, answers, None, changes, asked)
-            if self._is(choices):
+        for more, value in (([], None), (["--seeds", str(seeds)], seeds)):
+            if self._made_by(RunOptions(self.scale or None, answers, None, changes, value)):
                 return shlex.join(["benign", *words, *more])
         return shlex.join(["benign", "run", self.file_name])
 
     @property
     def from_file(self) -> bool:
-        """Whether the command starts from the specification as a file."""
+        """Whether the command runs a file with the specification."""
         return self.command.endswith(self.file_name)
 
-    def _is(self, choices: RunOptions) -> bool:
-        """Whether these options give this very experiment: recipes change with time, and folders grow."""
+    def _made_by(self, options: RunOptions) -> bool:
+        """Return whether these options give exactly this experiment: recipes change with time, and folders grow."""
         try:
-            (plan,) = plans(str(self.made["target"]), choices)
+            (plan,) = plans(str(self.made["target"]), options)
         except ValueError:
             return False
         return plan.experiment.as_dict() == self.experiment.as_dict()
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """Where the numbers come from."""
+        """The origin of the numbers, as names and values."""
         attrs = self.result.attrs
         return [
             ("folder", shown(self.path)),
@@ -183,46 +194,38 @@ class ResultFolder:
             ("computed on", str(attrs.get("devices") or "nothing yet")),
             ("made by", f"benign {self.made.get('benign', 'unknown')}"),
             ("numerics", str(attrs["numerics"])),
-            (
-                "step size",
-                str(
-                    attrs.get(
-                        "rate_audit",
-                        "no smaller one was tried (`benign audit` of the recipe does it)",
-                    )
-                ),
-            ),
+            ("step size", str(attrs.get("rate_audit", NO_RATE_AUDIT))),
         ]
 
 
-def _with(recipe: Recipe) -> list[str]:
-    """What loads a recipe from outside the package."""
+def _plugin_option(recipe: Recipe) -> list[str]:
+    """Return the option that loads a recipe from outside the package."""
     paper = papers().get(recipe.name.partition("/")[0])
     return ["--plugin", shown(paper.plugin)] if paper and isinstance(paper.plugin, Path) else []
 
 
 def _check(path: Path) -> None:
-    """Refuse what is no folder of results, with what was probably meant."""
+    """Raise ValueError for a path that cannot be a folder of results, with what was probably meant."""
     if path.is_file():
         raise ValueError(f"{path} is a file: name a folder of results, which `benign run` makes")
     if not path.exists() and (meant := Path("runs") / path).is_dir():
         raise ValueError(f"{path} does not exist: did you mean {meant}?")
-    inside = next((each for each in path.parents if (each / "experiment.json").is_file()), None)
-    if inside is not None and not (path / "experiment.json").is_file():
-        raise ValueError(f"{path} lies inside the results {inside}: name that folder")
+    outer = next((each for each in path.parents if (each / "experiment.json").is_file()), None)
+    if outer is not None and not (path / "experiment.json").is_file():
+        raise ValueError(f"{path} is inside the results {outer}: name that folder")
 
 
-def folders(paths: Iterable[Path]) -> list[ResultFolder]:
-    """The folders of results among these and below them, each once."""
-    found = {place.resolve(): place for path in paths for place in _stores(path)}
-    return [ResultFolder.open(place) for place in found.values()]
+def open_folders(paths: Iterable[Path]) -> list[ResultFolder]:
+    """Open the folders of results among these paths and below them, each once."""
+    stores = {store.resolve(): store for path in paths for store in _stores(path)}
+    return [ResultFolder.open(store) for store in stores.values()]
 
 
 def _stores(path: Path) -> Iterator[Path]:
-    """The stores in a folder; what lies inside one, as an audit does, belongs to it."""
+    """Yield the stores in a folder, without those inside another store, such as those of an audit."""
     _check(path)
-    known: list[Path] = []
-    for place in stores_in(path):
-        if not any(place.is_relative_to(each) for each in known):
-            known.append(place)
-            yield place
+    outer: list[Path] = []
+    for store in stores_in(path):
+        if not any(store.is_relative_to(each) for each in outer):
+            outer.append(store)
+            yield store

@@ -1,4 +1,4 @@
-"""Sweeps seen while others write them: what is new is read, what is wrong is told, nothing is touched."""
+"""Sweeps read while other processes write them: new records are read, problems reported, nothing is written."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ from benign.report.live.monitor import (
     steps_text,
     trouble_text,
 )
-from benign.sweep import lease as taken
+from benign.sweep import lease as leases
 from benign.sweep import store as stores
 from benign.sweep.lease import Note, write_note
 from benign.sweep.progress import Pace, UnitPosition
@@ -62,11 +62,11 @@ def record(root: Path, number: int) -> Path:
 
 
 def work_on(root: Path, number: int, since: float) -> Path:
-    """A unit that this process has taken."""
+    """Write a lease of this process."""
     pid = os.getpid()
-    mine = taken.Lease(socket.gethostname(), pid, taken._started(pid), since)
+    lease = leases.Lease(socket.gethostname(), pid, leases._started(pid), since)
     path = root / "a" / "tiny" / "taken" / f"{tiny().units()[number].key}.json"
-    path.write_bytes(sealed(asdict(mine)))
+    path.write_bytes(sealed(asdict(lease)))
     return path
 
 
@@ -168,7 +168,7 @@ def test_a_broken_specification_is_a_line_and_others_are_shown(root, finished, t
     (root / "a" / "tiny" / "experiment.json").write_text(text, encoding="utf-8")
     monitor = monitored(root)
     broken = monitor.sweeps["a/tiny"]
-    assert broken.standing is None
+    assert broken.status is None
     assert "experiment.json" in trouble_text(broken)
     assert "\n" not in broken.problem
     assert "8 of 8" in progress_text(monitor.sweeps["sound"])
@@ -196,7 +196,7 @@ def test_a_running_sweep_comes_first_with_an_estimate_of_its_end(root, finished)
 AT = UnitPosition(4, 3296, 6000, 3, False, 0.5, 0.5, 30.0, 0.0)
 
 
-def tell(root: Path, number: int, at: UnitPosition) -> None:
+def write_position(root: Path, number: int, at: UnitPosition) -> None:
     write_note(StoreReader(root / "a" / "tiny"), tiny().units()[number].key, at)
 
 
@@ -209,15 +209,15 @@ def test_the_position_of_a_unit_is_shown_and_counts_as_a_change(root, monkeypatc
     monkeypatch.setattr(
         "benign.report.live.monitor.standing_of", lambda *_: pytest.fail("read again")
     )
-    tell(root, 0, AT)
+    write_position(root, 0, AT)
     monitor.refresh()
     sweep = monitor.sweeps["a/tiny"]
     assert monitor.version == 2
     assert holds(steps_text(sweep), "3,296", "6,000", " 3 ")
     assert sweep.changed >= before.changed
     assert time.time() - sweep.changed < 60
-    assert sweep.standing is before.standing  # of which figures are made
-    tell(root, 0, replace(AT, testing=True, training=4))
+    assert sweep.status is before.status  # of which figures are made
+    write_position(root, 0, replace(AT, testing=True, training=4))
     monitor.refresh()
     assert "4 runs" in steps_text(monitor.sweeps["a/tiny"])
     monitor.refresh()
@@ -227,69 +227,69 @@ def test_the_position_of_a_unit_is_shown_and_counts_as_a_change(root, monkeypatc
 def test_notes_of_dead_processes_are_ignored(root):
     record(root, 0).unlink()
     file = work_on(root, 0, time.time())
-    tell(root, 0, AT)
+    write_position(root, 0, AT)
     claim = unsealed(file.read_bytes())
     file.write_bytes(sealed(claim | {"started": "another process of this number"}))
     sweep = monitored(root).sweeps["a/tiny"]
-    assert (sweep.under_way, steps_text(sweep)) == ((), "")
+    assert (sweep.running, steps_text(sweep)) == ((), "")
     assert "nobody" in left_text(sweep, time.time())
 
 
 def test_many_units_are_summarised():
     places = [replace(AT, step=100 * k) for k in range(1, 6)]
-    sweep = at_work(*(RunningUnit(0.0, Note(at, 0.0)) for at in places))
+    sweep = active_sweep(*(RunningUnit(0.0, Note(at, 0.0)) for at in places))
     assert holds(steps_text(sweep), "5 units", " 100 ", " 500", "15 runs")
-    two = at_work(*sweep.under_way[:2])
+    two = active_sweep(*sweep.running[:2])
     assert steps_text(two).count("6,000") == 2
 
 
-def at_work(*under_way: RunningUnit, missing: int = 0, **more: Any) -> SweepState:
-    running = 4 * len(under_way)
-    counts = Counts(running + missing, 0, 0, 0, 0, running, 0, 0, missing)
+def active_sweep(*running: RunningUnit, missing: int = 0, **more: Any) -> SweepState:
+    runs = 4 * len(running)
+    counts = Counts(runs + missing, 0, 0, 0, 0, runs, 0, 0, missing)
     return SweepState(
-        "a", Path("a"), {}, SweepStatus(counts, {}, {}, [], []), under_way=under_way, **more
+        "a", Path("a"), {}, SweepStatus(counts, {}, {}, [], []), running=running, **more
     )
 
 
 def test_the_time_left_is_that_of_units_under_way_and_to_come():
     note = Note(AT, 1000.0)  # 30 s for half its steps
-    assert at_work(RunningUnit(0.0, note)).left(1000.0) == 30.0
-    assert at_work(RunningUnit(0.0, note)).left(1010.0) == 20.0
-    assert at_work(RunningUnit(0.0, note)).left(2000.0) == 0.0
-    both = at_work(RunningUnit(0.0, note), RunningUnit(999.0, None), missing=4)
+    assert active_sweep(RunningUnit(0.0, note)).left(1000.0) == 30.0
+    assert active_sweep(RunningUnit(0.0, note)).left(1010.0) == 20.0
+    assert active_sweep(RunningUnit(0.0, note)).left(2000.0) == 0.0
+    both = active_sweep(RunningUnit(0.0, note), RunningUnit(999.0, None), missing=4)
     assert both.left(1000.0) == (30 + 30 + 60 / 4 * 4) / 2
-    assert at_work(RunningUnit(0.0, None)).left(1000.0) is None
+    assert active_sweep(RunningUnit(0.0, None)).left(1000.0) is None
 
 
 def test_the_text_of_the_time_left_promises_nothing():
     note = Note(AT, 1000.0)
-    told = left_text(at_work(RunningUnit(0.0, note)), 1000.0)
-    assert holds(told, "30 s", "training")
+    text = left_text(active_sweep(RunningUnit(0.0, note)), 1000.0)
+    assert holds(text, "30 s", "training")
     some = Pace().plus(4, 60.0, capped=True)
-    told = left_text(at_work(RunningUnit(0.0, note), pace=some), 1000.0)
-    assert "30 s" in told
-    assert "training" not in told
-    assert "not known" in left_text(at_work(RunningUnit(0.0, None)), 1000.0)
+    text = left_text(active_sweep(RunningUnit(0.0, note), pace=some), 1000.0)
+    assert "30 s" in text
+    assert "training" not in text
+    assert "not known" in left_text(active_sweep(RunningUnit(0.0, None)), 1000.0)
     tested = Note(replace(AT, testing=True), 1000.0)
-    assert "done" in left_text(at_work(RunningUnit(0.0, tested)), 1000.0)
+    assert "done" in left_text(active_sweep(RunningUnit(0.0, tested)), 1000.0)
 
 
 def test_the_endings_of_runs_are_shown(tmp_path):
     tiny("training.rate=[0.5, 1e30]", "data.samples=4", "training.max_steps=9").run(tmp_path / "it")
-    told = ended_text(monitored(tmp_path).sweeps["it"])
-    assert holds(told, "4 diverged", "step cap")
-    assert ended_text(at_work(RunningUnit(0.0, None))) == ""
+    text = ended_text(monitored(tmp_path).sweeps["it"])
+    assert holds(text, "4 diverged", "step cap")
+    assert ended_text(active_sweep(RunningUnit(0.0, None))) == ""
 
 
 def test_cells_that_have_not_run_do_not_fill_by_themselves_where_nobody_works():
-    told = empty_text(at_work(RunningUnit(0.0, None)), "runs/a")
-    assert "cells" in told
-    assert "benign resume" not in told
-    assert holds(empty_text(at_work(missing=4), "runs/a"), "cells", "`benign resume runs/a`")
+    text = empty_text(active_sweep(RunningUnit(0.0, None)), "runs/a")
+    assert "cells" in text
+    assert "benign resume" not in text
+    assert holds(empty_text(active_sweep(missing=4), "runs/a"), "cells", "`benign resume runs/a`")
 
 
 def test_the_list_is_ordered_by_what_it_shows(root, finished):
-    """Those at work keep their places however often they tell of steps; the others stand by their last change."""
+    """Active sweeps keep their order whatever their steps; the others are ordered by their last change."""
     now = time.time()
     for name, age in (("old", 300), ("new", 100), ("middle", 200)):
         copy = shutil.copytree(finished, root / name)
@@ -310,10 +310,10 @@ def test_errors_of_runs_and_their_cells_are_listed(tmp_path, monkeypatch):
     with pytest.warns(match=says("4 of 4 ", "failed", "RuntimeError: a <b>broken</b> part")):
         tiny("data.samples=2").run(tmp_path / "bad")
     sweep = monitored(tmp_path).sweeps["bad"]
-    told = load_sweep(StoreReader(sweep.folder)).troubles
+    troubles = load_sweep(StoreReader(sweep.folder)).troubles
     assert trouble_text(sweep) == "4 failed"
-    assert "4 runs: RuntimeError: a <b>broken</b> part" in told
-    assert "snr 0.5: 2 seeds: failed" in told
+    assert "4 runs: RuntimeError: a <b>broken</b> part" in troubles
+    assert "snr 0.5: 2 seeds: failed" in troubles
 
 
 def test_folders_that_lead_elsewhere_are_not_followed(root, finished, tmp_path_factory):

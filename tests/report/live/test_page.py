@@ -72,18 +72,21 @@ def visit(window, server) -> Iterator[Any]:
     """Open a page of the server; an error on it, or a request to elsewhere, fails the test."""
     home, wrong, pages = f"http://127.0.0.1:{server[1]}", [], []
 
-    def asked(request: Any) -> None:
+    def check_request(request: Any) -> None:
         if not request.url.startswith((f"{home}/", "data:", "blob:")):
-            wrong.append(f"asked {request.url}")
+            wrong.append(f"requested {request.url}")
 
     def visit(path: str, width: int = 1200, scheme: str = "light") -> Any:
         page = window.new_page()
         pages.append(page)
         page.set_viewport_size({"width": width, "height": 850})
         page.emulate_media(color_scheme=scheme)
-        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        page.on(
+            "console",
+            lambda message: wrong.append(message.text) if message.type == "error" else None,
+        )
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", asked)
+        page.on("request", check_request)
         page.goto(home + path)
         return page
 
@@ -191,9 +194,9 @@ def test_what_is_chosen_survives_a_reload(visit):
 def test_the_experiment_is_shown_on_request(visit):
     page = visit("/sweep/whole/three")
     specification = page.get_by_text("kind: signal_noise")
-    page.get_by_text("What this experiment is").wait_for()
+    page.get_by_text("About this experiment").wait_for()
     assert not specification.is_visible()
-    page.get_by_text("What this experiment is").click()
+    page.get_by_text("About this experiment").click()
     specification.wait_for()
     page.get_by_text("d = 8, M = 3").wait_for()
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from benign.report.live.serve import Guard, announced, check_host, free_port, is_loopback
+from benign.report.live.serve import Guard, announcement, check_host, free_port, is_loopback
 from tests.says import holds, says
 
 
@@ -94,15 +94,15 @@ def test_what_is_refused_is_refused_at_once(tmp_path, wrong):
 
 
 def test_the_printed_address_can_be_opened():
-    here = announced("127.0.0.1", 8080, "runs")
+    here = announcement("127.0.0.1", 8080, "runs")
     assert holds(here, "http://127.0.0.1:8080 ", " runs ", "ctrl-c")
     assert "password" not in here
-    assert announced("::1", 8080, "runs").startswith("http://[::1]:8080 ")
+    assert announcement("::1", 8080, "runs").startswith("http://[::1]:8080 ")
     for host in ("0.0.0.0", "::"):
-        told = announced(host, 8080, "runs")
-        assert told.startswith(f"http://{socket.gethostname()}:8080 ")
+        line = announcement(host, 8080, "runs")
+        assert line.startswith(f"http://{socket.gethostname()}:8080 ")
         assert guard(host).allows({b"host": f"{socket.gethostname()}:8080".encode()})
-        assert "password" in told
+        assert "password" in line
 
 
 def test_a_file_is_refused(run, tmp_path):

@@ -1,11 +1,11 @@
 "use strict";
-// Draws the figures that Python has built, and answers to mouse, finger and keyboard. Texts are set as text, never as markup.
+// Draws the figures that Python has built, and handles mouse, touch and keyboard. Texts are set as text, never as markup.
 (async () => {
   const find = (selector, within = document) => within.querySelector(selector);
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const make = (tag, text = "", name = "") => Object.assign(document.createElement(tag), { textContent: text, className: name });
 
-  // What Python squeezed.
+  // Data that Python has compressed.
   async function unpacked(id) {
     const coded = atob(document.getElementById(id).textContent);
     const bytes = new Uint8Array(coded.length);
@@ -14,19 +14,19 @@
   }
   const [library, data] = await Promise.all([unpacked("plotly").then((r) => r.text()), unpacked("data").then((r) => r.json())]);
   document.head.append(make("script", library));
-  // What is not on the first picture is unpacked when it is asked for.
-  const known = new Map();
-  function whole(place) {
-    if (!known.has(place)) known.set(place, unpacked(`later${place}`).then((r) => r.json()).then((later) => {
-      const told = data.folders[place];
-      return Object.assign(told, later, { figures: { ...told.figures, ...later.figures } });
+  // Data that the first figure does not need is unpacked on demand.
+  const loaded = new Map();
+  function complete(number) {
+    if (!loaded.has(number)) loaded.set(number, unpacked(`later${number}`).then((r) => r.json()).then((later) => {
+      const folder = data.folders[number];
+      return Object.assign(folder, later, { figures: { ...folder.figures, ...later.figures } });
     }));
-    return known.get(place);
+    return loaded.get(number);
   }
 
-  // Colours: figures have none of their own.
+  // Figures have no colours of text and background; the page sets them.
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-  function inked(figure) {
+  function coloured(figure) {
     const ink = colour("ink"), layout = structuredClone(figure.layout);
     const lines = { gridcolor: ink + "22", linecolor: ink, zerolinecolor: ink + "44", tickcolor: ink };
     Object.assign(layout.xaxis, lines);
@@ -35,33 +35,33 @@
     Object.assign(layout.hoverlabel, { bgcolor: colour("paper"), bordercolor: ink, font: { color: ink } });
     return { data: figure.data, layout };
   }
-  const manner = { responsive: true, displayModeBar: false, scrollZoom: false, doubleClick: false };
+  const config = { responsive: true, displayModeBar: false, scrollZoom: false, doubleClick: false };
   const drawn = new Map(); // element -> figure without colours, so that it can be drawn again
   const draw = (element, figure, more = {}) => {
     drawn.set(element, [figure, more]);
-    const { data: traces, layout } = inked(figure);
+    const { data: traces, layout } = coloured(figure);
     find(".wait", element)?.remove();
-    return Plotly.react(element, traces, { ...layout, ...more }, manner);
+    return Plotly.react(element, traces, { ...layout, ...more }, config);
   };
-  // A legend stands below the axes, and needs a line for each of its names.
-  function roomFor(figure) {
+  // Height of the legend below the axes: one line for each of its names.
+  function legendHeight(figure) {
     if (!figure) return 0;
     const names = figure.data.filter((trace) => trace.name && trace.showlegend !== false).length;
     if (!names || figure.layout.showlegend === false) return 0;
     return names * 20 + 56;
   }
 
-  // Sets of folders side by side.
+  // A group of folders side by side.
   class Group {
     constructor(section) {
       this.section = section;
       this.folders = all("figure[data-folder]", section).map((figure) => new Map_(this, figure));
       this.quantity = find(".quantity", section);
-      this.sliders = all("[data-axis]", section); // and menus, where there is no order
+      this.sliders = all("[data-axis]", section); // and menus, for values without an order
       this.quantity?.addEventListener("change", () => this.show());
-      for (const slider of this.sliders) slider.addEventListener("input", () => { this.say(slider); this.show(); });
+      for (const slider of this.sliders) slider.addEventListener("input", () => { this.label(slider); this.show(); });
     }
-    say(slider) {
+    label(slider) {
       if (!slider.dataset.labels) return;
       const label = JSON.parse(slider.dataset.labels)[slider.value];
       find("output", slider.closest("label")).textContent = label;
@@ -71,11 +71,11 @@
     async show() {
       if (!this.quantity) return;
       const name = this.quantity.value;
-      await Promise.all(this.folders.filter(({ told }) => !(name in told.figures)).map(({ place }) => whole(place)));
-      const first = this.folders.map(({ told }) => told.figures[name]?.[this.at]).find(Boolean);
+      await Promise.all(this.folders.filter(({ data }) => !(name in data.figures)).map(({ number }) => complete(number)));
+      const first = this.folders.map(({ data }) => data.figures[name]?.[this.at]).find(Boolean);
       find(".about", this.section).textContent = first?.about ?? "";
-      const rooms = this.folders.map(({ told }) => roomFor(told.figures[name]?.[this.at]));
-      await Promise.all(this.folders.map((folder) => folder.show(name, this.at, Math.max(...rooms))));
+      const heights = this.folders.map(({ data }) => legendHeight(data.figures[name]?.[this.at]));
+      await Promise.all(this.folders.map((folder) => folder.show(name, this.at, Math.max(...heights))));
     }
   }
 
@@ -83,10 +83,10 @@
   class Map_ {
     constructor(group, figure) {
       this.group = group;
-      this.place = figure.dataset.folder;
-      this.told = data.folders[this.place];
+      this.number = figure.dataset.folder;
+      this.data = data.folders[this.number];
       this.element = find(".map", figure);
-      this.said = find(".said", figure);
+      this.text = find(".cell-text", figure);
       this.jump = find(".jump", figure);
       this.numbers = find(".numbers", figure);
       this.cell = [0, 0];
@@ -94,25 +94,25 @@
       this.element.addEventListener("focus", () => this.element.matches(":focus-visible") && this.move(0, 0));
       this.numbers.addEventListener("toggle", () => this.table());
     }
-    get flat() { return this.told.y === null; }
+    get flat() { return this.data.y === null; }
     get main() { return this.figure.data.find((trace) => trace.text); }
-    text(row, column) { const text = this.main.text; return this.flat ? text[column] : text[row][column]; }
-    async show(name, at, room) {
-      this.figure = this.told.figures[name]?.[at];
+    textOf(row, column) { const { text } = this.main; return this.flat ? text[column] : text[row][column]; }
+    async show(name, at, legend) {
+      this.figure = this.data.figures[name]?.[at];
       if (!this.figure) {
         Plotly.purge(this.element);
         drawn.delete(this.element);
         this.element.replaceChildren(make("p", "No cell has a value here.", "wait"));
         this.element.dataset.drawn = name;
         this.listens = this.cursor = this.chosen = false;
-        this.said.textContent = "";
+        this.text.textContent = "";
         this.jump.hidden = true;
         find(".scroll", this.numbers).replaceChildren();
         return;
       }
-      const height = (this.element.clientWidth < 420 ? 360 : 420) + room;
+      const height = (this.element.clientWidth < 420 ? 360 : 420) + legend;
       this.element.style.height = `${height}px`;
-      await draw(this.element, this.figure, { height, margin: { ...this.figure.layout.margin, b: 8 + room }, shapes: this.shapes() });
+      await draw(this.element, this.figure, { height, margin: { ...this.figure.layout.margin, b: 8 + legend }, shapes: this.shapes() });
       this.element.dataset.drawn = name;
       if (!this.listens) {
         this.listens = true;
@@ -138,10 +138,10 @@
     mark(row, column) {
       this.cell = [row, column];
       this.cursor = true;
-      this.said.textContent = plainly(this.text(row, column));
-      const known = drawn.get(this.element);
-      known[1].shapes = this.shapes();
-      Plotly.relayout(this.element, { shapes: known[1].shapes });
+      this.text.textContent = asText(this.textOf(row, column));
+      const more = drawn.get(this.element)[1];
+      more.shapes = this.shapes();
+      Plotly.relayout(this.element, { shapes: more.shapes });
     }
     move(down, right) {
       if (!this.figure) return;
@@ -157,14 +157,14 @@
       event.preventDefault();
     }
     choose(row, column) {
-      this.take(row, column, true);
-      // The same cell of the others, for the eye: below, one of them is told.
-      for (const other of this.group.folders) if (other !== this) other.take(row, column, false);
-      const at = { [this.told.x]: column, [this.told.y]: row };
+      this.select(row, column, true);
+      // The same cell is framed in the other folders; the training of one folder is shown below.
+      for (const other of this.group.folders) if (other !== this) other.select(row, column, false);
+      const at = { [this.data.x]: column, [this.data.y]: row };
       for (const slider of this.group.sliders) at[slider.dataset.axis] = Number(slider.value);
-      detail(this.group.section, this.place, at);
+      detail(this.group.section, this.number, at);
     }
-    take(row, column, leads) {
+    select(row, column, leads) {
       this.leads = leads;
       const [rows, columns] = this.figure ? this.size : [0, 0];
       if (row >= rows || column >= columns) return;
@@ -174,35 +174,35 @@
     }
     async table() {
       if (!this.numbers.open || !this.figure) return;
-      const told = await whole(this.place), named = (axis) => told.places[told.dims.indexOf(axis)];
-      const { text } = this.main, columns = named(told.x), rows = this.flat ? [""] : named(told.y);
+      const folder = await complete(this.number), labels = (axis) => folder.labels[folder.dims.indexOf(axis)];
+      const { text } = this.main, columns = labels(folder.x), rows = this.flat ? [""] : labels(folder.y);
       const table = make("table"), body = make("tbody"), head = make("tr");
       const heading = (word, scope) => Object.assign(make("th", word), { scope });
-      head.append(make("td", this.flat ? told.x : `${told.y} \\ ${told.x}`), ...columns.map((word) => heading(word, "col")));
+      head.append(make("td", this.flat ? folder.x : `${folder.y} \\ ${folder.x}`), ...columns.map((word) => heading(word, "col")));
       body.append(head);
       for (let row = rows.length - 1; row >= 0; row--) {
         const line = make("tr"), cells = this.flat ? text : text[row];
         line.append(heading(rows[row], "row"));
-        // The second line of what is told of a cell: the quantity and its number.
-        for (const cell of cells) line.append(make("td", plainly(cell).split("\n")[1].replace(/^.*? (?=no value$|[^ ]+( \[.*\])?$)/, "")));
+        // The second line of the text of a cell has the quantity and its number.
+        for (const cell of cells) line.append(make("td", asText(cell).split("\n")[1].replace(/^.*? (?=no value$|[^ ]+( \[.*\])?$)/, "")));
         body.append(line);
       }
       table.append(body);
       find(".scroll", this.numbers).replaceChildren(table);
     }
   }
-  // What plotly shows as a text of lines, as plain text.
-  const plainly = (text) => text.replaceAll("<br>", "\n").replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
+  // The text of a cell in a figure, which is markup of plotly, as plain text.
+  const asText = (text) => text.replaceAll("<br>", "\n").replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
 
   // The training of one cell.
   const curves = new Map();
-  async function numbersOf(place) {
-    if (!curves.has(place)) curves.set(place, unpacked(`curves${place}`).then((r) => r.arrayBuffer()).then((buffer) => {
+  async function numbersOf(number) {
+    if (!curves.has(number)) curves.set(number, unpacked(`curves${number}`).then((r) => r.arrayBuffer()).then((buffer) => {
       const bytes = new Uint8Array(buffer), count = bytes.length / 3, bits = new Uint32Array(count);
       for (let i = 0; i < count; i++) bits[i] = (bytes[i] << 24) | (bytes[count + i] << 16) | (bytes[2 * count + i] << 8);
       return new Float32Array(bits.buffer);
     }));
-    return curves.get(place);
+    return curves.get(number);
   }
   // References `{"curve": [name, kind]}` in a figure, filled in for one cell.
   function filled(figure, numbers, { names, kinds, points }, cell) {
@@ -216,17 +216,17 @@
     return { ...figure, data: traces.map((trace) => ({ ...trace, x: trace.x.slice(0, last + 1), y: trace.y.slice(0, last + 1) })) };
   }
   const turns = new Map(); // section -> how often a cell was chosen there: the last choice wins
-  async function detail(section, place, at) {
+  async function detail(section, number, at) {
     const mine = (turns.get(section) ?? 0) + 1;
     turns.set(section, mine);
-    const [told, numbers] = await Promise.all([whole(place), numbersOf(place)]);
+    const [folder, numbers] = await Promise.all([complete(number), numbersOf(number)]);
     if (mine !== turns.get(section)) return;
-    const index = told.dims.map((dim) => at[dim] ?? 0);
-    const cell = index.reduce((number, i, k) => number * told.sizes[k] + i, 0);
-    const where = told.dims.map((dim, k) => `${dim} ${told.places[k][index[k]]}`).join(", ") || "the only cell";
+    const index = folder.dims.map((dim) => at[dim] ?? 0);
+    const cell = index.reduce((number, i, k) => number * folder.sizes[k] + i, 0);
+    const where = folder.dims.map((dim, k) => `${dim} ${folder.labels[k][index[k]]}`).join(", ") || "the only cell";
     const which = find(".which", section);
     which.className = "which";
-    which.textContent = `${all("figure", section).length > 1 ? `${told.label}: ` : ""}${where}\n${told.ended[cell]}`;
+    which.textContent = `${all("figure", section).length > 1 ? `${folder.label}: ` : ""}${where}\n${folder.ended[cell]}`;
     section.dataset.cell = cell;
     const box = find(".curves", section), parts = [];
     for (const old of all(".curve", box)) { Plotly.purge(old); drawn.delete(old); }
@@ -237,19 +237,19 @@
       box.append(part);
       return part;
     };
-    // A run that diverged at once has its start alone: there is no line to draw.
-    const lined = (figure) => filled(figure, numbers, told.curves, cell).data.some(({ y }) => y.length > 1);
-    const together = told.curves.together.filter(({ figure }) => lined(figure)), alone = told.curves.alone.filter(({ figure }) => lined(figure));
-    // Drawn when all frames stand: each takes its width from the others.
+    // A run that diverged at once has a single point: there is no line to draw.
+    const lined = (figure) => filled(figure, numbers, folder.curves, cell).data.some(({ y }) => y.length > 1);
+    const together = folder.curves.together.filter(({ figure }) => lined(figure)), alone = folder.curves.alone.filter(({ figure }) => lined(figure));
+    // Drawn when all parts are on the page: the width of each depends on the others.
     const show = (part, figure) => {
       const element = find(".curve", part) ?? part.appendChild(make("div", "", "curve"));
-      const room = roomFor(figure);
-      element.style.height = `${230 + room}px`;
-      parts.push(() => draw(element, filled(figure, numbers, told.curves, cell), { margin: { ...figure.layout.margin, b: 8 + room } }));
+      const legend = legendHeight(figure);
+      element.style.height = `${230 + legend}px`;
+      parts.push(() => draw(element, filled(figure, numbers, folder.curves, cell), { margin: { ...figure.layout.margin, b: 8 + legend } }));
       return parts.at(-1);
     };
     const main = frame("", true).appendChild(make("dl", "", "main"));
-    for (const [title, values] of told.numbers) {
+    for (const [title, values] of folder.numbers) {
       const line = main.appendChild(make("div"));
       line.append(make("dt", title), make("dd", values[cell]));
     }
@@ -270,17 +270,17 @@
       select.addEventListener("change", () => change()());
       change();
     }
-    if (told.curves.kinds > 1 && parts.length) frame("", true).append(make("p", "Lines: means over the seeds; a run that has ended stays at its last value. Bands: from the lowest to the highest."));
-    if (told.curves.left) frame("", true).append(make("p", `${told.curves.left} further curves are left out of this page: there are too many cells. They are in the folder of the runs.`));
-    const recorded = told.curves.together.length + told.curves.alone.length + told.curves.left;
-    if (!parts.length) frame("", true).append(make("p", recorded ? "There is nothing to draw of this cell." : "No curve was recorded along training."));
-    for (const { title, tables } of told.theorems) if (tables[cell]) conditions(frame("Conditions of the theorem at this cell", true), title, tables[cell]);
+    if (folder.curves.kinds > 1 && parts.length) frame("", true).append(make("p", "Lines: means over the seeds; a run that has ended stays at its last value. Bands: from the lowest to the highest."));
+    if (folder.curves.left_out) frame("", true).append(make("p", `${folder.curves.left_out} further curves are left out of this page: there are too many cells. They are in the folder of the runs.`));
+    const recorded = folder.curves.together.length + folder.curves.alone.length + folder.curves.left_out;
+    if (!parts.length) frame("", true).append(make("p", recorded ? "This cell has no curves to draw." : "No curves were recorded along training."));
+    for (const { title, tables } of folder.theorems) if (tables[cell]) conditions(frame("Conditions of the theorem at this cell", true), title, tables[cell]);
     await Promise.all(parts.map((part) => part()));
     section.dataset.shown = cell;
   }
   function conditions(part, title, rows) {
     const table = make("table", "", "conditions"), body = make("tbody"), head = make("tr");
-    const names = ["Condition", "Says", "Here", "Bound", "Room", ""];
+    const names = ["Condition", "Statement", "Here", "Bound", "Slack", ""];
     for (const name of names) head.append(Object.assign(make("th", name), { scope: "col" }));
     for (const row of rows) {
       const line = make("tr");
@@ -302,13 +302,13 @@
   function filter() {
     const { paper, verdict, reading, text } = form.elements, words = simply(text.value).split(/\s+/).filter(Boolean);
     const rows = all(".claims tbody tr"), shown = rows.filter((row) => {
-      const content = simply(row.textContent), said = row.dataset.verdict;
+      const content = simply(row.textContent), outcome = row.dataset.verdict;
       return (!paper.value || row.dataset.paper === paper.value) && words.every((word) => content.includes(word))
         && (!reading?.value || row.dataset.reading === reading.value)
-        && (!verdict.value || said === verdict.value || (verdict.value === "judged" && said !== "not judged"));
+        && (!verdict.value || outcome === verdict.value || (verdict.value === "judged" && outcome !== "not judged"));
     });
     for (const row of rows) row.hidden = !shown.includes(row);
-    const claims = (those) => new Set(those.map((row) => find("b", row).textContent)).size;
+    const claims = (rows) => new Set(rows.map((row) => find("b", row).textContent)).size;
     const verdicts = shown.length > claims(shown) ? ` (${shown.length} verdicts)` : "";
     find(".count", form).textContent = `${claims(shown)} of ${claims(rows)} claims${verdicts}`;
     find(".nothing").hidden = shown.length > 0;
@@ -343,7 +343,7 @@
   });
   dark.addEventListener("change", recolour);
 
-  // Start: every picture, then the training of one cell of each group.
+  // Start: draw every figure, then the training of one cell of each group.
   const groups = all(".group").map((section) => new Group(section));
   await Promise.all(groups.map((group) => group.show()));
   document.body.dataset.ready = "yes";
@@ -351,10 +351,9 @@
   for (const group of groups) {
     const first = group.folders[0];
     if (first?.figure) {
-      first.choose(...first.size.map((count) => Math.floor(count / 2))); // in the middle, where something happens
+      first.choose(...first.size.map((count) => Math.floor(count / 2))); // in the middle, where values change
     } else if (!group.folders.length) {
-      const place = find(".detail", group.section).dataset.folder;
-      await detail(group.section, place, {});
+      await detail(group.section, find(".detail", group.section).dataset.folder, {});
     }
   }
 })();

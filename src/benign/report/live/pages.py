@@ -1,6 +1,6 @@
-"""What all pages share: the line at the top, light and dark, texts.
+"""The pages of `benign serve`: the list of sweeps, and the page of each sweep.
 
-Texts reach the browser as text, never as markup: no page uses `ui.html` or `ui.markdown`.
+Texts are sent to the browser as text, never as markup: no page uses `ui.html` or `ui.markdown`.
 """
 
 import asyncio
@@ -15,8 +15,9 @@ from nicegui import Client, app, ui
 from nicegui.events import GenericEventArguments
 
 from benign.plot.caption import describe
-from benign.report.atlas import PAPER, THEORY, Atlas, Quantity, readable
-from benign.report.figures import Figure, names_of
+from benign.plot.variables import readable
+from benign.report.atlas import PAPER, THEORY, Atlas, Quantity
+from benign.report.figures import PlotlyFigure, labels_of
 from benign.report.live.drawing import LoadedSweep, Selection, draw, load_sweep
 from benign.report.live.monitor import (
     StoreReader,
@@ -28,23 +29,23 @@ from benign.report.live.monitor import (
     left_text,
     made_text,
     progress_text,
+    sendable,
     share_done,
-    shown,
     steps_text,
     trouble_text,
 )
 from benign.sweep.status_text import next_steps
-from benign.sweep.text import shown as shown_path
+from benign.sweep.text import shown as path_text
 
 WAIT = 10.0
-"""seconds for a browser to connect; a program that only fetches the page never does"""
+"""seconds for a browser to connect; programs that only fetch the page never do"""
 IS_DARK = """
 (localStorage.getItem("benign-dark") ?? String(matchMedia("(prefers-color-scheme: dark)").matches)) === "true"
 """
 
 
 class Scheme:
-    """Light or dark: as the browser prefers, or as somebody chose on any of these pages."""
+    """Light or dark mode: as the browser prefers, or as the reader chose on any of these pages."""
 
     LIGHT, DARK = ("#1c1c22", "#ffffff"), ("#ececf1", "#212127")
 
@@ -53,7 +54,7 @@ class Scheme:
 
     @property
     def colours(self) -> tuple[str, str]:
-        """Those of text and of the ground."""
+        """The colours of text and background."""
         return self.DARK if self.mode.value else self.LIGHT
 
     def switch(self) -> None:
@@ -62,8 +63,8 @@ class Scheme:
         ui.run_javascript(f'localStorage.setItem("benign-dark", "{choice}")')
 
 
-async def framed(title: str, home: bool = False) -> Scheme:
-    """Begin a page: its top, and its colours once the browser has told them."""
+async def start_page(title: str, home: bool = False) -> Scheme:
+    """Start a page: make its header, then set the mode that the browser reports."""
     scheme = Scheme()
     heading(title, home, scheme)
     await ui.context.client.connected(timeout=WAIT)
@@ -72,7 +73,7 @@ async def framed(title: str, home: bool = False) -> Scheme:
 
 
 def heading(title: str, home: bool = False, scheme: Scheme | None = None) -> None:
-    """The line at the top of a page."""
+    """Make the header of a page."""
     with ui.element("header").classes("top"):
         if home:
             ui.link("← all sweeps", "/")
@@ -84,76 +85,78 @@ def heading(title: str, home: bool = False, scheme: Scheme | None = None) -> Non
             )
 
 
-def told(text: str, classes: str = "") -> ui.label:
-    """A line of text."""
+def line(text: str, classes: str = "") -> ui.label:
+    """Make a line of text."""
     return ui.label(text).classes(classes)
 
 
 CONFIG = {"displayModeBar": False}
-PLACE = "(event) => emit(event.points[0].pointNumber)"
-"""of a click no more is sent than where it was"""
+POINT = "(event) => emit(event.points[0].pointNumber)"
+"""a click sends nothing but the number of its point"""
 
 
-class Panel:
-    """Draws an atlas, and again when another is given or something else is chosen."""
+class FigureView:
+    """The figures of a sweep with their menus; drawn again if the sweep or the selection changes."""
 
-    def __init__(self, scheme: Scheme, choice: Selection, chosen: Callable[[], Awaitable[None]]):
-        self.scheme, self.choice, self.chosen = scheme, choice, chosen
+    def __init__(
+        self, scheme: Scheme, selection: Selection, on_change: Callable[[], Awaitable[None]]
+    ):
+        self.scheme, self.selection, self.on_change = scheme, selection, on_change
         self.axes: dict[str, list[str]] = {}
-        """the axes of the map, rows before columns, with a label for each place"""
+        """the axes of the map, rows before columns, with a label for each value"""
         self.sliders: dict[str, list[str]] = {}
-        self._offered: Any = None
-        self._shown: Any = None
+        self._options: Any = None
+        self._drawn: Any = None
         with ui.element("section").classes("card") as self.maps:
             self.inputs = ui.element("div").classes("inputs")
-            self.place = ui.element("div")
-            self.about = told("", "soft")
+            self.map_slot = ui.element("div")
+            self.about = line("", "soft")
         with ui.element("section").classes("card") as self.training:
             with ui.element("h2"):
-                self.of_cell = told("")
+                self.of_cell = line("")
             self.selects = ui.element("div").classes("inputs")
-            self.about_curves = told("", "soft")
+            self.about_curves = line("", "soft")
             self.curves = ui.element("div").classes("curves")
         self.map: ui.plotly | None = None
         self.plots: dict[str, ui.plotly] = {}
         self.maps.set_visibility(False)
         self.training.set_visibility(False)
 
-    def offer(self, atlas: Atlas) -> None:
-        """Let people choose from what there is; made anew only where that has changed."""
-        axes = {dim: names_of(atlas.result[dim]) for dim in (atlas.y, atlas.x) if dim}
-        alone = [name for group in atlas.curve_groups if group.alone for name in group.names]
-        offered = (atlas.quantities, atlas.sliders, axes, alone)
-        if offered == self._offered:
+    def set_options(self, atlas: Atlas) -> None:
+        """Offer the quantities, cells and curves of an atlas; menus are made again only if these have changed."""
+        axes = {dim: labels_of(atlas.result[dim]) for dim in (atlas.y, atlas.x) if dim}
+        single = [name for group in atlas.curve_groups if group.alone for name in group.names]
+        options = (atlas.quantities, atlas.sliders, axes, single)
+        if options == self._options:
             return
-        self._offered, self.axes, self.sliders = offered, axes, atlas.sliders
-        self.choice.fit([each.name for each in atlas.quantities], atlas.sliders, axes, alone)
+        self._options, self.axes, self.sliders = options, axes, atlas.sliders
+        self.selection.fit([each.name for each in atlas.quantities], atlas.sliders, axes, single)
         self._make_inputs(atlas)
-        self._make_selects(alone)
+        self._make_selects(single)
         self.maps.set_visibility(bool(axes))
 
     async def draw(self, atlas: Atlas, empty: str) -> None:
-        """Draw what is chosen, unless it is what stands there; `empty` is said of cells that have not run."""
-        wanted = (atlas, deepcopy(self.choice), empty, self.scheme.colours)
-        if wanted == self._shown:
+        """Draw the selected figures unless nothing changed; `empty` is a sentence about cells that have not run."""
+        wanted = (atlas, deepcopy(self.selection), empty, self.scheme.colours)
+        if wanted == self._drawn:
             return
-        self._shown = wanted
+        self._drawn = wanted
         drawing = await asyncio.to_thread(draw, *wanted)
         if drawing.map:
             self._show_map(drawing.map)
             self.about.text = drawing.about
         self.training.set_visibility(bool(atlas.curve_groups))
         self._show_curves(drawing.curves)
-        self.about_curves.text = drawing.told
-        self.of_cell.text = f"Training{self._where()}"
+        self.about_curves.text = drawing.about_curves
+        self.of_cell.text = f"Training{self._cell_text()}"
 
-    def _where(self) -> str:
-        """The chosen cell with all its places, also those of sliders."""
-        if not self.choice.cell:
+    def _cell_text(self) -> str:
+        """Return the values of the selected cell on all axes, also those of sliders."""
+        if not self.selection.cell:
             return ""
-        places = self.choice.cell | self.choice.places
+        indices = self.selection.cell | self.selection.sliders
         labels = self.axes | self.sliders
-        return " at " + ", ".join(f"{dim} {labels[dim][place]}" for dim, place in places.items())
+        return " at " + ", ".join(f"{dim} {labels[dim][index]}" for dim, index in indices.items())
 
     def _make_inputs(self, atlas: Atlas) -> None:
         self.inputs.clear()
@@ -162,7 +165,7 @@ class Panel:
                 ui.select(
                     titles,
                     label="What the figure shows",
-                    value=self.choice.quantity,
+                    value=self.selection.quantity,
                     on_change=lambda event: self._set(quantity=event.value),
                 )
             for dim, labels in atlas.sliders.items():
@@ -170,82 +173,82 @@ class Panel:
 
     def _make_slider(self, dim: str, labels: list[str]) -> None:
         with ui.element("div").classes("slide"):
-            place = self.choice.places[dim]
-            value = told(f"{dim} {labels[place]}")
-            slider = ui.slider(min=0, max=len(labels) - 1, step=1, value=place)
+            index = self.selection.sliders[dim]
+            value = line(f"{dim} {labels[index]}")
+            slider = ui.slider(min=0, max=len(labels) - 1, step=1, value=index)
             slider.props["aria-label"] = dim
 
             async def slide(event: Any) -> None:
                 value.text = f"{dim} {labels[int(event.value)]}"
-                await self._set(places={**self.choice.places, dim: int(event.value)})
+                await self._set(sliders={**self.selection.sliders, dim: int(event.value)})
 
             slider.on_value_change(slide)
 
-    def _make_selects(self, alone: list[str]) -> None:
-        """Cells for the keyboard, and where one is too small for a finger; curves that have a figure each."""
+    def _make_selects(self, single: list[str]) -> None:
+        """Make menus for the cell, for keyboards and small screens, and for curves with a figure each."""
         self.selects.clear()
         with self.selects:
             if self.axes:
-                told("Choose a cell on the figure, or here:", "soft")
-            self.choosers = {
+                line("Choose a cell on the figure, or here:", "soft")
+            self.cell_menus = {
                 dim: ui.select(
                     dict(enumerate(labels)),
                     label=dim,
-                    value=self.choice.cell.get(dim),
+                    value=self.selection.cell.get(dim),
                     on_change=lambda event, dim=dim: self._set(
-                        cell={**self.choice.cell, dim: event.value}
+                        cell={**self.selection.cell, dim: event.value}
                     ),
                 )
                 for dim, labels in self.axes.items()
             }
-            if alone:
+            if single:
                 ui.select(
-                    {name: readable(name) for name in alone},
+                    {name: readable(name) for name in single},
                     label=THEORY,
-                    value=self.choice.coordinate,
+                    value=self.selection.coordinate,
                     on_change=lambda event: self._set(coordinate=event.value),
                 )
 
     async def _click(self, event: GenericEventArguments) -> None:
-        place = event.args if isinstance(event.args, list) else [event.args]
-        if len(place) == len(self.axes):
-            cell = dict(zip(self.axes, map(int, place), strict=True))
+        indices = event.args if isinstance(event.args, list) else [event.args]
+        if len(indices) == len(self.axes):
+            cell = dict(zip(self.axes, map(int, indices), strict=True))
             await self._set(cell=cell)
-            for dim, number in cell.items():
-                self.choosers[dim].value = number
+            for dim, index in cell.items():
+                self.cell_menus[dim].value = index
 
     async def _set(self, **changes: Any) -> None:
         for name, value in changes.items():
-            setattr(self.choice, name, value)
-        # So that it survives a reload, and can be kept and sent.
-        ui.navigate.history.replace(self.choice.query(self.sliders, self.axes))
-        await self.chosen()
+            setattr(self.selection, name, value)
+        # The address contains the selection: it survives a reload, and can be saved and sent.
+        ui.navigate.history.replace(self.selection.address(self.sliders, self.axes))
+        await self.on_change()
 
-    def _show_map(self, figure: Figure) -> None:
-        """Made when there is something to show: a hidden plot has no width to fill."""
+    def _show_map(self, figure: PlotlyFigure) -> None:
+        """Show the map; its plot is made with the first map, because a hidden plot has no width."""
         if self.map:
-            self.map.update_figure(_plain(figure))
+            self.map.update_figure(_without_buttons(figure))
             return
-        with self.place:
-            self.map = ui.plotly(_plain(figure)).classes("map")
-        self.map.on("plotly_click", self._click, js_handler=PLACE)
+        with self.map_slot:
+            self.map = ui.plotly(_without_buttons(figure)).classes("map")
+        self.map.on("plotly_click", self._click, js_handler=POINT)
 
-    def _show_curves(self, curves: dict[str, Figure]) -> None:
+    def _show_curves(self, curves: dict[str, PlotlyFigure]) -> None:
         if curves.keys() == self.plots.keys():
             for title, figure in curves.items():
-                self.plots[title].update_figure(_plain(figure))
+                self.plots[title].update_figure(_without_buttons(figure))
             return
         self.curves.clear()
         self.plots = {}
         with self.curves:
             for title, figure in curves.items():
                 with ui.element("div"):
-                    told(title)
-                    self.plots[title] = ui.plotly(_plain(figure)).classes("curve")
+                    line(title)
+                    self.plots[title] = ui.plotly(_without_buttons(figure)).classes("curve")
 
 
-def _plain(figure: Figure) -> Figure:
-    """Without plotly's buttons."""
+def _without_buttons(figure: PlotlyFigure) -> PlotlyFigure:
+    """Return the figure without plotly's buttons."""
     return {**figure, "config": CONFIG}
 
 
@@ -255,120 +258,120 @@ def _quantity_title(quantity: Quantity) -> str:
     )
 
 
-GONE = "This sweep is gone from the disk. Below is what was there last."
+GONE = "This sweep is gone from the disk. Its last state is shown below."
 
 
 class SweepPage:
-    """Elements of the page; `refresh` is called again and again and changes what has to change."""
+    """The page of one sweep; `refresh` is called again and again and updates what has changed."""
 
-    def __init__(self, monitor: SweepMonitor, name: str, scheme: Scheme, choice: Selection):
+    def __init__(self, monitor: SweepMonitor, name: str, scheme: Scheme, selection: Selection):
         self.monitor, self.name = monitor, name
         self.reader = StoreReader(monitor.sweeps[name].folder)
         self.sweep: SweepState | None = None
-        self.drawn: LoadedSweep | None = None
+        self.loaded: LoadedSweep | None = None
         self.empty = ""
-        """what is said of cells that have not run"""
+        """a sentence about cells that have not run"""
         self.busy = asyncio.Lock()
-        self.problem = told("", "bad card")
+        self.problem = line("", "bad card")
         with ui.element("section").classes("card"):
-            self.made = told("", "soft")
+            self.made = line("", "soft")
             self.bar = ui.linear_progress(0, show_value=False, size="12px")
             self.bar.props('rounded aria-label="share of runs done"')
-            self.progress = told("", "progress")
-            self.steps = told("")
-            self.ended = told("")
-            self.trouble = told("", "bad")
+            self.progress = line("", "progress")
+            self.steps = line("")
+            self.ended = line("")
+            self.trouble = line("", "bad")
         self.specification = _Specification()
-        self.panel = Panel(scheme, choice, self.refresh)
-        self.troubles = _Lines("What went wrong, and what to know", "bad")
-        self.next = _Lines("What you can do next", "soft")
-        self._say_problem("")
+        self.figures = FigureView(scheme, selection, self.refresh)
+        self.troubles = _Lines("Problems and notes", "bad")
+        self.next = _Lines("Next steps", "soft")
+        self._show_problem("")
 
     async def refresh(self) -> None:
         """Show what has changed since the last time."""
         if self.busy.locked():
-            return  # what is asked for now is seen at the next tick
+            return  # the next tick refreshes again
         async with self.busy:
             sweep = self.monitor.sweeps.get(self.name)
             before, self.sweep = self.sweep, sweep
             if sweep is None:
-                self._say_problem(GONE)
-            # Steps of units change more often than records, of which alone figures are made.
-            elif not before or sweep.standing is not before.standing:
-                self._say_problem(await self._take(sweep))
-            if sweep and sweep.standing:
+                self._show_problem(GONE)
+            # Steps of units change more often than records, and only records change figures.
+            elif not before or sweep.status is not before.status:
+                self._show_problem(await self._load(sweep))
+            if sweep and sweep.status:
                 self._tick(sweep)
-            if self.drawn:
-                await self._draw(self.drawn)
+            if self.loaded:
+                await self._draw(self.loaded)
 
-    async def _draw(self, found: LoadedSweep) -> None:
+    async def _draw(self, loaded: LoadedSweep) -> None:
         try:
-            await self.panel.draw(found.atlas, self.empty)
-        except Exception as error:  # as in `_take`
-            self._say_problem(f"The figure cannot be drawn: {_why(error)}")
+            await self.figures.draw(loaded.atlas, self.empty)
+        except Exception as error:  # as in `_load`
+            self._show_problem(f"The figure cannot be drawn: {_first_line(error)}")
 
     def _tick(self, sweep: SweepState) -> None:
         now = time.time()
-        so_far = f"{progress_text(sweep)}; {left_text(sweep, now)}"
-        self.progress.text = f"{so_far}; last change {clock(sweep.changed, now)}"
+        progress = f"{progress_text(sweep)}; {left_text(sweep, now)}"
+        self.progress.text = f"{progress}; last change {clock(sweep.changed, now)}"
         self.steps.text = steps_text(sweep)
 
-    async def _take(self, sweep: SweepState) -> str:
-        """Read and show what a sweep has now; what is wrong with it comes back."""
+    async def _load(self, sweep: SweepState) -> str:
+        """Read a sweep and show it; return the problem if that fails."""
         self.made.text = made_text(sweep)
         self.bar.value = share_done(sweep)
-        standing = sweep.standing
-        if standing is None:
+        status = sweep.status
+        if status is None:
             return sweep.problem
         self.ended.text = ended_text(sweep)
         self.trouble.text = trouble_text(sweep)
-        folder = Path(shown_path(sweep.folder))
-        self.empty = shown(empty_text(sweep, str(folder)))
+        folder = Path(path_text(sweep.folder))
+        self.empty = sendable(empty_text(sweep, str(folder)))
         try:
-            self.drawn = await asyncio.to_thread(load_sweep, self.reader)
-        # It vanishes, or a stranger's file is wrong in some way: that is told, and the page goes on.
+            self.loaded = await asyncio.to_thread(load_sweep, self.reader)
+        # The folder may vanish, and a foreign file may be wrong in any way: the page shows why and goes on.
         except Exception as error:
-            return _why(error)
-        atlas = self.drawn.atlas
-        notes = [*standing.notes, *filter(None, [atlas.note])]
-        self.troubles.show([*self.drawn.troubles, *standing.damaged.values(), *notes])
-        self.next.show(next_steps(folder, standing, bool(self.drawn.doubts)))
-        self.specification.show(self.drawn)
-        self.panel.offer(atlas)
+            return _first_line(error)
+        atlas = self.loaded.atlas
+        notes = [*status.notes, *filter(None, [atlas.note])]
+        self.troubles.show([*self.loaded.troubles, *status.damaged.values(), *notes])
+        self.next.show(next_steps(folder, status, bool(self.loaded.doubts)))
+        self.specification.show(self.loaded)
+        self.figures.set_options(atlas)
         return ""
 
-    def _say_problem(self, problem: str) -> None:
+    def _show_problem(self, problem: str) -> None:
         self.problem.text = problem
         self.problem.set_visibility(bool(problem))
 
 
-def _why(error: Exception) -> str:
-    return shown((str(error).splitlines() or [type(error).__name__])[0])
+def _first_line(error: Exception) -> str:
+    return sendable((str(error).splitlines() or [type(error).__name__])[0])
 
 
 class _Specification:
-    """What the experiment is; closed until somebody opens it."""
+    """The experiment in a sentence and as YAML; closed at first."""
 
     def __init__(self) -> None:
-        with ui.expansion("What this experiment is").classes("card spec") as self.card:
-            self.described = told("")
-            self.yaml = told("", "command")
+        with ui.expansion("About this experiment").classes("card spec") as self.card:
+            self.described = line("")
+            self.yaml = line("", "command")
         self.card.set_visibility(False)
 
-    def show(self, found: LoadedSweep) -> None:
+    def show(self, loaded: LoadedSweep) -> None:
         self.card.set_visibility(True)
-        self.described.text = shown(describe(found.experiment))
-        self.yaml.text = shown(found.experiment.to_yaml())
+        self.described.text = sendable(describe(loaded.experiment))
+        self.yaml.text = sendable(loaded.experiment.to_yaml())
 
 
 class _Lines:
-    """A card with a list of lines; not there while there are none."""
+    """A card with a list of lines, hidden while it is empty."""
 
     def __init__(self, title: str, classes: str):
         self.classes = classes
         with ui.element("section").classes("card") as self.card:
             with ui.element("h2"):
-                told(title)
+                line(title)
             self.list = ui.element("div")
         self.lines: list[str] = []
         self.card.set_visibility(False)
@@ -379,12 +382,12 @@ class _Lines:
             self.card.set_visibility(bool(lines))
             self.list.clear()
             with self.list:
-                for line in lines:
-                    told(shown(line), self.classes)
+                for text in lines:
+                    line(sendable(text), self.classes)
 
 
 TICK = 0.5
-"""seconds between questions of a page whether anything has changed; nothing is sent where nothing has"""
+"""seconds between refreshes of a page; nothing is sent unless something has changed"""
 
 
 def lay_out(monitor: SweepMonitor) -> None:
@@ -394,18 +397,18 @@ def lay_out(monitor: SweepMonitor) -> None:
 
     @ui.page("/")
     async def index() -> None:
-        await framed("Sweeps")
+        await start_page("Sweeps")
         rows = _Rows(monitor)
         ui.timer(TICK, rows.refresh)
 
     @ui.page("/sweep/{name:path}")
     async def sweep(name: str) -> None:
-        if name not in monitor.sweeps:  # looked up, never made a path of
-            _not_found(f"There is no sweep {name} in {shown(str(monitor.folder))}.")
+        if name not in monitor.sweeps:  # names are looked up, never used as paths
+            _not_found(f"There is no sweep {name} in {sendable(str(monitor.folder))}.")
             return
         ui.page_title(f"{name} · benign")
-        choice = Selection(dict(ui.context.client.request.query_params))
-        page = SweepPage(monitor, name, await framed(name, home=True), choice)
+        selection = Selection(dict(ui.context.client.request.query_params))
+        page = SweepPage(monitor, name, await start_page(name, home=True), selection)
         ui.timer(TICK, page.refresh)
 
     @app.exception_handler(404)
@@ -418,20 +421,20 @@ def lay_out(monitor: SweepMonitor) -> None:
 def _not_found(text: str) -> None:
     ui.context.client.status_code = 404
     heading("Not found", home=True)
-    told(text)
+    line(text)
 
 
 class _Rows:
-    """The list of sweeps; a row is made once and then changed in place."""
+    """The list of sweeps; a row is made once and then updated in place."""
 
     def __init__(self, monitor: SweepMonitor):
         self.monitor, self.version = monitor, -1
-        told(
+        line(
             "Each row is a sweep: a grid of training runs. Open one to see its heat maps fill. "
-            "This page follows the disk by itself and changes nothing.",
+            "This page updates itself and changes nothing on the disk.",
             "soft",
         )
-        self.none = ui.element("div").classes("card")
+        self.empty = ui.element("div").classes("card")
         self.list = ui.element("div").classes("rows").props("role=list")
         self.rows: dict[str, _Row] = {}
 
@@ -440,7 +443,7 @@ class _Rows:
             self.version, sweeps = self.monitor.version, self.monitor.sweeps
             if list(sweeps) != list(self.rows):
                 self._make(sweeps)
-            self._say_none()
+            self._show_empty()
             for name, sweep in sweeps.items():
                 self.rows[name].show(sweep)
         for row in self.rows.values():
@@ -451,17 +454,19 @@ class _Rows:
         with self.list:
             self.rows = {name: _Row(name) for name in names}
 
-    def _say_none(self) -> None:
-        self.none.clear()
-        self.none.set_visibility(not self.rows)
-        folder = shown(str(self.monitor.folder))
-        with self.none:
+    def _show_empty(self) -> None:
+        self.empty.clear()
+        self.empty.set_visibility(not self.rows)
+        folder = sendable(str(self.monitor.folder))
+        with self.empty:
             if not self.version:
-                told(f"Looking into {folder} ...")
+                line(f"Reading {folder} ...")
                 return
-            told(self.monitor.problem, "bad")
-            told(f"There is no sweep in {folder} yet; one appears here as it begins:")
-            told("benign run jiang/fig1", "command")
+            line(self.monitor.problem, "bad")
+            line(
+                f"There is no sweep in {folder} yet. A sweep appears here as soon as it begins, for example with:"
+            )
+            line("benign run jiang/fig1", "command")
 
 
 class _Row:
@@ -471,24 +476,24 @@ class _Row:
         with ui.element("div").classes("card row-of").props("role=listitem"):
             with ui.element("div"):
                 ui.link(name, f"/sweep/{quote(name)}").classes("name")
-                self.made = told("", "soft")
+                self.made = line("", "soft")
             with ui.element("div"):
                 self.bar = ui.linear_progress(0, show_value=False, size="10px")
                 self.bar.props('rounded aria-label="share of runs done"')
-                self.progress = told("")
-                self.steps = told("")
-                self.ended = told("", "soft")
-                self.trouble = told("", "bad")
+                self.progress = line("")
+                self.steps = line("")
+                self.ended = line("", "soft")
+                self.trouble = line("", "bad")
             with ui.element("div"):
-                self.left = told("")
-                self.changed = told("", "soft")
+                self.left = line("")
+                self.changed = line("", "soft")
         self.sweep: SweepState | None = None
 
     def show(self, sweep: SweepState) -> None:
         self.sweep = sweep
         self.made.text = made_text(sweep)
         self.bar.value = share_done(sweep)
-        self.bar.set_visibility(sweep.standing is not None)
+        self.bar.set_visibility(sweep.status is not None)
         self.progress.text = progress_text(sweep)
         self.steps.text = steps_text(sweep)
         self.ended.text = ended_text(sweep)

@@ -1,4 +1,4 @@
-"""The server of the live page: where it listens, how it begins and ends."""
+"""The server of the live page: its address, who may connect, start and end."""
 
 import asyncio
 import contextlib
@@ -20,21 +20,21 @@ def serve(
     allow_remote: bool = False,
     open_browser: bool = False,
 ) -> None:
-    """Show the sweeps below a folder until ctrl-c; nothing is written to it."""
+    """Serve the sweeps below a folder until ctrl-c; nothing is written to the folder."""
     check(folder, host, port, allow_remote)
     ui, app = _nicegui()
     port = free_port(host, port)
     from benign.report.live.monitor import SweepMonitor
-    from benign.report.live.pages import lay_out  # it needs nicegui
+    from benign.report.live.pages import lay_out  # needs nicegui
 
     monitor = SweepMonitor(folder)
 
     lay_out(monitor)
     app.add_middleware(Guard, host=host)
     app.on_startup(monitor.start)
-    app.on_startup(_announcing(announced(host, port, shown(folder))))
+    app.on_startup(_announce(announcement(host, port, shown(folder))))
     app.on_shutdown(monitor.stop)
-    logging.getLogger("nicegui").setLevel(logging.ERROR)  # a wrong address is no news
+    logging.getLogger("nicegui").setLevel(logging.ERROR)  # wrong addresses are not reported
     with contextlib.suppress(KeyboardInterrupt):
         ui.run(
             host=host,
@@ -49,23 +49,23 @@ def serve(
             binding_refresh_interval=None,
             uvicorn_logging_level="error",
         )
-    echo("ended: the sweeps go on without it")
+    echo("stopped; the sweeps go on")
 
 
-def _announcing(line: str) -> Callable[[], Awaitable[None]]:
-    """Say a line once the server listens: whoever reads it may ask at once."""
+def _announce(line: str) -> Callable[[], Awaitable[None]]:
+    """Return a function that prints a line once the server listens."""
     from nicegui.server import Server
 
-    async def announce() -> None:
+    async def print_line() -> None:
         while not Server.instance.started:
             await asyncio.sleep(0.02)
         echo(line)
 
-    return announce
+    return print_line
 
 
 def _nicegui():
-    """The library, imported when it is needed."""
+    """Import nicegui when it is needed."""
     try:
         from nicegui import app, ui
     except ImportError as error:
@@ -76,13 +76,13 @@ def _nicegui():
 
 
 FIRST_PORT, LAST_PORT = 8080, 8099
-"""tried one after another where none is asked for"""
+"""ports that are tried in order if none is given"""
 EVERYWHERE = ("0.0.0.0", "::", "")
-"""hosts that are no address to open but stand for all of this machine"""
+"""hosts that stand for all addresses of this machine, and cannot be opened themselves"""
 
 
 def check(folder: Path, host: str, port: int | None, allow_remote: bool) -> None:
-    """Refuse what cannot be served."""
+    """Raise ValueError if the folder cannot be served at this address."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: name a folder with sweeps, such as runs")
     check_host(host, allow_remote)
@@ -91,32 +91,31 @@ def check(folder: Path, host: str, port: int | None, allow_remote: bool) -> None
 
 
 def free_port(host: str, wanted: int | None) -> int:
-    """The port that was asked for, or the first that is free."""
+    """Return the wanted port if it is free, or the first free one if none is wanted."""
     if wanted is not None and not 0 < wanted < 65536:
         raise ValueError(f"`--port` must be between 1 and 65535, got {wanted}")
-    why = ""
-    tried = range(FIRST_PORT, LAST_PORT + 1) if wanted is None else [wanted]
-    for port in tried:
-        if why := _taken(host, port):
-            continue
-        return port
+    problem = ""
+    ports = range(FIRST_PORT, LAST_PORT + 1) if wanted is None else [wanted]
+    for port in ports:
+        if not (problem := _port_problem(host, port)):
+            return port
     if wanted is None:
         raise ValueError(f"no port from {FIRST_PORT} to {LAST_PORT} is free: choose one by --port")
-    raise ValueError(f"`--port` must be free on {host}, got {wanted} ({why}): choose another")
+    raise ValueError(f"`--port` must be free on {host}, got {wanted} ({problem}): choose another")
 
 
-def announced(host: str, port: int, folder: str) -> str:
-    """What is said once the page is there: an address that can be opened, and who can open it."""
+def announcement(host: str, port: int, folder: str) -> str:
+    """Return the line printed once the page is there: an address that can be opened, and who can open it."""
     name = socket.gethostname() if host in EVERYWHERE else host
-    where = f"http://{f'[{name}]' if ':' in name else name}:{port}"
-    told = f"{where} shows the sweeps in {folder} (ctrl-c ends it)"
+    address = f"http://{f'[{name}]' if ':' in name else name}:{port}"
+    line = f"{address} shows the sweeps in {folder} (stop with ctrl-c)"
     if is_loopback(host):
-        return told
-    return f"{told}\neverybody who reaches this machine can see them, without a password"
+        return line
+    return f"{line}\neverybody who reaches this machine can see them, without a password"
 
 
-def _taken(host: str, port: int) -> str:
-    """Why a port cannot be had; empty where it can."""
+def _port_problem(host: str, port: int) -> str:
+    """Return why a port cannot be used; empty if it can."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM
@@ -130,11 +129,11 @@ def _taken(host: str, port: int) -> str:
 
 
 POLICY = "default-src 'self' data: blob: 'unsafe-inline' 'unsafe-eval'; frame-ancestors 'none'"
-"""what the page may load: nothing from elsewhere (nicegui needs scripts inside the page)"""
+"""nothing is loaded from elsewhere; nicegui needs scripts inside the page"""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is that of this machine for itself."""
+    """Return whether a name or address means this machine and cannot be reached from others."""
     if host.lower() == "localhost":
         return True
     try:
@@ -144,17 +143,17 @@ def is_loopback(host: str) -> bool:
 
 
 def check_host(host: str, allow_remote: bool) -> None:
-    """Refuse to be reached from other machines unless that was asked for."""
+    """Raise ValueError if other machines could reach the page, unless that is allowed."""
     if not is_loopback(host) and not allow_remote:
         raise ValueError(
-            f"`--host` must be of this machine alone (127.0.0.1, localhost), got {host!r}: whoever reaches it sees "
+            f"`--host` must be a local address (127.0.0.1, localhost), got {host!r}: everybody who reaches it sees "
             "every sweep in the folder, without a password. Use `ssh -L 8080:localhost:8080 HERE` from elsewhere, or "
             "add --allow-remote"
         )
 
 
 class Guard:
-    """Lets requests through that mean this machine; an ASGI middleware."""
+    """ASGI middleware that refuses requests for other names than those of this machine."""
 
     def __init__(self, app: Any, host: str):
         self.app, self.host = app, host.lower()
@@ -172,19 +171,19 @@ class Guard:
             await send({"type": "http.response.body", "body": refusal})
 
     def allows(self, headers: dict[bytes, bytes]) -> bool:
-        """Whether a request was sent to a name of this machine, and not by the page of another."""
-        asked = headers.get(b"host", b"").decode("latin-1")
+        """Return whether a request was sent to a name of this machine, and not by a page from elsewhere."""
+        host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin", b"").decode("latin-1")
-        return self._is_here(f"//{asked}") and (not origin or urlsplit(origin).netloc == asked)
+        return self._is_local(f"//{host}") and (not origin or urlsplit(origin).netloc == host)
 
-    def _is_here(self, address: str) -> bool:
+    def _is_local(self, address: str) -> bool:
         try:
             name = (urlsplit(address).hostname or "").lower()
         except ValueError:
             return False
         if is_loopback(name):
             return True
-        # Asked for with --allow-remote: a stranger can rebind a name of his own, not an address.
+        # With --allow-remote: an attacker can point a name of his own to this machine, but not an address.
         return not is_loopback(self.host) and (
             name in (self.host, socket.gethostname().lower()) or _is_address(name)
         )
