@@ -43,7 +43,6 @@ EXCEPTIONS = {
         "sweep"
     },  # `Experiment.run`, `replay`, `units` and `result_in` are short forms
     "spec/schema.py": {"experiment"},
-    "sweep/status_text.py": {"cli"},
     "testing/components.py": {"sweep"},
 }
 """allowed imports from below, by module"""

@@ -187,8 +187,8 @@ def test_exports_keep_values_and_meanings(finished, tmp_path, kind):
     assert back.attrs == result.attrs
     for name in result.variables:
         kept = {key: np.asarray(value).tolist() for key, value in back[name].attrs.items()}
-        told = {key: np.asarray(value).tolist() for key, value in result[name].attrs.items()}
-        assert kept == told
+        attributes = {key: np.asarray(value).tolist() for key, value in result[name].attrs.items()}
+        assert kept == attributes
 
 
 def test_a_diverging_cell_is_an_outcome_and_the_sweep_goes_on(tmp_path):
@@ -211,16 +211,18 @@ def test_a_unit_that_fails_is_recorded_and_tried_again(finished, tmp_path, monke
         return train(cells, *arguments)
 
     monkeypatch.setattr(engine, "_train_batch", fail_at_four)
-    told = says("4 of 8", "failed", "ArithmeticError: the fan is broken", f"`benign show {folder}`")
-    with pytest.warns(RunsFailed, match=told):
+    message = says(
+        "4 of 8", "failed", "ArithmeticError: the fan is broken", f"`benign show {folder}`"
+    )
+    with pytest.warns(RunsFailed, match=message):
         result = tiny().run(folder)
-    with pytest.warns(RunsFailed, match=told):
+    with pytest.warns(RunsFailed, match=message):
         assert bo.open_result(folder).identical(result)
     assert (result.status.sel(samples=4) == Status.FAILED).all()
     assert np.isnan(result.steps.sel(samples=4)).all()
     assert result.sel(samples=2).equals(finished[1].sel(samples=2))
-    told = [record.meta["error"] for _, record in Store.open(folder).records()]
-    assert any("the fan is broken" in (text or "") for text in told)
+    errors = [record.meta["error"] for _, record in Store.open(folder).records()]
+    assert any("the fan is broken" in (text or "") for text in errors)
     monkeypatch.undo()
     assert tiny().run(folder).identical(finished[1])
 
@@ -279,12 +281,12 @@ def test_two_workers_give_the_same_bits_as_one(finished, tmp_path):
 
 def test_a_replay_is_the_run(finished):
     one = tiny().replay(samples=4, snr=2, seed=1)
-    told = finished[1].sel(samples=4, snr=2.0, seed=1)
-    assert one.last.number == int(told.steps)
-    assert float(one.last.loss) == pytest.approx(float(told.train_loss), rel=1e-4)
+    run = finished[1].sel(samples=4, snr=2.0, seed=1)
+    assert one.last.number == int(run.steps)
+    assert float(one.last.loss) == pytest.approx(float(run.train_loss), rel=1e-4)
     trace = one.trace()
-    assert trace.sizes["step"] == int(told.steps) + 1
-    curve = told.train_loss_curve.dropna("step")
+    assert trace.sizes["step"] == int(run.steps) + 1
+    curve = run.train_loss_curve.dropna("step")
     np.testing.assert_allclose(trace.train_loss.sel(step=curve.step), curve, rtol=1e-4)
     assert one.train.x.shape == (1, 4, 3, 8)
     assert one.test(5).x.shape == (1, 5, 3, 8)

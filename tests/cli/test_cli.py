@@ -121,7 +121,7 @@ def test_papers_lists_recipes_and_readings(run):
     assert "zhang/fig1" not in run("papers", "jiang")[1]
 
 
-def test_papers_tells_everything_about_one_recipe(run):
+def test_papers_shows_everything_about_one_recipe(run):
     code, out, _ = run("papers", "jiang/fig1")
     assert code == 0
     flat = " ".join(out.split())
@@ -135,7 +135,7 @@ def test_papers_tells_everything_about_one_recipe(run):
 # Running
 
 
-def test_fewer_seeds_are_told_and_drawn_with_all_that_is_there(run, tmp_path):
+def test_fewer_seeds_are_reported_and_drawn_with_all_seeds_of_the_folder(run, tmp_path):
     path = tiny_file(tmp_path)
     assert run("run", path, "--seeds", "3")[0] == 0
     picture = tmp_path / "runs/tiny/test_accuracy.svg"
@@ -162,7 +162,7 @@ def test_a_recipe_is_drawn_with_all_that_is_there(run, tmp_path):
     assert picture.read_bytes() == drawn
 
 
-def test_show_tells_the_plan_also_where_the_folder_holds_another(run, tmp_path):
+def test_show_prints_the_plan_also_if_the_folder_holds_another_experiment(run, tmp_path):
     path = tiny_file(tmp_path)
     assert run("run", path, "--seeds", "1")[0] == 0
     code, out, err = run("show", path, "--set", "training.rate=0.05")
@@ -285,7 +285,7 @@ def test_a_diverged_run_is_an_outcome(run, tmp_path):
     assert "runs: 8 diverged" in out
 
 
-def test_failed_runs_are_counted_and_told(run, tmp_path, monkeypatch):
+def test_failed_runs_are_counted_and_reported(run, tmp_path, monkeypatch):
     def fail(*_):
         raise ArithmeticError("the fan is broken")
 
@@ -328,7 +328,7 @@ def test_an_interrupted_run_says_how_to_go_on(run, tmp_path, monkeypatch):
 # Showing, packing, merging
 
 
-def test_show_tells_the_plan_and_writes_nothing(run, tmp_path):
+def test_show_prints_the_plan_and_writes_nothing(run, tmp_path):
     path = tiny_file(tmp_path)
     for arguments in (("show", path), ("run", path, "--dry-run")):
         code, out, err = run(*arguments)
@@ -369,7 +369,7 @@ def test_the_specification_that_show_prints_can_be_run(run, tmp_path):
     assert benign.Experiment.from_yaml("mine.yaml") == recipe("zhang/fig1").experiment("smoke")
 
 
-def test_show_of_a_folder_tells_statuses_and_damage(run, tmp_path):
+def test_show_of_a_folder_prints_statuses_and_damage(run, tmp_path):
     run("run", tiny_file(tmp_path))
     code, out, err = run("show", "runs/tiny")
     assert (code, err) == (0, "")
@@ -406,8 +406,8 @@ def made(folder: str) -> dict:
 
 def test_a_folder_knows_the_command_that_made_it(run, tmp_path):
     run("run", tiny_file(tmp_path), "--set", "training.rate=0.25")
-    told = {"benign": benign.__version__, "changes": ["training.rate=0.25"]}
-    assert made("runs/tiny") == {**told, "target": str(tmp_path / "tiny.yaml")}
+    expected = {"benign": benign.__version__, "changes": ["training.rate=0.25"]}
+    assert made("runs/tiny") == {**expected, "target": str(tmp_path / "tiny.yaml")}
     out = run("show", "runs/tiny")[1]
     assert holds(" ".join(out.split()), "training.rate=0.25", benign.__version__)
 
@@ -495,7 +495,7 @@ def test_another_experiment_is_refused_with_the_remedy_first(run, tmp_path):
     assert "more" in last
 
 
-def test_a_variable_that_was_not_measured_is_told_and_measured_again(run, tmp_path):
+def test_a_variable_that_was_not_measured_is_reported_and_measured_again(run, tmp_path):
     path = tiny_file(tmp_path)
     run("run", path)
 

@@ -65,7 +65,7 @@ def test_the_table_names_every_set_and_where_it_is(run, folder, monkeypatch):
     assert out.splitlines()[-1].startswith(f"folder: {folder}")
 
 
-def test_one_set_is_told_with_its_classes_and_whether_it_is_checked(run, folder, monkeypatch):
+def test_one_set_is_described_with_its_classes_and_whether_it_is_checked(run, folder, monkeypatch):
     image_files.mnist(monkeypatch, folder)
     code, out, _ = run("data", "mnist")
     assert code == 0
@@ -147,7 +147,7 @@ def test_the_option_names_the_folder_for_worker_processes_too(run, tmp_path):
     assert run("verify", "zhang", "--list", "--data", other)[0] == 0
 
 
-def test_absent_images_are_told_before_work_and_shown_in_a_line(run, folder):
+def test_absent_images_are_reported_before_work_and_shown_in_a_line(run, folder):
     file = written()
     code, out, err = run("run", file)
     assert (code, out) == (2, "")
@@ -155,9 +155,9 @@ def test_absent_images_are_told_before_work_and_shown_in_a_line(run, folder):
     assert not Path("runs").exists()
     code, out, err = run("show", file)
     assert (code, err) == (0, "")
-    told = "".join(out.split())  # lines are broken
+    text = "".join(out.split())  # lines are broken
     assert re.search(
-        rf"data[^;]*images[^;]*'mine'[^;]*mine\.npz[^;]*{re.escape(str(folder))}", told
+        rf"data[^;]*images[^;]*'mine'[^;]*mine\.npz[^;]*{re.escape(str(folder))}", text
     )
     write_npz(folder / "mine.npz", image_files.arrays(1, 4))
     assert "mine.npz" not in run("show", file)[1]

@@ -3,7 +3,7 @@
 Every sweep is the command line in a process of its own, forked after the imports, which take ten times as long as a
 tiny sweep. The first one, in OUT/whole, is left alone. Of each other, in OUT/0, OUT/1, ..., a first process dies by
 SIGKILL, at its n-th write for n = STEP, 2 STEP, ... until it lives (`points`), or at a random moment until STEP have
-died (`moments`), and a second one takes up what is there. A line of JSON tells of each; what a process
+died (`moments`), and a second one resumes. A line of JSON describes each; what a process
 printed is in OUT/n.log.
 """
 
@@ -136,8 +136,8 @@ def main(how: str, file: str, out: Path, step: int) -> None:
         kept = records(folder)
         left = len(list(folder.rglob(".*.tmp")))
         second = ended(started(command(folder), log))
-        told = {"at": at, "first": first, "second": second, "kept": kept, "temporary": left}
-        print(json.dumps({**told, "then": records(folder)}), flush=True)
+        outcome = {"at": at, "first": first, "second": second, "kept": kept, "temporary": left}
+        print(json.dumps({**outcome, "then": records(folder)}), flush=True)
         killed += first == -signal.SIGKILL
         if killed == step if how == "moments" else first == 0:
             return

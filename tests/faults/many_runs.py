@@ -18,8 +18,8 @@ import numpy as np
 from benign.experiment import Experiment
 from benign.sweep.plan import NUMERICS, units_of
 from benign.sweep.results import runs_in
-from benign.sweep.status import standing_of
-from benign.sweep.status_text import standing_text
+from benign.sweep.status import sweep_status
+from benign.sweep.status_text import sweep_text
 from benign.sweep.store import About, Store
 from benign.sweep.validation import valid_records
 from benign.training.descent import Status
@@ -75,7 +75,7 @@ def opened(folder: Path) -> int:
 
 def status(folder: Path) -> str:
     store = Store.open(folder, writing=False)
-    return standing_text(folder, standing_of(store, store.experiments()))
+    return sweep_text(folder, sweep_status(store, store.experiments()))
 
 
 def on_disk(folder: Path) -> int:

@@ -19,8 +19,8 @@ def python(*arguments: Any) -> list[str]:
 
 def typed(*arguments: Any, **how: Any) -> subprocess.CompletedProcess[str]:
     """`benign` with these arguments, in a fresh process."""
-    told = {"capture_output": True, "text": True, "env": ENVIRONMENT, "timeout": 100, **how}
-    return subprocess.run(python("-m", "benign", *arguments), check=False, **told)
+    options = {"capture_output": True, "text": True, "env": ENVIRONMENT, "timeout": 100, **how}
+    return subprocess.run(python("-m", "benign", *arguments), check=False, **options)
 
 
 def contents(folder: Path) -> dict[str, dict[str, tuple[str, tuple[int, ...], bytes]]]:

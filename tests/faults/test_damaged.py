@@ -1,4 +1,4 @@
-"""One flipped byte or a lost end, in any file of a store: noticed, told, and mended by running again."""
+"""One flipped byte or a lost end, in any file of a store: noticed, reported, and repaired by running again."""
 
 import random
 import shutil
@@ -50,7 +50,7 @@ def places(size: int, step: int) -> list[tuple[int, int]]:
 
 
 def outcome(use: Callable[..., Any], *given: Any) -> Any:
-    """What this gives, or what it tells where it refuses."""
+    """Return the result, or the message of the error."""
     try:
         return use(*given)
     except StoreError as error:
@@ -62,7 +62,7 @@ def outcome(use: Callable[..., Any], *given: Any) -> Any:
 
 @settings(max_examples=12)
 @given(st.integers(0, 2), st.floats(0, 1, exclude_max=True), st.integers(0, 255))
-def test_a_damaged_record_is_told_and_computed_again(whole, scratch, which, where, mask):
+def test_a_damaged_record_is_reported_and_computed_again(whole, scratch, which, where, mask):
     path = sorted((scratch / "records").glob("*.npz"))[which]
     sound = path.read_bytes()
     path.write_bytes(flipped(sound, int(where * len(sound)), mask))
@@ -116,18 +116,18 @@ def test_any_byte_of_the_experiment(whole, step):
     for place, mask in tried:
         with pytest.raises(StoreError, match=says(str(path), " damaged")):
             decode_about(sound[:place], path)
-        told = outcome(lambda bad: decode_about(bad, path), flipped(sound, place, mask))
-        assert told == expected or holds(
-            told, str(path), " damaged"
+        message = outcome(lambda bad: decode_about(bad, path), flipped(sound, place, mask))
+        assert message == expected or holds(
+            message, str(path), " damaged"
         )  # and not: made by a newer benign
-        refused += told != expected
+        refused += message != expected
     print(
         f"\nexperiment.json of {len(sound)} bytes: {len(tried)} cuts and {refused} of {len(tried)} flips refused"
     )
     assert refused > 0.95 * len(tried)  # not in the word `sha256`
 
 
-def test_a_damaged_experiment_is_told_with_a_remedy_that_works(whole, tmp_path):
+def test_a_damaged_experiment_is_reported_with_a_remedy_that_works(whole, tmp_path):
     folder = shutil.copytree(whole, tmp_path / "run")
     (folder / "picture.png").write_bytes(b"drawn")
     path, before = folder / "experiment.json", files(folder)
@@ -148,7 +148,7 @@ def test_a_damaged_experiment_is_told_with_a_remedy_that_works(whole, tmp_path):
 def test_any_byte_of_a_pack(whole, tmp_path, step):
     pack(whole, tmp_path / "sound.pack")
     sound, packed = (tmp_path / "sound.pack").read_bytes(), contents(whole)
-    bad, told = tmp_path / "bad", {"refused": 0, "damaged": 0, "harmless": 0}
+    bad, numbers = tmp_path / "bad", {"refused": 0, "damaged": 0, "harmless": 0}
     with ZipFile(tmp_path / "sound.pack") as archive:
         listed = places(len(sound), max(step // 100, 1))[archive.start_dir // max(step // 100, 1) :]
     for place, mask in [*places(archive.start_dir, step), *listed, (len(sound) // 2, 0)]:
@@ -156,13 +156,13 @@ def test_any_byte_of_a_pack(whole, tmp_path, step):
         merged = outcome(merge, bad, tmp_path / "target")
         if isinstance(merged, str):
             assert str(bad) in merged
-            told["refused"] += 1
+            numbers["refused"] += 1
             continue
         found = contents(tmp_path / "target")
         shutil.rmtree(tmp_path / "target")
         assert all(found[key] == packed[key] for key in found)
         assert len(found) + merged.damaged == len(packed)
-        told["damaged" if merged.damaged else "harmless"] += 1
-    print(f"\npack of {len(sound)} bytes, flips: {told}")
-    assert told["damaged"] > told["harmless"]
-    assert told["refused"]
+        numbers["damaged" if merged.damaged else "harmless"] += 1
+    print(f"\npack of {len(sound)} bytes, flips: {numbers}")
+    assert numbers["damaged"] > numbers["harmless"]
+    assert numbers["refused"]

@@ -102,9 +102,9 @@ def test_nobody_there(tmp_path, capfd, monkeypatch):
     file = str(tiny_file(tmp_path))
     where = "tcp://127.0.0.1:9"
     assert main(["run", file, "--out", str(tmp_path / "out"), "--executor", where]) == 1
-    told = capfd.readouterr().err
-    assert holds(told, where, "Dask", "0.3 s")
-    assert "Traceback" not in told
+    errors = capfd.readouterr().err
+    assert holds(errors, where, "Dask", "0.3 s")
+    assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize(

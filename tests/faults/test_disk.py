@@ -60,18 +60,18 @@ def run(tmp_path, monkeypatch, capsys):
 def filled(folder: Path, left: int) -> Path:
     """A file that leaves so many bytes of the disk free."""
     path = folder / "ballast"
-    room = os.statvfs(folder)
-    path.write_bytes(bytes(room.f_bavail * room.f_frsize - left))
+    disk = os.statvfs(folder)
+    path.write_bytes(bytes(disk.f_bavail * disk.f_frsize - left))
     return path
 
 
 def test_a_full_disk(disk, run, tmp_path):
     """A record has 30 kB: the first fits, the second does not."""
     ballast = filled(disk, 60_000)
-    code, told = run()
+    code, message = run()
     assert code == 1
-    assert told.startswith("benign: disk/run/records/")
-    assert told.endswith(".npz: No space left on device")
+    assert message.startswith("benign: disk/run/records/")
+    assert message.endswith(".npz: No space left on device")
     kept = files(disk / "run")
     assert len(kept) == 1
     assert len(contents(disk / "run")) == 1
@@ -82,25 +82,25 @@ def test_a_full_disk(disk, run, tmp_path):
     tiny(THREE_UNITS).run(tmp_path / "whole")
     assert contents(disk / "run") == contents(tmp_path / "whole")
     print(
-        f"\ndisk of {SMALL} full after 1 of 3 records: told, 1 kept; 3 identical once there is room"
+        f"\ndisk of {SMALL} full after 1 of 3 records: reported, 1 kept; 3 identical once there is space"
     )
 
 
-def test_a_disk_without_room_for_a_byte_is_refused_before_any_work(disk, run):
+def test_a_disk_without_space_for_a_byte_is_refused_before_any_work(disk, run):
     filled(disk, 0)
-    code, told = run()
+    code, message = run()
     assert code == 2
-    assert holds(told, "disk/run", "(No space left on device)", "folder")
+    assert holds(message, "disk/run", "(No space left on device)", "folder")
 
 
 def test_a_read_only_disk_is_refused_before_any_work(disk, run):
     Runner(tiny(THREE_UNITS), disk / "run")
     mount("-o", "remount,ro", disk)
     begin = time.perf_counter()
-    code, told = run()
+    code, message = run()
     assert code == 2
-    assert holds(told, "disk/run", "(Read-only file system)")
-    print(f"\nread-only disk told after {time.perf_counter() - begin:.2f} s")
+    assert holds(message, "disk/run", "(Read-only file system)")
+    print(f"\nread-only disk reported after {time.perf_counter() - begin:.2f} s")
     with pytest.raises(OSError, match="Read-only"):
         (disk / "run" / "x").touch()
     assert open_experiment(disk / "run") == tiny(THREE_UNITS)  # reading needs no writing

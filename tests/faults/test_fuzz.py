@@ -109,7 +109,7 @@ def has_words(fields: Any) -> bool:
 
 
 def words(fields: Any) -> set[str]:
-    """Every name of a field that may be told."""
+    """Every name of a field that a message may contain."""
     named = {str(key) for path in places(fields) for key in path}
     return named | {
         "data",
@@ -123,24 +123,24 @@ def words(fields: Any) -> set[str]:
 
 
 def outcome(fields: Any) -> str:
-    """What is told of fields that are refused; empty for an experiment. Takes less than a second."""
+    """Return the message for fields that are refused; empty for an experiment. Takes less than a second."""
     begin = time.process_time()
     try:
         bo.Experiment.from_dict(fields)
-        told = ""
+        message = ""
     except SpecError as error:
-        told = str(error)
-        assert told.strip()
+        message = str(error)
+        assert message.strip()
     assert time.process_time() - begin < SECONDS
-    return told
+    return message
 
 
 def check(fields: Any) -> bool:
     """Whether changed fields are an experiment."""
-    told = outcome(fields)
-    for line in told.splitlines():
+    message = outcome(fields)
+    for line in message.splitlines():
         assert any(word in line for word in words(fields) if word), line
-    return not told
+    return not message
 
 
 @settings(max_examples=60)

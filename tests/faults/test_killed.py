@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs fork and SIGKILL"
 
 
 def deaths(folder: Path, how: str, step: int) -> list[dict]:
-    """What tests/faults/dying.py tells of each killed sweep."""
+    """Return the report of tests/faults/dying.py on each killed sweep."""
     tiny_file(folder, THREE_UNITS)
     script = python(Path(__file__).with_name("dying.py"), how, "tiny.yaml", "out", step)
     done = subprocess.run(
@@ -25,17 +25,17 @@ def deaths(folder: Path, how: str, step: int) -> list[dict]:
     return [json.loads(line) for line in done.stdout.splitlines()][1:]
 
 
-def check(out: Path, told: list[dict], by: str) -> None:
+def check(out: Path, reports: list[dict], by: str) -> None:
     whole = contents(out / "whole")
     assert len(whole) == 3
     names = {f"{unit.key}.npz" for unit in tiny(THREE_UNITS).units()}
-    for turn, each in enumerate(told):
+    for turn, each in enumerate(reports):
         assert each["second"] == 0, (out / f"{turn}.log").read_text()
         assert "Traceback" not in (out / f"{turn}.log").read_text()
         assert set(each["then"]) == names
         assert each["kept"] == {name: each["then"][name] for name in each["kept"]}
         assert contents(out / str(turn)) == whole
-    killed = [each for each in told if each["first"] == -signal.SIGKILL]
+    killed = [each for each in reports if each["first"] == -signal.SIGKILL]
     kept, left = (sum(len(each["kept"]) for each in killed), sum(e["temporary"] for e in killed))
     print(
         f"\n{len(killed)} sweeps killed {by}: all completed and identical; {kept} records were there and stayed, "
@@ -46,9 +46,9 @@ def check(out: Path, told: list[dict], by: str) -> None:
 @pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.timeout(900)
 def test_killed_at_a_write(tmp_path, step):
-    told = deaths(tmp_path, "points", step)
-    check(tmp_path / "out", told, f"at every {step}. write" if step > 1 else "at every write")
-    *killed, last = [each["first"] for each in told]
+    reports = deaths(tmp_path, "points", step)
+    check(tmp_path / "out", reports, f"at every {step}. write" if step > 1 else "at every write")
+    *killed, last = [each["first"] for each in reports]
     assert set(killed) == {-signal.SIGKILL}
     assert last == 0
     assert len(killed) * step > 30  # every record is opened, written, synced, renamed and synced
@@ -57,6 +57,6 @@ def test_killed_at_a_write(tmp_path, step):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_killed_at_a_random_moment(tmp_path):
-    told = deaths(tmp_path, "moments", 50)
-    check(tmp_path / "out", told, "at random moments")
-    assert [each["first"] for each in told].count(-signal.SIGKILL) == 50
+    reports = deaths(tmp_path, "moments", 50)
+    check(tmp_path / "out", reports, "at random moments")
+    assert [each["first"] for each in reports].count(-signal.SIGKILL) == 50

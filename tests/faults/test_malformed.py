@@ -139,11 +139,11 @@ def test_a_folder_that_cannot_be_watched_for_a_while_is_watched_again(root, monk
     "content", [BRACKETS, b'{"runs": 1e999}', b'{"runs": 1' + b"0" * 4000 + b"}"]
 )
 def test_a_malformed_note_hides_no_sweep(content, root, run):
-    from benign.sweep.lease import note_path, take
+    from benign.sweep.lease import acquire, note_path
     from benign.sweep.store import Store
 
     store = Store.open(root / "a")
-    assert take(store, first_record(root / "a").stem) is None
+    assert acquire(store, first_record(root / "a").stem) is None
     note_path(store, first_record(root / "a").stem).write_bytes(content)
     monitor = SweepMonitor(root)
     monitor.refresh()

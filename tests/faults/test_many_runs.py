@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("runs", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_a_store_of_many_runs_opens_and_tells_quickly(runs):
+def test_a_store_of_many_runs_opens_and_shows_its_status_quickly(runs):
     """In a process of its own: here annotations are checked. It may take four times as long, as machines are shared."""
     command = [sys.executable, "-m", "tests.faults.many_runs"]
     done = subprocess.run(

@@ -32,7 +32,7 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def folder(whole, tmp_path):
-    """A copy, beside a secret that must stay as it is and must not be told."""
+    """A copy, next to a secret that must stay unchanged and must not be shown."""
     (tmp_path / "secret").write_bytes(SECRET)
     yield shutil.copytree(whole, tmp_path / "run")
     assert (tmp_path / "secret").read_bytes() == SECRET
@@ -49,7 +49,7 @@ def laughs(levels: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("seeds: !!python/object/apply:os.mkdir ['sprung']", "tag"),
         ("seeds: !!python/object/new:os.mkdir ['sprung']", "tag"),
@@ -65,13 +65,13 @@ def laughs(levels: int) -> str:
         ("data: {kind: os.system}", "data"),
     ],
 )
-def test_a_hostile_file_is_refused_at_once(tmp_path, monkeypatch, capsys, text, told):
+def test_a_hostile_file_is_refused_at_once(tmp_path, monkeypatch, capsys, text, message):
     monkeypatch.chdir(tmp_path)
     Path("a.yaml").write_text(text, encoding="utf-8")
     begin = time.process_time()
     assert cli.main(["run", "a.yaml"]) == 2
     assert time.process_time() - begin < 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert os.listdir() == ["a.yaml"]
 
 
@@ -94,7 +94,7 @@ def test_a_file_that_never_ends_is_no_specification(tmp_path):
 # Folders
 
 
-def test_links_among_the_records_are_told_and_replaced(folder, whole, capsys):
+def test_links_among_the_records_are_reported_and_replaced(folder, whole, capsys):
     path, other = sorted((folder / "records").glob("*.npz"))[:2]
     path.unlink()
     path.symlink_to(folder.parent / "secret")
@@ -203,7 +203,7 @@ RUNS = {"run": np.array(["a", "b"]), "status": np.ones(2, np.int8)}
         (RUNS, {"seconds": "long"}),
     ],
 )
-def test_a_foreign_record_is_told_and_computed_again(folder, whole, arrays, meta):
+def test_a_foreign_record_is_reported_and_computed_again(folder, whole, arrays, meta):
     """Intact by its checksum, but not of a unit."""
     path = min((folder / "records").glob("*.npz"))
     write_record(path, arrays, meta)

@@ -155,9 +155,9 @@ def test_compiled_steps_do_not_go_on_from_checkpoints_of_others(tmp_path):
     store = Store.open(tmp_path, create=True)
     origins = []
     for compile in (False, True):
-        with _executor(ExecutionConfig(compile=compile), [unit], Watcher(), store) as here:
-            assert isinstance(here, SerialExecutor)
-            origins.append(here._keeping(unit))
+        with _executor(ExecutionConfig(compile=compile), [unit], Watcher(), store) as executor:
+            assert isinstance(executor, SerialExecutor)
+            origins.append(executor._checkpoint(unit))
     assert origins[0].code != origins[1].code
     assert origins[0]._replace(code="") == origins[1]._replace(code="")
 

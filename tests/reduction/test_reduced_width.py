@@ -302,7 +302,9 @@ def without_columns(ambient: Batch, tokens: Tensor) -> Batch:
     rows = in_bases(network, ambient.params["weights"], bases).transpose(1, 2)
     output = torch.linalg.vector_norm(ambient.params["output"], dim=1, keepdim=True)
     params = small.with_rows({"output": output}, rows)
-    return replace(ambient, setup=ambient.setup.within(ambient.setup.data, small), held=params)
+    return replace(
+        ambient, setup=ambient.setup.within(ambient.setup.data, small), raw_params=params
+    )
 
 
 def loss_error(dim: int, radius: float, spread: float, hidden: int = 40) -> float:

@@ -8,7 +8,7 @@ from benign.data.mixture import Mixture
 from benign.data.model import DataModel
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
-from benign.sweep.compute import Computed, record
+from benign.sweep.compute import Computed, write_unit
 from benign.sweep.plan import NUMERICS, Run, units_of
 from benign.sweep.store import About, Store
 from benign.training.descent import Status
@@ -29,7 +29,7 @@ def fill(folder: Path, experiment: Experiment, made: dict | None = None) -> Path
         arrays["status"] = np.full(len(unit.runs), Status.CONVERGED, np.int8)
         arrays["steps"] = np.full(len(unit.runs), int(steps[-1]))
         arrays["audit"] = np.zeros(len(unit.runs))
-        record(unit, store, Computed(arrays, 1.0, None, "cpu (made up)", "0"))
+        write_unit(unit, store, Computed(arrays, 1.0, None, "cpu (made up)", "0"))
     return folder
 
 

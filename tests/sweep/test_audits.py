@@ -30,8 +30,8 @@ def test_slower_runs_have_equal_time_and_draws():
     experiment = small(rate=[0.5, 1.0], drop_every=10)
     half = slower(experiment, 2)
     assert half.training.as_dict()["rate"] == [0.25, 0.5]
-    told = half.training.as_dict()
-    assert (told["max_steps"], told["drop_every"]) == (80, 20)
+    training = half.training.as_dict()
+    assert (training["max_steps"], training["drop_every"]) == (80, 20)
     assert half.pairing == "common"
     zipped = small(rate=bo.zipped("speed", [0.5, 1.0]))
     assert slower(zipped, 4).training.rate == bo.zipped("speed", [0.125, 0.25])
@@ -101,7 +101,7 @@ def test_the_command_audits_a_step_size(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "runs/my/audit/rate_4").is_dir()
 
 
-def test_bad_targets_are_told(capsys):
+def test_bad_targets_are_reported(capsys):
     assert main(["audit", "nothing/here"]) == 2
     assert holds(capsys.readouterr().err, "'nothing/here'", "jiang/fig1")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benign.sweep.lease import Lease, leases_in, release, take
+from benign.sweep.lease import Lease, acquire, leases_in, release
 from benign.sweep.store import Store, sealed
 from tests.says import holds
 
@@ -28,7 +28,7 @@ def write(store: Store, taken: Lease) -> None:
 
 
 def mine(store: Store) -> Lease:
-    assert take(store, KEY) is None
+    assert acquire(store, KEY) is None
     return leases_in(store)[KEY]
 
 
@@ -37,11 +37,11 @@ def test_who_took_a_unit_keeps_it(store):
     assert (me.host, me.pid) == (socket.gethostname(), os.getpid())
     assert abs(me.since - time.time()) < 60
     assert me.alive()
-    assert take(store, KEY) == me
-    assert take(store, KEY, steal=True) == me, "it is alive on this host"
+    assert acquire(store, KEY) == me
+    assert acquire(store, KEY, steal=True) == me, "it is alive on this host"
     release(store, KEY)
     assert leases_in(store) == {}
-    assert take(store, KEY) is None
+    assert acquire(store, KEY) is None
 
 
 def test_a_dead_process_has_no_unit(store):
@@ -50,22 +50,22 @@ def test_a_dead_process_has_no_unit(store):
     me = mine(store)
     write(store, replace(me, pid=process.pid))
     assert leases_in(store)[KEY].alive() is False
-    assert take(store, KEY) is None
+    assert acquire(store, KEY) is None
     assert leases_in(store)[KEY].pid == os.getpid()
 
 
 def test_another_process_of_the_same_number_is_not_the_one_that_took_it(store):
     write(store, replace(mine(store), started="long ago"))
-    assert take(store, KEY) is None
+    assert acquire(store, KEY) is None
 
 
 def test_of_another_host_only_a_person_knows(store):
     other = replace(mine(store), host="far away")
     write(store, other)
     assert other.alive() is None
-    assert take(store, KEY) == other
+    assert acquire(store, KEY) == other
     assert holds(str(other), "far away", str(os.getpid()), " 20")
-    assert take(store, KEY, steal=True) is None
+    assert acquire(store, KEY, steal=True) is None
     assert leases_in(store)[KEY].host == socket.gethostname()
 
 
@@ -103,5 +103,5 @@ def test_what_no_process_wrote_holds_no_unit(store, content):
     me = mine(store)
     (store.folder / "taken" / f"{KEY}.json").write_bytes(content)
     assert leases_in(store) == {}
-    assert take(store, KEY) is None
+    assert acquire(store, KEY) is None
     assert leases_in(store)[KEY].pid == me.pid

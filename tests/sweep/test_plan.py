@@ -28,7 +28,7 @@ def test_every_cell_is_run_with_every_seed():
     assert all(run.cell.data.samples == run.where["samples"] for run in runs)
 
 
-def test_a_key_tells_what_is_computed_and_nothing_else():
+def test_a_key_depends_on_the_computation_and_nothing_else():
     assert len(set(keys(tiny()))) == 8
     assert keys(tiny()) == keys(tiny())
     assert keys(tiny("seeds=1")) == keys(tiny())[::2]

@@ -10,7 +10,7 @@ import pytest
 
 from benign.sweep import lease
 from benign.sweep import progress as along
-from benign.sweep.lease import Notes, leases_in, note_of, release, take, write_note
+from benign.sweep.lease import Notes, acquire, leases_in, note_of, release, write_note
 from benign.sweep.progress import Pace, UnitPosition, UnitProgress, UnitsInProgress
 from benign.sweep.runner import Runner
 from benign.sweep.store import Store, sealed, unsealed
@@ -35,7 +35,7 @@ def clock(monkeypatch) -> Clock:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     store = Store.open(tmp_path / "store", create=True)
-    assert take(store, KEY) is None
+    assert acquire(store, KEY) is None
     return store
 
 
@@ -49,55 +49,55 @@ def names(store: Store) -> list[str]:
 def test_a_unit_is_followed_through_its_batches(clock):
     way = UnitProgress(UNIT)  # 4 runs, at most 40 steps
     assert not way.now().begun
-    way.tell(0, 2)
+    way.update(0, 2)
     clock.now += 3
-    way.tell(20, 1)
+    way.update(20, 1)
     assert way.now() == UnitPosition(4, 20, 40, 1, False, 0.25, 0.25, 3.0, 0.0)
-    way.tell(TESTING, 2)
+    way.update(TESTING, 2)
     assert (way.now().testing, way.now().share) == (True, 0.5)
-    way.tell(7, 0)  # a network beside them
+    way.update(7, 0)  # a network beside them
     assert (way.now().step, way.now().training, way.now().share) == (7, 0, 0.5)
-    way.tell(20, 2)
+    way.update(20, 2)
     assert (way.now().testing, way.now().share) == (False, 0.75)
     way = UnitProgress(UNIT)
-    way.tell(39, 2)
-    way.tell(10, 2)  # the test of the first two was too short to be seen
+    way.update(39, 2)
+    way.update(10, 2)  # the test of the first two was too short to be seen
     assert way.now().share == 0.5 + 0.5 * 10 / 40
 
 
 def test_what_a_checkpoint_had_took_no_time(clock):
     way = UnitProgress(UNIT)
-    way.tell(20, 4)
+    way.update(20, 4)
     clock.now += 5
-    way.tell(30, 4)
+    way.update(30, 4)
     assert way.now().rest == 5.0
 
 
 def test_tests_are_expected_to_take_as_long_as_before(clock):
-    """Units of 45 s of training and two minutes of tests were told to end after 45 s."""
+    """Units of 45 s of training and two minutes of tests had an estimate of 45 s."""
     ways, (first, second) = UnitsInProgress(), tiny().units()
     ways.begin(first)
-    ways.units[first.key].tell(0, 4)
+    ways.units[first.key].update(0, 4)
     clock.now += 10
-    ways.units[first.key].tell(TESTING, 4)
+    ways.units[first.key].update(TESTING, 4)
     clock.now += 30
     ways.end(first)
     ways.begin(second)
     way = ways.units[second.key]
-    way.tell(0, 4)
+    way.update(0, 4)
     clock.now += 10
-    way.tell(20, 4)
+    way.update(20, 4)
     assert (way.now().tests, way.now().rest) == (30.0, 40.0)
     assert Pace().plus(4, 40.0, capped=True).left([way.now()], 0) == 40.0
-    way.tell(TESTING, 4)
+    way.update(TESTING, 4)
     clock.now += 20
-    assert Pace().plus(4, 40.0, capped=True).left(ways.places(), 0) == 10.0
+    assert Pace().plus(4, 40.0, capped=True).left(ways.positions(), 0) == 10.0
 
 
 # How long it will take
 
 
-def test_before_a_unit_has_ended_its_steps_tell():
+def test_before_a_unit_has_ended_its_steps_give_the_time_left():
     assert Pace().left([HALF], 0) == 20.0
     assert Pace().left([HALF], 20) == 20.0 + 20 * 4.0
     assert Pace().left([HALF, HALF], 20) == (40.0 + 20 * 4.0) / 2
@@ -127,8 +127,8 @@ def test_the_longest_unit_is_waited_for():
     assert Pace().left([HALF, nearly], 0) == 20.0
 
 
-def test_a_unit_that_has_just_ended_leaves_room_for_the_next():
-    """The terminal told 3 minutes in place of 74 s until the next was handed out."""
+def test_a_unit_that_has_just_ended_makes_way_for_the_next():
+    """The terminal showed 3 minutes in place of 74 s until the next was submitted."""
     assert Pace().left([HALF], 20, at_a_time=2) == (20.0 + 20 * 4.0) / 2
     assert Pace().left([HALF], 0, at_a_time=2) == 20.0
     assert Pace().plus(10, 40.0, True).left([], 20, at_a_time=2) == 40.0
@@ -153,7 +153,7 @@ def test_notes_are_seldom_and_go_with_the_unit(store, clock):
             written.append(note.at.step)
     assert written == pytest.approx([200, 400, 600, 800, 1000], abs=2)
     clock.now += 0.3
-    writer.step(KEY, TESTING, 4)  # at once: nothing more is told before it ends
+    writer.step(KEY, TESTING, 4)  # at once: nothing more is reported before it ends
     note = note_of(store, KEY)
     assert note is not None
     assert (note.at.testing, note.at.training) == (True, 4)
@@ -169,7 +169,7 @@ def test_short_units_write_none(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_sweep_tells_how_far_it_is_and_leaves_nothing(tmp_path, monkeypatch, workers):
+def test_a_sweep_notes_how_far_it_is_and_leaves_nothing(tmp_path, monkeypatch, workers):
     monkeypatch.setattr(lease, "NOTE_EVERY", 0.0)
     seen, write = [], write_note
 
@@ -201,7 +201,7 @@ def test_notes_are_no_claims_and_the_next_who_takes_a_unit_begins_without_one(st
     assert list(leases_in(store)) == [KEY]
     claim = store.folder / "taken" / f"{KEY}.json"
     claim.write_bytes(sealed(unsealed(claim.read_bytes()) | {"started": "0"}))
-    assert take(store, KEY) is None
+    assert acquire(store, KEY) is None
     assert note_of(store, KEY) is None
 
 
@@ -242,5 +242,5 @@ def test_a_killed_process_leaves_a_note_that_nobody_believes(tmp_path):
         process.kill()
     assert note_of(store, key)
     assert leases_in(store)[key].alive() is False
-    assert take(store, key) is None
+    assert acquire(store, key) is None
     assert note_of(store, key) is None

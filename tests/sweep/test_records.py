@@ -311,7 +311,7 @@ def test_the_file_is_on_disk_before_it_is_renamed_and_the_folder_after(tmp_path,
     monkeypatch.setattr(os, "replace", note_replace)
     write_record(tmp_path / "a.npz", ARRAYS, META)
     if not os.path.isdir("/proc/self/fd"):
-        pytest.skip("this system does not tell what a handle is")
+        pytest.skip("this system does not list open files")
     assert calls == ["file", "rename", "folder"]
 
 

@@ -1,4 +1,4 @@
-"""Which record counts for a run, what a result tells of its runs, and what a folder tells of its origin."""
+"""Which record counts for a run, what a result says about its runs, and a folder about its origin."""
 
 import json
 import linecache
@@ -22,9 +22,10 @@ from benign.sweep.dataset import assemble, not_measured
 from benign.sweep.own_code import own_code
 from benign.sweep.plan import NUMERICS, runs_of
 from benign.sweep.records import Record
-from benign.sweep.results import ResultWarning, RunResolver, outdoes
+from benign.sweep.results import ResultWarning, RunResolver, outdoes, runs_in
 from benign.sweep.status_text import folder_text
 from benign.sweep.store import Store, StoreError
+from benign.sweep.validation import RecordCache
 from benign.training import engine
 from benign.training.descent import Status
 from benign.training.metrics import METRICS, variables
@@ -71,19 +72,19 @@ def test_a_run_that_ended_beats_one_that_failed_in_either_order():
     bad = record("ab", [Status.FAILED, Status.OUT_OF_MEMORY])
     fine = record("bc", [Status.DIVERGED, Status.CONVERGED])
     for first, second in ((bad, fine), (fine, bad)):
-        counting = RunResolver()
-        counting.take(first)
-        counting.take(second)
-        found = {key: at.status for key, at in counting.runs.items()}
+        runs = RunResolver()
+        runs.add(first)
+        runs.add(second)
+        found = {key: at.status for key, at in runs.runs.items()}
         assert found == {"a": Status.FAILED, "b": Status.DIVERGED, "c": Status.CONVERGED}
 
 
 def test_more_variables_beat_fewer_and_of_equals_the_last_counts():
     few, many = (record("a", [Status.CONVERGED], names=names) for names in (["x"], ["x", "y"]))
-    counting = RunResolver()
-    assert counting.take(many) == [(0, "a")]
-    assert counting.take(few) == []
-    assert counting.take(many) == [(0, "a")]
+    runs = RunResolver()
+    assert runs.add(many) == [(0, "a")]
+    assert runs.add(few) == []
+    assert runs.add(many) == [(0, "a")]
 
 
 def test_a_record_outdoes_another_if_none_of_its_runs_is_lost():
@@ -123,9 +124,9 @@ def test_failed_records_never_take_the_place_of_good_ones(failed, good, tmp_path
 
 
 def test_a_folder_of_failed_runs_is_shown(failed):
-    told = folder_text(failed)
-    assert "8 failed" in told
-    assert holds(told, "8 runs", "ArithmeticError: the fan is broken")
+    message = folder_text(failed)
+    assert "8 failed" in message
+    assert holds(message, "8 runs", "ArithmeticError: the fan is broken")
 
 
 def test_two_cells_that_are_one_run_are_no_result():
@@ -151,23 +152,23 @@ def own_probe():
     METRICS.pop("loss_of_mine", None)
 
 
-def test_a_variable_that_no_run_has_is_left_out_and_told(good, tmp_path, own_probe):
+def test_a_variable_that_no_run_has_is_left_out_and_reported(good, tmp_path, own_probe):
     folder = shutil.copytree(good, tmp_path / "run")
     own_probe()
     names = ("`loss_of_mine`", "`loss_of_mine_curve`")
-    told = says(str(folder), *names, "8 runs", "recompute=True", "--recompute")
-    with pytest.warns(ResultWarning, match=told):
+    message = says(str(folder), *names, "8 runs", "recompute=True", "--recompute")
+    with pytest.warns(ResultWarning, match=message):
         result = tiny().run(folder)
     assert "loss_of_mine" not in result
     assert not_measured(result) == {"loss_of_mine": 8, "loss_of_mine_curve": 8}
-    with pytest.warns(ResultWarning, match=told):
+    with pytest.warns(ResultWarning, match=message):
         bo.open_result(folder)
     result = tiny().run(folder, recompute=True)
     assert not_measured(result) == {}
     np.testing.assert_array_equal(result.loss_of_mine, result.train_loss)
 
 
-def test_a_variable_that_some_runs_lack_is_told(tmp_path, own_probe):
+def test_a_variable_that_some_runs_lack_is_reported(tmp_path, own_probe):
     tiny("seeds=1").run(tmp_path / "run")
     own_probe()
     with pytest.warns(ResultWarning, match=says("`loss_of_mine`", "4 runs", "--recompute")):
@@ -238,10 +239,10 @@ def test_changed_code_of_ones_own_is_refused_and_computed_again(tmp_path, forget
     assert with_network(own_network(1, "a comment")()).run(tmp_path / "run").identical(first)
     changed = with_network(own_network(7)())
     folder = str(tmp_path / "run")
-    told = says(folder, "`network gain_of_mine`", "4 runs", "recompute=True", "--recompute")
-    with pytest.raises(StoreError, match=told):
+    message = says(folder, "`network gain_of_mine`", "4 runs", "recompute=True", "--recompute")
+    with pytest.raises(StoreError, match=message):
         changed.run(tmp_path / "run")
-    with pytest.raises(StoreError, match=told):
+    with pytest.raises(StoreError, match=message):
         bo.open_result(tmp_path / "run")
     assert holds(folder_text(tmp_path / "run"), "network gain_of_mine", "4 runs")
     second = changed.run(tmp_path / "run", recompute=True)
@@ -311,15 +312,17 @@ def test_a_folder_of_format_1_opens_and_becomes_one_of_today(tmp_path, monkeypat
     assert (content["format"], content["numerics"], content["made"]) == (2, 3, {})
 
 
-def test_runs_of_other_numerics_are_told_and_computed_beside_the_old(good, tmp_path, monkeypatch):
+def test_runs_of_other_numerics_are_reported_and_computed_next_to_the_old(
+    good, tmp_path, monkeypatch
+):
     folder = shutil.copytree(good, tmp_path / "run")
     numerics(monkeypatch, NUMERICS + 1)
     versions = (f"numerics {NUMERICS}", f"numerics {NUMERICS + 1}")
-    told = says(str(folder), "8 runs", *versions)
-    with pytest.warns(ResultWarning, match=told):
+    message = says(str(folder), "8 runs", *versions)
+    with pytest.warns(ResultWarning, match=message):
         assert bo.open_result(folder).attrs["runs_missing"] == 8
     assert holds(" ".join(folder_text(folder).split()), "8 runs", *versions)
-    with pytest.warns(ResultWarning, match=told):
+    with pytest.warns(ResultWarning, match=message):
         result = tiny().run(folder)
     assert result.attrs["runs_missing"] == 0
     assert len(Store.open(folder).keys()) == 4
@@ -351,9 +354,9 @@ def test_a_specification_that_cannot_be_read_names_folder_version_and_remedy(goo
     parts = ("specification", "code", f"benign {bo.__version__}", "kind", "rings_of_mine")
     with pytest.raises(StoreError, match=says(str(folder), *parts)):
         bo.open_result(folder)
-    told = folder_text(folder)
-    assert "rings_of_mine" in told
-    assert "converged" in told
+    message = folder_text(folder)
+    assert "rings_of_mine" in message
+    assert "converged" in message
 
 
 @pytest.mark.parametrize(
@@ -364,7 +367,7 @@ def test_a_specification_that_cannot_be_read_names_folder_version_and_remedy(goo
         (True, ["benign: ", "version", " 1", "True"]),
     ],
 )
-def test_a_specification_may_tell_the_version_of_its_format(version, parts):
+def test_a_specification_may_state_the_version_of_its_format(version, parts):
     fields = tiny().as_dict()
     assert bo.Experiment.from_dict({"benign": 1, **fields}) == tiny()
     with pytest.raises(SpecError, match=says(*parts)):
@@ -397,3 +400,34 @@ def test_a_part_computes_only_the_units_it_needs(good, tmp_path):
     assert len(Store.open(folder).keys()) == 1
     assert bo.open_result(folder).attrs["runs_missing"] == 4
     assert {run.key for run in runs_of(part)} < {run.key for run in runs_of(tiny())}
+
+
+# Records in memory
+
+
+def test_records_in_memory_are_decoded_again_only_if_their_file_has_changed(
+    good, tmp_path, monkeypatch
+):
+    folder = shutil.copytree(good, tmp_path / "run")
+    store, decoded = Store.open(folder), []
+    read = store.read
+    monkeypatch.setattr(store, "read", lambda key: (decoded.append(key), read(key))[1])
+    records, keys = RecordCache(store), sorted(store.keys())
+    assert runs_in(records).keys() == runs_in(records).keys()
+    assert decoded == keys
+    first = store.path(keys[0])
+    first.write_bytes(first.read_bytes()[:-1])  # damaged
+    assert len(list(records)) == len(keys) - 1
+    assert list(store.damaged) == keys[:1]
+    shutil.copy(Store.open(good, writing=False).path(keys[0]), first)
+    assert len(list(records)) == len(keys)
+    assert decoded == [*keys, keys[0], keys[0]]
+
+
+def test_records_that_would_take_too_much_memory_are_decoded_each_time(good, monkeypatch):
+    store, decoded = Store.open(good, writing=False), []
+    read = store.read
+    monkeypatch.setattr(store, "read", lambda key: (decoded.append(key), read(key))[1])
+    records, keys = RecordCache(store, most_bytes=0), sorted(store.keys())
+    assert [len(list(records)), len(list(records))] == [len(keys)] * 2
+    assert decoded == [*keys, *keys]

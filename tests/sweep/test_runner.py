@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from benign.sweep import dispatch, plan, records
-from benign.sweep import lease as taken
+from benign.sweep import dispatch, lease, plan, records
 from benign.sweep.compute import Computed, compute
 from benign.sweep.folders import open_experiment, open_result
 from benign.sweep.plan import Unit
@@ -42,9 +41,9 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def belongs(folder: Path, key: str, **other: object) -> None:
     """Let a unit of a sweep belong to somebody else."""
     store = Store.open(folder)
-    assert taken.take(store, key) is None
+    assert lease.acquire(store, key) is None
     path = folder / "taken" / f"{key}.json"
-    path.write_bytes(sealed(asdict(taken.leases_in(store)[key]) | other))
+    path.write_bytes(sealed(asdict(lease.leases_in(store)[key]) | other))
 
 
 def test_units_of_another_host_are_left_to_it(tmp_path, computed):
@@ -58,7 +57,7 @@ def test_units_of_another_host_are_left_to_it(tmp_path, computed):
     assert result.attrs["runs_missing"] == 4
     assert tiny().run(folder, steal=True).identical(tiny().run(tmp_path / "whole"))
     assert computed[1] == theirs
-    assert not taken.leases_in(Store.open(folder))
+    assert not lease.leases_in(Store.open(folder))
 
 
 def test_units_of_a_living_process_are_waited_for(tmp_path, computed, monkeypatch):
@@ -75,7 +74,7 @@ def test_units_of_a_living_process_are_waited_for(tmp_path, computed, monkeypatc
     def other() -> None:
         time.sleep(0.2)
         Store.open(folder).path(recorded).write_bytes(Store.open(whole).path(recorded).read_bytes())
-        taken.release(Store.open(folder), recorded)
+        lease.release(Store.open(folder), recorded)
         time.sleep(0.2)
         belongs_to_nobody = folder / "taken" / f"{left}.json"
         text = unsealed(belongs_to_nobody.read_bytes())
@@ -170,7 +169,7 @@ DIFFERENTLY = """{2: lambda: os.kill(os.getpid(), signal.SIGSEGV), 4: lambda: os
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
-def test_a_unit_whose_process_dies_takes_no_other_with_it_and_tells_how(run, tmp_path):
+def test_a_unit_whose_process_dies_takes_no_other_with_it_and_reports_how(run, tmp_path):
     own = OWN.replace(" and step.attacked.shape[1] == 2", "").format(does=DIFFERENTLY)
     (tmp_path / "own.py").write_text(own)
     file, folder = tiny_file(tmp_path, "data.samples=[2, 4, 6, 8]"), tmp_path / "run"

@@ -18,7 +18,7 @@ from benign.sweep import export
 from benign.sweep.lease import Lease
 from benign.sweep.plan import keys_of, runs_of, units_of
 from benign.sweep.results import RunsFailed
-from benign.sweep.status import Counts, SweepStatus, standing_of, stores_in
+from benign.sweep.status import Counts, SweepStatus, stores_in, sweep_status
 from benign.sweep.status_text import next_steps
 from benign.sweep.store import Store, sealed
 from benign.sweep.validation import fault_of
@@ -43,7 +43,7 @@ def folder(finished, tmp_path) -> Path:
 
 
 def standing(folder: Path, experiment=None) -> SweepStatus:
-    return standing_of(Store.open(folder, writing=False), [experiment or tiny()])
+    return sweep_status(Store.open(folder, writing=False), [experiment or tiny()])
 
 
 def first_record(folder: Path) -> Path:
@@ -58,9 +58,9 @@ def take(folder: Path, unit: str, host: str, pid: int, started: str = "") -> Non
 
 
 def own_start() -> str:
-    from benign.sweep import lease as taken
+    from benign.sweep import lease
 
-    return taken._started(os.getpid())
+    return lease._started(os.getpid())
 
 
 # Status
@@ -82,7 +82,7 @@ def test_a_finished_sweep_is_done_along_every_axis(finished, run):
     assert f"`benign report {finished}`" in " ".join(out.split())
 
 
-def test_what_is_missing_is_told_where_it_is(folder, run):
+def test_missing_runs_are_shown_along_the_axes(folder, run):
     first_record(folder).unlink()
     found = standing(folder)
     assert (found.counts.done, found.counts.missing) == (4, 4)
@@ -99,9 +99,9 @@ def test_failed_and_diverged_runs_are_counted(tmp_path, monkeypatch):
     assert [counts.diverged for _, counts in found.axes["rate"]] == [0, 4]
     assert found.counts.done == 8
     assert found.counts.converged + found.counts.step_cap == found.counts.diverged == 4
-    told = next_steps(tmp_path / "run", found)
-    assert holds(told[0], "4 runs", "diverged", "`training.rate`", "`benign show ")
-    assert not any("audit" in line for line in told)
+    steps = next_steps(tmp_path / "run", found)
+    assert holds(steps[0], "4 runs", "diverged", "`training.rate`", "`benign show ")
+    assert not any("audit" in line for line in steps)
     assert any("`benign audit" in line for line in next_steps(tmp_path / "run", found, True))
 
     def fail(*_):
@@ -141,7 +141,7 @@ def test_a_process_on_another_host_counts_as_running(folder):
     assert not any("resume" in line for line in next_steps(folder, found))
 
 
-def test_a_damaged_record_is_told_and_its_runs_are_missing(folder, run):
+def test_a_damaged_record_is_reported_and_its_runs_are_missing(folder, run):
     data = first_record(folder).read_bytes()
     first_record(folder).write_bytes(data[:-1])
     found = standing(folder)
@@ -150,14 +150,14 @@ def test_a_damaged_record_is_told_and_its_runs_are_missing(folder, run):
     assert f"benign store check {folder}" in " ".join(run("status", folder)[1].split())
 
 
-def test_status_as_json_tells_the_same(folder, run):
+def test_status_as_json_says_the_same(folder, run):
     first_record(folder).unlink()
     code, out, _ = run("status", folder, "--json")
-    told = json.loads(out)
+    content = json.loads(out)
     assert code == 0
-    assert (told["runs"], told["done"], told["missing"]) == (8, 4, 4)
-    assert [each["done"] for each in told["axes"]["samples"]] == [0, 4]
-    assert told["next"]
+    assert (content["runs"], content["done"], content["missing"]) == (8, 4, 4)
+    assert [each["done"] for each in content["axes"]["samples"]] == [0, 4]
+    assert content["next"]
 
 
 def test_several_folders_have_a_line_each(folder, run, tmp_path):
@@ -243,7 +243,7 @@ def test_check_removes_what_is_damaged_if_asked(folder, run):
     assert run("store", "check", folder)[0] == 0
 
 
-def test_other_files_and_a_damaged_specification_are_told(folder, run, tmp_path):
+def test_other_files_and_a_damaged_specification_are_reported(folder, run, tmp_path):
     (folder / "records" / "notes.txt").write_text("mine", encoding="utf-8")
     code, out, _ = run("store", "check", folder, "--remove")
     assert (code, holds(out, "notes.txt", "record")) == (1, True)
@@ -369,7 +369,7 @@ def test_a_former_zarr_is_replaced(finished, tmp_path, run):
     assert os.listdir(tmp_path) == ["a.zarr"]
 
 
-def test_what_cannot_be_exported_is_told_with_the_remedy(finished, tmp_path, run, monkeypatch):
+def test_an_impossible_export_is_refused_with_the_remedy(finished, tmp_path, run, monkeypatch):
     code, _, err = run("export", finished, tmp_path / "a.xlsx")
     assert (code, holds(err, "a.xlsx", ".zarr, .nc, .csv")) == (2, True)
     code, _, err = run("export", finished, tmp_path / "none/a.csv")

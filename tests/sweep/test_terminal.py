@@ -1,4 +1,4 @@
-"""What a sweep tells while it runs: how often, in which words, and that it costs nothing."""
+"""What a sweep shows while it runs: how often, in which words, and that it costs nothing."""
 
 import io
 import re
@@ -23,7 +23,7 @@ ANSI = "\x1b["
 
 
 class Clock:
-    """Time that passes when told."""
+    """A clock that the test moves."""
 
     def __init__(self):
         self.now = 100.0
@@ -54,7 +54,7 @@ def arrays(*codes: Status) -> dict[str, np.ndarray]:
     return {"status": np.array(codes, np.int8)}
 
 
-def test_lines_tell_what_there_is_to_do_and_how_it_went(clock):
+def test_lines_show_what_there_is_to_do_and_how_it_went(clock):
     stream = io.StringIO()
     lines = Lines(stream)
     with lines:
@@ -75,7 +75,7 @@ def test_lines_tell_what_there_is_to_do_and_how_it_went(clock):
         clock.now += 5
         lines.unit_ends(UNITS[1], arrays(*[Status.FAILED] * 4), 10.0)
         lines.end()
-    first, *told = stream.getvalue().splitlines()
+    first, *lines_shown = stream.getvalue().splitlines()
     assert numbers(first) == [2, 4, 8, 12]
     assert holds(first, "8 runs", "4 of 12")
     four = f"2 converged, 1 {Status.STEP_CAP.label}, 1 diverged"
@@ -86,13 +86,15 @@ def test_lines_tell_what_there_is_to_do_and_how_it_went(clock):
         ("8 of 12", "4 x 3 x 8, ", {"10", "4"}, "15 s", "17 s"),
         ("12 of 12", "4 failed", {"2"}, "20 s", ""),
     ]
-    for line, (done, shape, others, taken, left) in zip(told, expected, strict=True):
+    for line, (done, shape, others, taken, left) in zip(lines_shown, expected, strict=True):
         before, doing, time = line.split(" | ")
         assert before.startswith(done)
         assert shape in doing
         assert set(re.findall(r"\d+", doing.replace(shape, ""))) == others
         assert re.findall(r"\d+ s\b", time) == [taken, *filter(None, [left])]
-    assert all("training" in line.split(" | ")[-1] for line in told[:2]), "time of tests is unknown"
+    assert all("training" in line.split(" | ")[-1] for line in lines_shown[:2]), (
+        "time of tests is unknown"
+    )
 
 
 def test_a_finished_sweep_says_so():
@@ -145,14 +147,14 @@ def test_units_that_run_side_by_side_have_no_one_shape(clock):
     assert holds(line, "0 of 8", "step 20", "7 training", "30 s", "12 s")
     assert numbers(line) == [0, 7, 8, 12, 20, 30]
     lines.step(SECOND, TESTING, 4)
-    lines.step("of nobody here", 99, 99)  # told late
+    lines.step("of nobody here", 99, 99)  # a late report
     clock.now += 6
     lines.step(FIRST, 30, 4)
     line = stream.getvalue().splitlines()[-1]
     assert re.search(r"step 30\b.*\b4 training\b.*\b4\b.*evaluat", line)
 
 
-def test_the_last_runs_are_evaluated_and_no_time_is_told(clock):
+def test_the_last_runs_are_evaluated_and_no_time_is_shown(clock):
     """It was `at most 0 s left` for as long as that took."""
     stream = io.StringIO()
     lines = Lines(stream)
@@ -259,9 +261,9 @@ def test_a_sweep_in_python_is_silent_where_asked_to_be(tmp_path, monkeypatch):
 def test_statuses_in_words():
     assert statuses({}) == "none"
     counts = {status: number for number, status in enumerate(Status, 1)}
-    told = statuses(counts).split(", ")
+    parts = statuses(counts).split(", ")
     names = ("converged", "step cap", "diverged", "failed", "memory", "missing")
-    for number, name, part in zip((2, 3, 4, 5, 6, 1), names, told, strict=True):
+    for number, name, part in zip((2, 3, 4, 5, 6, 1), names, parts, strict=True):
         assert part.startswith(f"{number} ")
         assert name in part
 

@@ -71,9 +71,9 @@ def events(folder: Path) -> tuple[dict[str, dict[int, float]], dict[str, object]
         points = [(event.step, event.value) for event in read.Scalars(tag)]
         assert len(points) == len(dict(points)), f"{tag} is logged twice"
         scalars[tag] = dict(points)
-    told = read.summary_metadata[metadata.SESSION_START_INFO_TAG].plugin_data.content
+    content = read.summary_metadata[metadata.SESSION_START_INFO_TAG].plugin_data.content
     plugin = plugin_data_pb2.HParamsPluginData  # pyright: ignore[reportAttributeAccessIssue]
-    start = plugin.FromString(told).session_start_info
+    start = plugin.FromString(content).session_start_info
     values = {
         name: getattr(value, str(value.WhichOneof("kind"))) for name, value in start.hparams.items()
     }
@@ -208,7 +208,7 @@ def test_a_sweep_that_ran_without_a_tracker_is_logged_by_the_next_call(folder, t
     assert len(list(tmp_path.rglob("events.*"))) == 8
 
 
-def test_a_tracker_that_fails_is_told_of_and_loses_nothing(tmp_path, monkeypatch):
+def test_a_tracker_that_fails_is_reported_and_loses_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -225,7 +225,7 @@ def test_a_tracker_that_fails_is_told_of_and_loses_nothing(tmp_path, monkeypatch
     assert len(list(tmp_path.rglob("events.*"))) == 8
 
 
-def test_runs_that_failed_are_not_logged_and_zipped_axes_tell_their_values(tmp_path):
+def test_runs_that_failed_are_not_logged_and_zipped_axes_show_their_values(tmp_path):
     zipped = [f"data.{name}={{zipped: size, values: {values}}}" for name, values in SIZES.items()]
     experiment = tiny(*zipped)
     result = experiment.run(tmp_path / "runs")
@@ -235,7 +235,9 @@ def test_runs_that_failed_are_not_logged_and_zipped_axes_tell_their_values(tmp_p
     assert found[-1].parameters == {"samples": 4, "dim": 6, "snr": 2.0, "seed": 1}
 
 
-def test_the_command_line_tells_what_was_logged_and_how_to_look(run, tmp_path, monkeypatch):
+def test_the_command_line_reports_the_logged_runs_and_the_command_that_shows_them(
+    run, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     tiny_file(tmp_path, "seeds=1")
     track = ["--track", "tensorboard=my logs", "--track", "mlflow=sqlite:///m.db"]
@@ -246,9 +248,9 @@ def test_the_command_line_tells_what_was_logged_and_how_to_look(run, tmp_path, m
     for _ in range(2):  # the second has nothing to log, and they are there
         code, out, _ = run("run", "tiny.yaml", *track)
         assert code == 0
-        told = [line for line in out.splitlines() if "tensorboard" in line or "mlflow" in line]
-        assert len(told) == 2
-        for line, command in zip(told, commands, strict=True):
+        reported = [line for line in out.splitlines() if "tensorboard" in line or "mlflow" in line]
+        assert len(reported) == 2
+        for line, command in zip(reported, commands, strict=True):
             assert holds(line, "4 runs", command)
     out = run("run", "tiny.yaml")[1]
     assert not any(word in out for word in ("tensorboard", "mlflow"))

@@ -32,8 +32,8 @@ def test_kept_weights_are_those_of_the_replayed_run(tmp_path):
 def test_weights_are_kept_only_where_asked_for(tmp_path):
     sweep().run(tmp_path)
     assert not (tmp_path / "weights").exists()
-    told = says(str(tmp_path), "weights", "keep_weights=True", "--keep-weights")
-    with pytest.raises(ValueError, match=told):
+    message = says(str(tmp_path), "weights", "keep_weights=True", "--keep-weights")
+    with pytest.raises(ValueError, match=message):
         bo.weights(tmp_path, samples=12)
 
 
@@ -48,7 +48,7 @@ def flipped(data: bytes) -> bytes:
 
 def unsigned(data: bytes) -> bytes:
     """The same weights as 0.1.0 wrote them, without a checksum."""
-    return save(load(data), {"told": "these runs"})
+    return save(load(data), {"note": "these runs"})
 
 
 @pytest.mark.parametrize("damage", [cut, flipped, unsigned])

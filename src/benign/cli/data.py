@@ -91,16 +91,16 @@ def _sizes(name: str) -> tuple[str, str, str, str]:
 def _details(name: str) -> str:
     from benign.data.sources import fingerprint, image_set, where_is
 
-    found, place = image_set(name), where_is(name)
-    channels, height, width = found.train.images.shape[1:]
+    images, place = image_set(name), where_is(name)
+    channels, height, width = images.train.images.shape[1:]
     counts = [
         f"  {number} {label}: {train:,} training, {test:,} test"
-        for number, (label, train, test) in enumerate(_counts(found))
+        for number, (label, train, test) in enumerate(_counts(images))
     ]
     return "\n".join(
         [
-            f"{name}: {height} x {width} pixels, {channels} channels, {len(found.class_names)} classes",
-            f"training: {len(found.train.labels):,} images, test: {len(found.test.labels):,}",
+            f"{name}: {height} x {width} pixels, {channels} channels, {len(images.class_names)} classes",
+            f"training: {len(images.train.labels):,} images, test: {len(images.test.labels):,}",
             *counts,
             f"where: {place} ({_assurance(name)})",
             *([f"fingerprint: {mark}"] if (mark := fingerprint(name)) else []),
@@ -108,13 +108,14 @@ def _details(name: str) -> str:
     )
 
 
-def _counts(found: "ImageSet") -> list[tuple[str, int, int]]:
+def _counts(images: "ImageSet") -> list[tuple[str, int, int]]:
     """Return every class with its numbers of training and test images."""
-    numbers = range(len(found.class_names))
+    numbers = range(len(images.class_names))
     train, test = (
-        part.labels.bincount(minlength=len(numbers)).tolist() for part in (found.train, found.test)
+        part.labels.bincount(minlength=len(numbers)).tolist()
+        for part in (images.train, images.test)
     )
-    return [(found.class_names[k], train[k], test[k]) for k in numbers]
+    return [(images.class_names[k], train[k], test[k]) for k in numbers]
 
 
 def _assurance(name: str) -> str:

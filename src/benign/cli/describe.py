@@ -1,30 +1,27 @@
-"""Papers and experiments in words: what the command line says before anything is run."""
+"""Papers and experiments as text: what the command line prints before it runs anything."""
 
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from benign.claims.study import SCALES
-from benign.experiment import Experiment
 from benign.papers.recipes import Recipe
 from benign.papers.registry import papers, recipes
 from benign.reduction.modes import Approximate
-from benign.spec.axes import dimensions
 from benign.sweep.estimate import Estimate
 from benign.sweep.plan import Unit
 from benign.sweep.runner import Runner
+from benign.sweep.status_text import grid_rows, grid_size
 from benign.sweep.terminal import duration
-from benign.sweep.text import abbreviated, bytes_text, labelled, table, values_text, wrapped
+from benign.sweep.text import abbreviated, bytes_text, labelled, wrapped
 from benign.training.machine import memory_of
 
 LONG = 60.0
-"""seconds of work whose cost is told before it starts"""
+"""seconds of work from which on its cost is printed before it starts"""
 
 
 def papers_text(name: str | None = None) -> str:
-    """The papers and their recipes: all, those of one paper, or one recipe in full."""
+    """Return the papers and their recipes: all, those of one paper, or one recipe in full."""
     known = recipes()
     if name in known:
         return recipe_text(known[name])
@@ -36,15 +33,15 @@ def papers_text(name: str | None = None) -> str:
     for paper in [name] if name else sorted(registered):
         blocks.append(wrapped(registered[paper].title))
         for recipe in (known[each] for each in sorted(known) if each.startswith(f"{paper}/")):
-            told = [recipe.title, f"shows {recipe.shows}"]
-            told += [f"reading {q.name}: {', '.join(_answers(q))}" for q in recipe.questions]
-            blocks.append(labelled([(f"  {recipe.name}", told)]))
+            lines = [recipe.title, f"shows {recipe.shows}"]
+            lines += [f"reading {q.name}: {', '.join(_answers(q))}" for q in recipe.questions]
+            blocks.append(labelled([(f"  {recipe.name}", lines)]))
     return "\n".join([*blocks, "", f"scales: {', '.join(SCALES)}; * is the default reading"])
 
 
 def recipe_text(recipe: Recipe) -> str:
-    """One recipe with what it asks and the size of each scale."""
-    sizes = [f"{scale:6} {_size(recipe.experiment(scale))}" for scale in SCALES]
+    """Return one recipe with its open questions and the size of each scale."""
+    sizes = [f"{scale:6} {grid_size(recipe.experiment(scale))}" for scale in SCALES]
     rows = [("shows", [recipe.shows]), ("scales", sizes)]
     for question in recipe.questions:
         meanings = [
@@ -81,26 +78,26 @@ def _state(runner: Runner) -> str:
 
 
 def _coordinates(units: Sequence[Unit]) -> list[tuple[str, list[str]]]:
-    """Where the runs are computed, and why; nothing where nothing else than R^d was asked for."""
-    found: dict[tuple[str, int], list[Unit]] = {}
+    """Return the coordinates of the runs, with the reason; nothing if all runs are computed in R^d as specified."""
+    by_space: dict[tuple[str, int], list[Unit]] = {}
     for unit in units:
         cell = unit.runs[0].cell
         if cell.coordinates != "ambient":
-            found.setdefault((cell.space.mode, cell.space.dim), []).append(unit)
+            by_space.setdefault((cell.space.mode, cell.space.dim), []).append(unit)
     lines = []
-    for (mode, dim), those in found.items():
-        runs, dims = sum(len(unit.runs) for unit in those), [u.runs[0].cell.data.dim for u in those]
+    for (mode, dim), same in by_space.items():
+        runs, dims = sum(len(unit.runs) for unit in same), [u.runs[0].cell.data.dim for u in same]
         if min(dims) == max(dims):
-            lines.append(f"{runs} runs: {those[0].runs[0].cell.space.text}")
+            lines.append(f"{runs} runs: {same[0].runs[0].cell.space.text}")
         else:
             lines.append(f"{runs} runs: {mode}, {dim:,} for d from {min(dims):,} to {max(dims):,}")
         if mode == "approximate":
-            lines += map(_trust, those)
+            lines += map(_trust, same)
     return [("coordinates", abbreviated(lines))] if lines else []
 
 
 def _trust(unit: Unit) -> str:
-    """How far approximate coordinates can be trusted: the run that the attack moves most tells."""
+    """Return how far approximate coordinates can be trusted, with the reason for the run that the attack moves most."""
     spaces = [space for run in unit.runs if isinstance(space := run.cell.space, Approximate)]
     shifts = [space.shift for space in spaces]
     worst = max(range(len(shifts)), key=lambda place: shifts[place])
@@ -109,9 +106,9 @@ def _trust(unit: Unit) -> str:
 
 
 def _absent(units: Sequence[Unit]) -> list[tuple[str, list[str]]]:
-    """Images that are not on this machine."""
-    told = (unit.runs[0].cell.data.absent() for unit in units)
-    lines = sorted({line for line in told if line})
+    """Return the images that are not on this machine."""
+    absent = {unit.runs[0].cell.data.absent() for unit in units}
+    lines = sorted(line for line in absent if line)
     return [("data", lines)] if lines else []
 
 
@@ -144,20 +141,6 @@ def _time(cost: Estimate, at_once: int, left: list[Unit]) -> str:
     if least == most:
         return f"about {most}, for up to {steps} steps a run"
     return f"at most about {most}, if no run reaches its loss before step {steps}; {least} if all do at once"
-
-
-def grid_rows(experiment: Experiment) -> list[tuple[str, list[str]]]:
-    """The axes of an experiment and its size."""
-    axes = [
-        [dim.name, f"{len(dim.values)}:", values_text(dim.values)] for dim in dimensions(experiment)
-    ]
-    return [("axes", table(axes) or ["none"]), ("runs", [_size(experiment)])]
-
-
-def _size(experiment: Experiment) -> str:
-    cells = int(np.prod([len(dim.values) for dim in dimensions(experiment)], dtype=object))
-    seeds = experiment.seeds
-    return f"{cells * seeds} runs: {cells} cells, each with {seeds} seed{'s' * (seeds != 1)}"
 
 
 def _shapes(units: Sequence[Unit]) -> list[str]:

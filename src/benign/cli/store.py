@@ -39,19 +39,19 @@ def status(
     This reads only the statuses in the records; `benign store check` verifies every byte.
     """
     from benign.sweep.status import stores_in
-    from benign.sweep.status_text import standing_text, standings_text
+    from benign.sweep.status_text import sweep_text, sweeps_text
 
     folders = list(stores_in(folder))
     if folders == [folder]:
-        standing = _status(folder)
-        text = json.dumps(_plain(folder, standing), indent=2) if as_json else ""
-        echo(text or standing_text(folder, standing))
+        sweep = _status(folder)
+        text = json.dumps(_plain(folder, sweep), indent=2) if as_json else ""
+        echo(text or sweep_text(folder, sweep))
         return
     statuses = {each: _status_or_error(each) for each in folders}
     if as_json:
         echo(json.dumps([_plain(each, found) for each, found in statuses.items()], indent=2))
     else:
-        echo(standings_text(statuses))
+        echo(sweeps_text(statuses))
 
 
 @app.command(
@@ -173,13 +173,13 @@ def _log(folder: Path, where: str) -> None:
 
 
 def _status(folder: Path) -> "SweepStatus":
-    from benign.sweep.status import standing_of
+    from benign.sweep.status import sweep_status
     from benign.sweep.store import Store, StoreError
 
     store = Store.open(folder, writing=False)
     if not (history := store.experiments()):
         raise StoreError(f"{folder} holds no experiment yet: run one there first")
-    return standing_of(store, history)
+    return sweep_status(store, history)
 
 
 def _status_or_error(folder: Path) -> "SweepStatus | str":
@@ -190,22 +190,22 @@ def _status_or_error(folder: Path) -> "SweepStatus | str":
         return str(error).splitlines()[0]
 
 
-def _plain(folder: Path, standing: "SweepStatus | str") -> dict[str, Any]:
+def _plain(folder: Path, sweep: "SweepStatus | str") -> dict[str, Any]:
     from benign.sweep.status_text import next_steps
 
-    if isinstance(standing, str):
-        return {"folder": str(folder), "error": standing}
+    if isinstance(sweep, str):
+        return {"folder": str(folder), "error": sweep}
     return {
         "folder": str(folder),
-        **vars(standing.counts),
+        **vars(sweep.counts),
         "axes": {
             name: [{"value": value, **vars(counts)} for value, counts in values]
-            for name, values in standing.axes.items()
+            for name, values in sweep.axes.items()
         },
-        "damaged": standing.damaged,
-        "workers": [vars(worker) for worker in standing.workers],
-        "notes": standing.notes,
-        "next": next_steps(folder, standing),
+        "damaged": sweep.damaged,
+        "workers": [vars(worker) for worker in sweep.workers],
+        "notes": sweep.notes,
+        "next": next_steps(folder, sweep),
     }
 
 
@@ -228,8 +228,8 @@ def _faults(folder: Path, remove: bool) -> int:
         for path in (*map(store.path, checked.damaged), *checked.spoiled):
             path.unlink(missing_ok=True)
     echo(f"{folder}: {checked.records} records of {checked.runs} runs are intact")
-    if checked.kept:
-        echo(f"{checked.kept} files of checkpoints and weights are intact")
+    if checked.intact_files:
+        echo(f"{checked.intact_files} files of checkpoints and weights are intact")
     echo("\n".join(faults))
     if checked.damaged:
         done = "removed; " if remove else ""

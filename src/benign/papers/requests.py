@@ -1,4 +1,4 @@
-"""From what a person asks for, a recipe, a file or a folder with options, to experiments in folders."""
+"""From a request, a recipe, a file or a folder with options, to experiments in folders."""
 
 import os
 from collections.abc import Sequence
@@ -32,26 +32,30 @@ class RunRequest:
     folder: Path
     recipe: Recipe | None = None
     made: dict[str, Any] = field(default_factory=dict)
-    """what was asked for; kept in the folder"""
+    """the request; kept in the folder"""
 
     def summarise(self, result: xr.Dataset) -> str:
-        """What the result says: in the words of the recipe, with the distance from its theorem, or as a table."""
+        """Return a summary of the result: that of the recipe, with the distance from its theorem, or a table."""
         if self.recipe is None:
             return result_text(result)
-        told = [self.recipe.summarise(result), self.recipe.distance(self.experiment)]
-        return "\n".join(filter(None, told))
+        lines = [self.recipe.summarise(result), self.recipe.distance(self.experiment)]
+        return "\n".join(filter(None, lines))
 
     def draw(self, result: xr.Dataset) -> list[Path]:
-        """Draw the figure of the recipe; of a file, accuracies over its axes."""
+        """Draw the figure of the recipe, or for a file the accuracies over its axes."""
         if self.recipe is None:
             return pictures(result, self.folder)
-        told = [_caption(self.recipe, self.experiment, self.made), endings(result), origin(result)]
-        return self.recipe.draw(result, self.folder, " ".join(filter(None, told)))
+        sentences = [
+            _caption(self.recipe, self.experiment, self.made),
+            endings(result),
+            origin(result),
+        ]
+        return self.recipe.draw(result, self.folder, " ".join(filter(None, sentences)))
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options that decide what is run and where."""
+    """The options that select the experiments and their folder."""
 
     scale: str | None = None
     """size of a recipe; quick if not given"""
@@ -67,14 +71,17 @@ class RunOptions:
     """folder of the results, or of several readings' folders"""
 
     def applied(self, fields: dict[str, Any]) -> Experiment:
-        """The experiment with these fields after `changes`, which may name what is left at its default, and `seeds`."""
+        """Return the experiment with these fields after `changes` and `seeds`.
+
+        A change may name a field that has its default.
+        """
         changed = with_overrides(_completed(fields), self.changes) if self.changes else fields
         return Experiment.from_dict(
             changed if self.seeds is None else {**changed, "seeds": self.seeds}
         )
 
     def named(self) -> list[str]:
-        """The fields that `changes` and `seeds` set."""
+        """Return the names of the fields that `changes` and `seeds` set."""
         seeds = [] if self.seeds is None else ["seeds"]
         return [*seeds, *(text.partition("=")[0] for text in self.changes)]
 
@@ -117,7 +124,7 @@ def _of_file(target: str, choices: RunOptions) -> RunRequest:
 
 
 def _of_folder(folder: Path, choices: RunOptions) -> RunRequest:
-    """What a folder holds, to be resumed there or run elsewhere, and drawn again where a recipe made it."""
+    """Return a request for the experiment of a folder, to resume it there or to run it elsewhere."""
     store = Store.open(folder, writing=False)
     experiment, made = choices.applied(current_experiment(store).as_dict()), store.about.made
     if choices.changes:
@@ -127,7 +134,7 @@ def _of_folder(folder: Path, choices: RunOptions) -> RunRequest:
 
 
 def _completed(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields with their defaults; as they are where a change must mend them first."""
+    """Return the fields with their defaults; unchanged if they are not valid before a change."""
     try:
         return Experiment.from_dict(fields).as_dict()
     except SpecError:
@@ -135,20 +142,23 @@ def _completed(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hint(target: str) -> str:
-    """Where the recipe may be: in a folder or a file here that was not loaded."""
+    """Return how to load the recipe if a folder or file here may define it; else an empty string."""
     place = os.path.dirname(target)
-    for file, found in ((os.path.join(place, "figures.py"), place), (f"{place}.py", f"{place}.py")):
+    for file, source in (
+        (os.path.join(place, "figures.py"), place),
+        (f"{place}.py", f"{place}.py"),
+    ):
         if place and os.path.isfile(file):
-            return f"\nto load {found}: `benign --plugin {found} ...`"
+            return f"\nto load {source}: `benign --plugin {source} ...`"
     return ""
 
 
 def _of_recipe(chosen: Recipe, choices: RunOptions) -> list[RunRequest]:
     if choices.answers and choices.readings:
         raise ValueError("--reading and --readings: give one of them")
-    asked = choices.readings
+    which = choices.readings
     readings = (
-        chosen.readings(asked) if asked else [chosen.reading(parsed_answers(choices.answers))]
+        chosen.readings(which) if which else [chosen.reading(parsed_answers(choices.answers))]
     )
     return [_of_reading(chosen, choices, reading, len(readings) > 1) for reading in readings]
 
@@ -172,7 +182,7 @@ def _of_reading(
 
 
 def _caption(recipe: Recipe, experiment: Experiment, made: dict[str, Any]) -> str:
-    """The caption of a figure; a folder keeps the answers in another order than the recipe asks."""
+    """Return the caption of a figure. A folder keeps the answers in another order than the questions of the recipe."""
     known = made.get("reading") or {}
     reading = {each.name: known[each.name] for each in recipe.questions if each.name in known}
     under = recipe.caption(experiment, str(made.get("scale")), reading)
@@ -180,11 +190,11 @@ def _caption(recipe: Recipe, experiment: Experiment, made: dict[str, Any]) -> st
 
 
 def parsed_answers(answers: Sequence[str]) -> Reading:
-    """Answers to questions by name, from `question=answer` each."""
+    """Return the answers by question, from texts `question=answer`."""
     parsed = {}
     for text in answers:
-        question, found, answer = text.partition("=")
-        if not found:
+        question, equals, answer = text.partition("=")
+        if not equals:
             raise ValueError(f"--reading {text!r}: write question=answer, for example w_O=divided")
         parsed[question] = answer
     return parsed

@@ -1,4 +1,4 @@
-"""Runs what claims need, once for all of them, and judges them."""
+"""The verifier: runs the studies of claims, each once, and judges the claims."""
 
 import sys
 import time
@@ -103,11 +103,11 @@ def _found(study: Study, folder: Path) -> _Runs:
 
 
 def changes_of(study: Study, made: Mapping[str, Any], result: xr.Dataset) -> tuple[str, ...]:
-    """How runs that were found differ from those of their study."""
-    told: list[str] = list(made.get("changes") or ())
+    """Return how the runs in a folder differ from those of their study."""
+    changes: list[str] = list(made.get("changes") or ())
     if missing := result.attrs["runs_missing"]:
-        told.append(f"{missing} of {result.attrs['runs']} runs are missing")
-    return tuple(f"{study.name}: {word}" for word in told)
+        changes.append(f"{missing} of {result.attrs['runs']} runs are missing")
+    return tuple(f"{study.name}: {change}" for change in changes)
 
 
 def answered(study: Study, reading: Reading) -> Reading:
@@ -128,14 +128,14 @@ def readings_of(
     studies: Sequence[Study], which: str, answers: Reading | None = None
 ) -> list[Reading]:
     """The readings of several studies together: an answer to a question is the answer in all that know it."""
-    found: list[Reading] = []
+    readings: list[Reading] = []
     default = {name: answer for s in studies for name, answer in s.reading().items()}
     for study in studies:
         for reading in study.readings(which):
             whole = default | reading | (answers or {})
-            if whole not in found:
-                found.append(whole)
-    return found or [{}]
+            if whole not in readings:
+                readings.append(whole)
+    return readings or [{}]
 
 
 def judge(
@@ -148,7 +148,7 @@ def judge(
 ) -> list[TimedVerdict]:
     """The verdicts on claims: a paper, an id or a glob each, as for `benign verify`.
 
-    What their studies need is run in the folder first, as far as it is not there. Printing a verdict tells it in words.
+    Runs that are missing in the folder are computed first. Printing a verdict shows it as text.
 
     >>> import tempfile
     >>> import benign as bo
@@ -202,8 +202,10 @@ def verify(
 
 
 def claims_text(claims: Sequence[Claim]) -> str:
-    """Claims, what each says and on which runs it is judged, and how many cannot be run here."""
-    lost = [claim for claim in claims if cannot(claim)]
-    told = [claim_text(claim, cannot(claim)) for claim in claims]
-    count = f"{len(claims)} claims" + (f", {len(lost)} of them cannot run here" if lost else "")
-    return "\n".join([*told, count])
+    """Return the claims, each with its statement and studies, and the number of those that cannot run here."""
+    impossible = [claim for claim in claims if cannot(claim)]
+    texts = [claim_text(claim, cannot(claim)) for claim in claims]
+    count = f"{len(claims)} claims" + (
+        f", {len(impossible)} of them cannot run here" if impossible else ""
+    )
+    return "\n".join([*texts, count])

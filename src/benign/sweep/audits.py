@@ -24,14 +24,14 @@ AUDIT = "audit"
 COMPARED = ("train_loss", "test_loss", "test_accuracy", "robust_accuracy", "attention_on_signal")
 MASKED = (
     f"masked: the evaluation attack takes more than {GAP} of accuracy that the training attack leaves, so the network "
-    "may have learned to mislead the latter; docs/attacks.md tells more"
+    "may have learned to mislead the latter; docs/attacks.md explains this"
 )
 MOVED = 0.02
 """change of a mean over seeds that counts; of a loss, relative to it"""
 
 
 def flagged(result: xr.Dataset) -> str:
-    """How many runs are doubtful, and why; empty where none is."""
+    """Return how many runs are doubtful, and why; empty if none is."""
     if "audit" not in result:
         return ""
     codes = result["audit"].fillna(0).astype(int)
@@ -44,7 +44,7 @@ def flagged(result: xr.Dataset) -> str:
 
 
 def attack_audit(result: xr.Dataset) -> list[str]:
-    """What the attacks of a result are worth, in lines."""
+    """Return lines that compare the training attack, the evaluation attack and the certificates of a result."""
     if "audit" not in result:
         return ["no attack was used, so there is nothing to audit"]
     lines = [f"{int(result['audit'].notnull().sum())} runs with an attack"]
@@ -68,7 +68,7 @@ def attack_audit(result: xr.Dataset) -> list[str]:
 
 
 def slower(experiment: Experiment, factor: int) -> Experiment:
-    """The same with the rate divided and every number of steps multiplied: equal rate x steps, equal draws."""
+    """Return the experiment with a smaller rate and more steps: equal rate x steps, equal draws."""
     fields = experiment.as_dict()
     training = fields["training"]
     training["rate"] = _divided(experiment.training.rate, factor)
@@ -103,39 +103,39 @@ def _compared(name: str, values: list[xr.DataArray]) -> str:
     means = [value.mean("seed") for value in values]
     change = np.abs(means[-1] - means[0])
     moved = int(_moved(name, means[0], means[-1]).sum())
-    told = ", ".join(f"{float(mean.mean()):.3g}" for mean in means)
-    return f"{name}: {told}; {moved} of {means[0].size} cells moved, at most by {float(change.max()):.2g}"
+    values_text = ", ".join(f"{float(mean.mean()):.3g}" for mean in means)
+    return f"{name}: {values_text}; {moved} of {means[0].size} cells moved, at most by {float(change.max()):.2g}"
 
 
 def _moved(name: str, fast: xr.DataArray, slow: xr.DataArray) -> xr.DataArray:
-    """1 where a mean over seeds moved, 0 where it did not, NaN where there is none."""
+    """Return 1 for cells whose mean over seeds moved, 0 for the others, NaN for cells without a mean."""
     change = abs(slow - fast)
     scale = abs(slow) if name.endswith("loss") else 1.0
     return (change > MOVED * scale).astype(float).where(change.notnull())
 
 
 def with_rate_audit(result: xr.Dataset, folder: Path) -> xr.Dataset:
-    """The result with what an audit of its step size left in its folder, for pictures; as it is where there is none.
+    """Return the result with the outcome of the audit of its step size, for figures; unchanged if there was no audit.
 
-    Every variable that the audit compared gets another, `test_loss_moved`, over the cells of the result.
+    Every variable that the audit compared gets a companion, such as `test_loss_moved`, over the cells of the result.
     """
     places = [folder / AUDIT / f"rate_{factor}" for factor in (SLOWER[0], SLOWER[-1])]
     if not all(place.is_dir() for place in places):
         return result
-    with warnings.catch_warnings(action="ignore"):  # the audit has told of failed runs
+    with warnings.catch_warnings(action="ignore"):  # the audit has reported failed runs
         fast, slow = (_sound(open_result(place)) for place in places)
-    told = []
+    moves = []
     for name in COMPARED:
         if name in fast and name in result and set(fast[name].dims) == set(result[name].dims):
             moved = _moved(name, fast[name].mean("seed"), slow[name].mean("seed"))
-            told.append(
+            moves.append(
                 f"{name.replace('_', ' ')} in {int(moved.sum())} of {int(moved.count())} cells"
             )
             here = {dim: result[dim] for dim in moved.dims}
             result = result.assign({f"{name}_moved": moved.reindex(here)})
     seeds = fast.sizes["seed"]
     of = "1 seed" if seeds == 1 else f"{seeds} seeds"
-    note = f"Step-size audit, {of}: a quarter of the rate moves {', '.join(told)}."
+    note = f"Step-size audit, {of}: a quarter of the rate moves {', '.join(moves)}."
     return result.assign_attrs(rate_audit=note)
 
 

@@ -1,8 +1,8 @@
-"""A unit of work: how it is computed, wherever that is, and what is recorded of it.
+"""Computes a unit of work, in whatever process, and writes its record.
 
 On the CPU a unit is computed by one thread: results are then bitwise the same whatever the number
-of cores, and two threads on a busy two-core machine were seen to take 50 times as long as one.
-Several cores are used by computing several units at a time.
+of cores, and two threads on a busy two-core machine took 50 times as long as one.
+Several cores compute several units at a time.
 """
 
 import platform
@@ -24,33 +24,33 @@ from benign.training.engine import Progress, one_thread, train_runs
 
 
 class Computed(NamedTuple):
-    """What became of a unit."""
+    """The outcome of a unit."""
 
     arrays: dict[str, np.ndarray]
     seconds: float
     error: str | None
-    """what its runs failed by"""
+    """why its runs failed"""
     device: str
-    """where it was computed"""
+    """the device that computed it"""
     torch: str
-    """the version there"""
+    """the version of torch there"""
     compiled: bool = False
-    """whether compiled code took part, which rounds otherwise"""
+    """whether compiled code took part, which rounds differently"""
 
 
 def compute(
     unit: Unit,
     device: str,
     progress: Progress | None = None,
-    keeping: CheckpointConfig = CheckpointConfig(),  # noqa: B008
+    checkpoint: CheckpointConfig = CheckpointConfig(),  # noqa: B008
     compile: bool = False,
 ) -> Computed:
-    """Compute a unit here; whatever a component raises is an outcome of its runs, not the end of the sweep."""
+    """Compute a unit in this process. If a component raises, its runs have failed and the sweep goes on."""
     begin, error, used = time.perf_counter(), None, False
     try:
         with one_thread(), compiling(compile) as has_compiled:
             cells, ids = [run.cell for run in unit.runs], [run.id for run in unit.runs]
-            arrays = train_runs(cells, ids, device, progress, keeping)
+            arrays = train_runs(cells, ids, device, progress, checkpoint)
             used = has_compiled()
     except Exception:
         arrays, error = _without_result(unit, Status.FAILED), traceback.format_exc(limit=-3)
@@ -60,7 +60,7 @@ def compute(
 
 
 def not_computed(unit: Unit, device: str, status: Status, why: str) -> Computed:
-    """A unit of which there is nothing but a status."""
+    """Return the outcome of a unit that has only a status."""
     return Computed(_without_result(unit, status), 0.0, why, device, str(torch.__version__))
 
 
@@ -69,7 +69,7 @@ def _without_result(unit: Unit, status: Status) -> dict[str, np.ndarray]:
     return {"status": np.full(count, status, np.int8), "steps": np.full(count, -1, np.int64)}
 
 
-def record(unit: Unit, store: Store, done: Computed) -> None:
+def write_unit(unit: Unit, store: Store, done: Computed) -> None:
     """Write the record of a unit."""
     meta = {
         "benign": __version__,

@@ -34,11 +34,11 @@ SYMBOLS = {
 
 
 def assemble(experiment: Experiment, records: Iterable[Record]) -> xr.Dataset:
-    """The result of an experiment: its axes, `seed` and `step` as dimensions, one documented variable a measurement.
+    """Return the result of an experiment: axes, `seed` and `step` are its dimensions, every metric is a variable.
 
     A run without a record has status 0 (missing). A number that a run has not (a diverged run's test error, a curve
     after its run ended) is NaN; `status` and `steps` say why. A variable that is newer than all finished runs is left
-    out; `not_measured` tells those that some lack.
+    out; `not_measured` lists the variables that some runs lack.
     """
     keys = keys_of(experiment)
     place = {key: number for number, key in enumerate(keys)}
@@ -49,9 +49,9 @@ def assemble(experiment: Experiment, records: Iterable[Record]) -> xr.Dataset:
     steps = first.snapshot_steps()
     flat = {name: variable.blank(len(keys), steps) for name, variable in described.items()}
     flat["status"] = np.full(len(keys), Status.MISSING, np.int8)
-    counting, devices = RunResolver(), set[str]()
+    resolver, devices = RunResolver(), set[str]()
     for record in records:
-        rows = [(row, place[key]) for row, key in counting.take(record) if key in place]
+        rows = [(row, place[key]) for row, key in resolver.add(record) if key in place]
         if rows:
             devices.add(_device(record.meta))
             source, target = (list(part) for part in zip(*rows, strict=True))
@@ -59,47 +59,47 @@ def assemble(experiment: Experiment, records: Iterable[Record]) -> xr.Dataset:
                 known = record.arrays.get(name)
                 values[target] = np.nan if known is None else known[source]
     flat["steps"][flat["steps"] < 0] = np.nan  # in a record: the run has not ended
-    found = [counting.runs.get(key) for key in keys]
-    lacking = _lacking(wanted, found)
+    recorded = [resolver.runs.get(key) for key in keys]
+    lacking = _lacking(wanted, recorded)
     for name, (without, ended) in lacking.items():
         if without == ended:
             described.pop(name, None)
     result = _label(experiment, flat, described, steps)
     result.attrs["devices"] = "; ".join(sorted(devices))
     result.attrs["not_measured"] = canonical({name: n for name, (n, _) in lacking.items()})
-    if failed := failures(at for at in found if at):
+    if failed := failures(at for at in recorded if at):
         result.attrs["first_error"] = next(iter(failed)).splitlines()[-1]
     return result
 
 
 def _device(meta: Mapping[str, Any]) -> str:
-    """Where and by what a record was computed."""
+    """Return the device and the version of torch that computed a record."""
     text = f"{meta.get('device')}, torch {meta.get('torch')}"
     return f"{text}, compiled" if meta.get("compiled") else text
 
 
 def not_measured(result: xr.Dataset) -> dict[str, int]:
-    """The variables that are newer than some finished runs, and the number of these."""
+    """Return the variables that finished runs lack, with the number of these runs."""
     return json.loads(result.attrs["not_measured"])
 
 
 def counts_of(status: Any) -> dict[Status, int]:
-    """How many runs ended in each way, from the array of their statuses."""
+    """Return the number of runs with each status."""
     return {each: int((status == each).sum()) for each in Status}
 
 
 def ended(result: xr.Dataset) -> xr.DataArray:
-    """Where a run ended properly: it is neither missing, nor has it failed."""
+    """Return whether each run ended properly: it is not missing and has not failed."""
     return ~result["status"].isin([Status.MISSING, *RETRIED])
 
 
 def _lacking(
-    wanted: list[dict[str, Variable]], found: list[RunAt | None]
+    wanted: list[dict[str, Variable]], recorded: list[RunAt | None]
 ) -> dict[str, tuple[int, int]]:
-    """Of every variable that finished runs lack: how many lack it, of how many that should have it."""
-    seeds = len(found) // len(wanted)
+    """Return, for every variable that finished runs lack, how many lack it and how many should have it."""
+    seeds = len(recorded) // len(wanted)
     alike = Counter(
-        (number // seeds, at.names) for number, at in enumerate(found) if at and at.ended
+        (number // seeds, at.names) for number, at in enumerate(recorded) if at and at.ended
     )
     without, ended = Counter[str](), Counter[str]()
     for (cell, names), count in alike.items():
@@ -110,7 +110,7 @@ def _lacking(
 
 
 def _described(wanted: list[dict[str, Variable]]) -> dict[str, Variable]:
-    """The variables of all cells. An array that has not the same size in all is left out: it has no place."""
+    """Return the variables of all cells, without arrays whose size differs between cells."""
     described = {name: variable for cell in wanted for name, variable in cell.items()}
     return {
         name: variable
@@ -139,8 +139,8 @@ def _label(
         tail = variable.tail(steps)
         coords |= {each: (each, list(at)) for each, at in tail.items() if each not in coords}
         values = flat[name].reshape(sizes + [len(at) for at in tail.values()])
-        told = {"long_name": variable.definition, "units": variable.units}
-        data[name] = ([*dims, *tail], values, told)
+        attributes = {"long_name": variable.definition, "units": variable.units}
+        data[name] = ([*dims, *tail], values, attributes)
     status = flat["status"]
     data["status"][2].update(flag_values=[s.value for s in Status], flag_meanings=_flags())
     if "audit" in data:
@@ -159,7 +159,7 @@ def _flags() -> str:
 
 
 def _coordinates(experiment: Experiment, dim: Dimension) -> dict[str, Any]:
-    """The coordinate of a dimension; zipped fields each have one of their own along it."""
+    """Return the coordinate of a dimension, and for zipped fields one coordinate each."""
     named = {path: coordinates(values) for path, values in dim.fields.items()}
     if len(named) == 1 and dim.values == next(iter(named.values())):
         return {dim.name: (dim.name, list(dim.values), _attributes(experiment, next(iter(named))))}
@@ -177,7 +177,7 @@ def _coordinates(experiment: Experiment, dim: Dimension) -> dict[str, Any]:
 
 
 def _attributes(experiment: Experiment, path: Path) -> dict[str, str]:
-    """What a field is called, and the papers' symbol for it."""
+    """Return the long name of a field and the symbol of the papers."""
     owner = experiment
     for name in path[:-1]:
         owner = getattr(owner, name)
@@ -186,6 +186,6 @@ def _attributes(experiment: Experiment, path: Path) -> dict[str, str]:
 
 
 def short_name(owner: type[Spec], field: str) -> str:
-    """What a field is called beside an axis: its docstring up to the first remark, without code."""
+    """Return the label of a field: its docstring up to the first remark, without code."""
     description = owner.model_fields[field].description or field
     return re.split(r"[,;:] |(?<!/) \(", description)[0].replace("`", "")

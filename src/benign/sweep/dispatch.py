@@ -12,10 +12,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 
 from benign.spec.base import digest
-from benign.sweep.compute import Computed, not_computed, record
+from benign.sweep.compute import Computed, not_computed, write_unit
 from benign.sweep.executors.base import ExecutionConfig, Executor, ProcessEnded
 from benign.sweep.executors.local import ProcessExecutor, SerialExecutor, check_importable
-from benign.sweep.lease import Lease, Notes, release, take
+from benign.sweep.lease import Lease, Notes, acquire, release
 from benign.sweep.own_code import own_code
 from benign.sweep.plan import NUMERICS, Unit
 from benign.sweep.progress import Watcher, Watchers
@@ -49,11 +49,11 @@ def compute_units(
         try:
             sweep.run(deque(left), stopping)
         finally:
-            sweep.leave()
+            sweep.release_all()
     watcher.end()
     if stopping.is_set():
         raise KeyboardInterrupt
-    return sweep.elsewhere
+    return sweep.blocking
 
 
 class _Dispatcher:
@@ -71,7 +71,8 @@ class _Dispatcher:
         self.mine: set[str] = set()
         self.lost: dict[str, str] = {}
         """how the process of a unit ended, by key"""
-        self.elsewhere: list[Lease] = []
+        self.blocking: list[Lease] = []
+        """leases of other hosts that block units"""
 
     def run(self, queue: deque[Unit], stopping: threading.Event) -> None:
         waiting: deque[Unit] = deque()
@@ -83,14 +84,14 @@ class _Dispatcher:
             elif stopping.is_set() or not (queue or waiting):
                 return
             elif not queue:
-                # Others of this host have the rest: theirs to record, ours if they die.
+                # Other processes of this host have leased the rest; we compute what they leave behind if they die.
                 time.sleep(POLL_SECONDS)
                 queue, waiting = waiting, deque()
 
     def hand_out(self, unit: Unit, waiting: deque[Unit]) -> None:
-        """Have a unit computed, unless another process has it or has recorded it meanwhile."""
+        """Submit a unit, unless another process has leased it or has recorded it meanwhile."""
         if unit.key not in self.mine:
-            other = take(self.store, unit.key, self.config.steal)
+            other = acquire(self.store, unit.key, steal=self.config.steal)
             if other is None:
                 self.mine.add(unit.key)
             if self.recorded(unit):
@@ -104,25 +105,25 @@ class _Dispatcher:
 
     def put_aside(self, unit: Unit, other: Lease, waiting: deque[Unit]) -> None:
         if other.alive() is None:
-            self.elsewhere.append(other)
+            self.blocking.append(other)
         else:
             waiting.append(unit)
 
     def recorded(self, unit: Unit) -> bool:
-        """Whether another process has recorded it since this one looked what is left."""
-        found = self.store.read(unit.key)
-        if found is None or fault_of(unit.key, found):
+        """Return whether another process has recorded the unit since the plan was made."""
+        record = self.store.read(unit.key)
+        if record is None or fault_of(unit.key, record):
             return False
-        if unfinished([unit], runs_in([found]), self.config.recompute):
+        if unfinished([unit], runs_in([record]), self.config.recompute):
             return False
-        self.watcher.unit_ends(unit, found.arrays, 0.0)
+        self.watcher.unit_ends(unit, record.arrays, 0.0)
         return True
 
     def collect(self) -> list[Unit]:
-        """Record what has ended; units whose process was lost come back to be tried once more."""
+        """Record the units that have ended. Return those to try once more, since their process was lost."""
         ended, _ = wait(self.under_way, POLL_SECONDS, FIRST_COMPLETED)
-        for key, told in self.executor.progress().items():
-            self.watcher.step(key, *told)
+        for key, (step, training) in self.executor.progress().items():
+            self.watcher.step(key, step, training)
         self.executor.check_timeouts()
         once_more = []
         for future in ended:
@@ -137,7 +138,7 @@ class _Dispatcher:
         return once_more
 
     def explained(self, unit: Unit, end: ProcessEnded) -> Computed | None:
-        """What is recorded of a unit whose process ended; None where it deserves another try."""
+        """Return the outcome to record for a unit whose process ended; None if the unit is to be tried again."""
         device = self.config.device
         if self.executor.overdue(unit):
             why = f"it had not ended after {self.config.unit_timeout:g} s (--unit-timeout)"
@@ -152,7 +153,7 @@ class _Dispatcher:
         return None
 
     def keep(self, unit: Unit, done: Computed) -> None:
-        record(unit, self.store, done)
+        write_unit(unit, self.store, done)
         shutil.rmtree(self.store.checkpoints(unit.key), ignore_errors=True)
         self.drop(unit)
         self.watcher.unit_ends(unit, done.arrays, done.seconds)
@@ -162,7 +163,7 @@ class _Dispatcher:
             self.mine.remove(unit.key)
             release(self.store, unit.key)
 
-    def leave(self) -> None:
+    def release_all(self) -> None:
         for key in list(self.mine):
             release(self.store, key)
 
@@ -171,11 +172,11 @@ class _Dispatcher:
 def _executor(
     config: ExecutionConfig, units: list[Unit], watcher: Watcher, store: Store
 ) -> Iterator[Executor]:
-    """Whoever is to compute these units. What is under way when the block ends early is ended."""
+    """Yield the executor for these units. If the block ends early, units in progress are stopped."""
 
-    def keeping(unit: Unit) -> CheckpointConfig:
+    def checkpoint_config(unit: Unit) -> CheckpointConfig:
         weights = store.folder / "weights" if config.keep_weights else None
-        # A run that went on with code of another rounding would have a record that says half of it.
+        # A run that resumed with code of another rounding would have a misleading record.
         code = digest([own_code(run.cell for run in unit.runs), config.compile])
         return CheckpointConfig(store.checkpoints(unit.key), weights, NUMERICS, code)
 
@@ -186,30 +187,30 @@ def _executor(
             yield executor
     elif len(units) > 1 < (config.workers or 1) or (units and config.unit_timeout):
         check_importable(units)
-        executor = ProcessExecutor(config, min(config.workers or 1, len(units)), keeping)
+        executor = ProcessExecutor(config, min(config.workers or 1, len(units)), checkpoint_config)
         try:
             yield executor
         finally:
             executor.close()
     else:
-        yield SerialExecutor(config, watcher.step, keeping)
+        yield SerialExecutor(config, watcher.step, checkpoint_config)
 
 
 @contextmanager
 def _interrupts_once(watcher: Watcher) -> Iterator[threading.Event]:
-    """Ctrl-c once sets the event; a second one interrupts as ever. Only the main thread hears any."""
+    """Make the first ctrl-c set the event and the second one interrupt. Only the main thread receives them."""
     stopping = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stopping
         return
 
-    def heard(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         if stopping.is_set():
             raise KeyboardInterrupt
         stopping.set()
         watcher.stopping()
 
-    before = signal.signal(signal.SIGINT, heard)
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield stopping
     finally:

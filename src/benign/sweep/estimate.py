@@ -1,4 +1,4 @@
-"""What an experiment would cost, before it is run."""
+"""Estimates the cost of an experiment before it runs."""
 
 import math
 import time
@@ -25,9 +25,10 @@ SECONDS_PER_NUMBER = 2.5e-9
 
 @dataclass(frozen=True)
 class Estimate:
-    """Runs, memory of the largest batch, and time: how many steps a run takes to its loss is not known before.
+    """Runs, memory of the largest batch, and time.
 
-    At least, if no run takes a step, but for those to a loss of 0, which take all; at most, if all do.
+    The number of steps to the loss of a run is not known in advance. The least time assumes that no run takes a step,
+    except runs to a loss of 0, which take all; the most assumes that every run takes all steps.
     """
 
     runs: int
@@ -65,19 +66,19 @@ def estimate(units: list[Unit], device: str) -> Estimate:
 
 
 def operations(setup: Setup, steps: float) -> float:
-    """Additions and multiplications of the matrix products of a run of so many steps, with its test at the end.
+    """Return the operations of the matrix products of a run of so many steps, with its evaluation.
 
-    What bounds the time of a GPU from below; a climb is counted in the cheaper of its two ways.
+    This bounds the time on a GPU from below. An attack is counted in the cheaper of its two ways.
     """
     small = setup.reduced()
     points, each = small.data.samples, 2 * small.data.samples * _multiplies(small)
-    trained = steps * (each + _climbs(small, setup.attack, points))
-    tested = _climbs(small, setup.final_attack, setup.evaluation.samples)
+    trained = steps * (each + _attack_products(small, setup.attack, points))
+    tested = _attack_products(small, setup.final_attack, setup.evaluation.samples)
     return 2 * (trained + tested + setup.evaluation.samples * _multiplies(small))
 
 
-def _climbs(setup: Setup, attack: Attack | None, points: int) -> float:
-    """Multiplications of an attack on points of one run."""
+def _attack_products(setup: Setup, attack: Attack | None, points: int) -> float:
+    """Return the multiplications of an attack on points of one run."""
     if attack is None:
         return 0.0
     plain = attack.passes() * points * _multiplies(setup)
@@ -89,7 +90,7 @@ def _climbs(setup: Setup, attack: Attack | None, points: int) -> float:
 
 
 def _reference_products(setup: Setup) -> float:
-    """Multiplications of both references of a run and of the points made with them."""
+    """Return the multiplications of both references of a run and of the points made with them."""
     tests = setup.evaluation.features
     assert tests is not None
     trained = setup.training.most_steps() * setup.data.samples * (4 + tests.attack.passes())
@@ -98,7 +99,7 @@ def _reference_products(setup: Setup) -> float:
 
 
 def _step_passes(setup: Setup) -> int:
-    """Forward and backward, for the step and for its attack."""
+    """Return the passes forward and backward, for the step and for its attack."""
     return 2 + (setup.attack.passes() if setup.attack else 0)
 
 
@@ -107,7 +108,7 @@ def _multiplies(setup: Setup) -> int:
 
 
 def _fixed_seconds(setup: Setup, rate: float, device: str) -> float:
-    """Drawing data and weights, bringing them to small coordinates, and the evaluation at the end."""
+    """Return the seconds for drawing data and weights, reducing their coordinates, and evaluating at the end."""
     small, drawn = setup.reduced(), setup.space.drawn_dim
     cost, data = small.network.cost(small.data), small.data
     attack = setup.final_attack
@@ -123,7 +124,7 @@ def _fixed_seconds(setup: Setup, rate: float, device: str) -> float:
 
 @cache
 def _products_per_second(device: str, dtype: torch.dtype) -> float:
-    """Multiplications per second of a matrix product of a usual size, on one thread as in a run."""
+    """Return the multiplications per second of a matrix product of a usual size, on one thread as in a run."""
     left = torch.ones(512, 1024, dtype=dtype, device=device)
     right = torch.ones(1024, 512, dtype=left.dtype, device=device)
     float((left @ right)[0, 0])

@@ -1,4 +1,4 @@
-"""A result for other programs: a dataframe, or one file of zarr, NetCDF or CSV."""
+"""Exports a result: as a dataframe, or as one file of zarr, NetCDF or CSV."""
 
 import contextlib
 import os
@@ -16,14 +16,14 @@ from benign.training.descent import Status
 
 
 def table(result: xr.Dataset) -> xr.Dataset:
-    """What a table of runs can hold: every variable of one number a run, `status` in words."""
+    """Return the variables with one number a run, for a table; `status` becomes a word."""
     words = np.array([status.name.lower() for status in Status])
-    told = result["status"].copy(data=words[result["status"].values])
-    return result.drop_dims(set(result.dims) - set(told.dims)).assign(status=told)
+    status = result["status"].copy(data=words[result["status"].values])
+    return result.drop_dims(set(result.dims) - set(status.dims)).assign(status=status)
 
 
 def to_dataframe(result: xr.Dataset, curves: bool = False) -> pd.DataFrame:
-    """A result as a tidy table: one row a run, with its axes, seed, status in words and every variable of one number.
+    """Return a result as a tidy table: one row a run, with axes, seed, status as a word and every scalar variable.
 
     With `curves` one row a run and snapshot step instead, with the curves; steps after the end of a run are left out.
     `result.to_dataframe()`, which is xarray's, mixes both and repeats every number at every step.
@@ -84,9 +84,9 @@ KINDS: dict[str, tuple[Callable[[xr.Dataset, Path], None], tuple[str, ...]]] = {
 
 
 def check_export(file: Path, force: bool) -> None:
-    """Refuse a file that cannot be written, before the result is put together."""
+    """Raise if the file cannot be written, before the result is assembled."""
     if file.suffix not in KINDS:
-        raise ValueError(f"{file} must end in {', '.join(KINDS)}: its ending says what is written")
+        raise ValueError(f"{file} must end in {', '.join(KINDS)}: its ending names the format")
     lacking = [package for package in KINDS[file.suffix][1] if find_spec(package) is None]
     if lacking:
         raise ValueError(
@@ -103,7 +103,7 @@ def check_export(file: Path, force: bool) -> None:
 
 
 def export(result: xr.Dataset, file: Path, force: bool = False) -> None:
-    """Write a result in the way that the ending of the file says; it appears whole or not at all."""
+    """Write a result in the format that the ending of the file names. The file appears whole or not at all."""
     check_export(file, force)
     draft = temporary_name(file)
     try:

@@ -196,6 +196,6 @@ def weights(folder: Folder, seed: int = 0, **where: Any) -> Params:
     if not file.exists():
         raise ValueError(
             f"{folder} holds no weights of this run: they are kept by keep_weights=True (--keep-weights); "
-            "what is there already is computed again in another folder"
+            "runs that are there already must be computed again in another folder"
         )
     return {name: part[None] for name, part in read_weights(file, NUMERICS).items()}

@@ -1,10 +1,10 @@
-"""Which process works on which unit: several may work on one sweep, and none does another's unit.
+"""Leases: which process computes which unit, so that several can work on one sweep.
 
     folder/taken/<unit's key>.json    {"host": ..., "pid": ..., "started": ..., "since": ..., "sha256": ...}
     folder/taken/steps-<unit's key>   how far it is (`Notes`)
 
-A file is left behind by a process that is killed. On its host anybody sees that it is dead, and takes the unit; from
-another host nobody can, and a person decides (`--steal`).
+A killed process leaves its lease behind. On the same host the lease is recognised as stale: its process is gone, or
+its pid belongs to another process. A lease of another host is broken only by the user, with `--steal`.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ LAST = 1e11
 
 @dataclass(frozen=True)
 class Lease:
-    """Who works on a unit."""
+    """The process that computes a unit."""
 
     host: str
     pid: int
     started: str
-    """when that process started, as its system tells: numbers of processes are used again"""
+    """when that process started, according to its system: process ids are used again"""
     since: float
-    """when it took the unit, in seconds since 1970 by its clock"""
+    """when it leased the unit, in seconds since 1970 by its clock"""
 
     def alive(self) -> bool | None:
-        """Whether that process still runs; None where it is on another host."""
+        """Return whether that process still runs; None if it is on another host."""
         if self.host != socket.gethostname():
             return None
         return bool(self.started) and _started(self.pid) == self.started
@@ -57,10 +57,10 @@ class Lease:
         return f"{self.host}, process {self.pid}, since {since}"
 
 
-def take(store: Store, key: str, steal: bool = False) -> Lease | None:
-    """Take a unit; where another process has it, that one comes back and the unit stays its own.
+def acquire(store: Store, key: str, steal: bool = False) -> Lease | None:
+    """Acquire the lease of a unit. Return None, or the lease that blocks it.
 
-    With `steal` a process on another host counts as dead.
+    steal: break leases of other hosts.
     """
     path = _path(store, key)
     with _alone(store):
@@ -68,12 +68,12 @@ def take(store: Store, key: str, steal: bool = False) -> Lease | None:
         alive = other is not None and other.alive()
         if other and (alive or (alive is None and not steal)):
             return other
-        release(store, key)  # of a dead process, or something that no process wrote
+        release(store, key)  # of a dead process, or malformed
         return _write(path)
 
 
 def release(store: Store, key: str) -> None:
-    """Leave a unit that this process has taken."""
+    """Release the lease of a unit."""
     note = note_path(store, key)
     for path in (note, note.with_suffix(".new")):
         with contextlib.suppress(OSError):  # nothing depends on them
@@ -82,17 +82,17 @@ def release(store: Store, key: str) -> None:
 
 
 def note_path(store: Store, key: str) -> Path:
-    """Where it is written how far a unit is."""
+    """Return the file with the progress of a unit."""
     return store.folder / "taken" / f"steps-{key}"
 
 
 def leases_in(store: Store) -> dict[str, Lease]:
-    """Who works on which unit, the dead among them."""
+    """Return the leases of a store by unit, stale ones included."""
     try:
         names = [path for path in (store.folder / "taken").iterdir() if is_key(path.stem)]
     except FileNotFoundError:
         return {}
-    return {path.stem: taken for path in names if (taken := _read(path))}
+    return {path.stem: lease for path in names if (lease := _read(path))}
 
 
 def _path(store: Store, key: str) -> Path:
@@ -100,7 +100,7 @@ def _path(store: Store, key: str) -> Path:
 
 
 def _read(path: Path) -> Lease | None:
-    """None where there is none, or something that no process wrote."""
+    """Return the lease stored at `path`, or None if there is none or it is malformed."""
     try:
         return _checked(Lease(**unsealed(read_bytes(path, LARGEST))))
     except (FileNotFoundError, DamagedRecord, ValueError, TypeError):
@@ -117,7 +117,7 @@ def _checked(lease: Lease) -> Lease:
 
 
 def _write(path: Path) -> Lease | None:
-    """None, or who on another host was faster. The file appears with its content, or not at all."""
+    """Write our lease, whole or not at all. Return None, or the lease of a faster process of another host."""
     pid = os.getpid()
     mine = Lease(socket.gethostname(), pid, _started(pid), time.time())
     draft = temporary_name(path)
@@ -137,7 +137,7 @@ def _write(path: Path) -> Lease | None:
 
 @contextlib.contextmanager
 def _alone(store: Store) -> Iterator[None]:
-    """One process of this host at a time: two that found the same dead one would both take its unit."""
+    """Let in one process of this host at a time: two could break the same stale lease."""
     folder = store.folder / "taken"
     folder.mkdir(exist_ok=True)
     try:
@@ -155,16 +155,16 @@ def _alone(store: Store) -> Iterator[None]:
 
 
 def _started(pid: int) -> str:
-    """When a process of this host started; empty where there is none."""
-    return _own_start() if pid == os.getpid() else _asked(pid)
+    """Return when a process of this host started; empty if there is no such process."""
+    return _own_start() if pid == os.getpid() else _start_of(pid)
 
 
 @cache
 def _own_start() -> str:
-    return _asked(os.getpid())
+    return _start_of(os.getpid())
 
 
-def _asked(pid: int) -> str:
+def _start_of(pid: int) -> str:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "" if fields[0] == "Z" else fields[19]
@@ -173,17 +173,17 @@ def _asked(pid: int) -> str:
             return ""
     # A Mac, or Windows with such a tool
     with contextlib.suppress(OSError):
-        told = subprocess.run(
+        answer = subprocess.run(
             ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
         )
-        return told.stdout.strip()
+        return answer.stdout.strip()
     return "unknown"
 
 
 NOTE_EVERY = 2.0
 """seconds between notes of a unit"""
 NOTE_SOON = 0.2
-"""the same where a unit begins to be tested, of which no step is told"""
+"""the same when an evaluation begins, which reports no steps"""
 
 LARGEST_NUMBER = 1e15
 """no number of a note is larger"""
@@ -191,42 +191,42 @@ LARGEST_NUMBER = 1e15
 
 @dataclass(frozen=True)
 class Note:
-    """What is written of a unit."""
+    """The progress of a unit, as its process wrote it."""
 
     at: UnitPosition
     written: float
-    """in seconds since 1970, by the clock of the file system"""
+    """seconds since 1970, by the clock of the file system"""
 
 
 class Notes(Watcher):
-    """Writes notes of the units that this process has taken."""
+    """Writes notes about the units that this process has leased."""
 
     def __init__(self, store: Store):
         self.store = store
-        self._ways = UnitsInProgress()
+        self._in_progress = UnitsInProgress()
         self._written: dict[str, float] = {}
 
     def unit_begins(self, unit: Unit) -> None:
-        self._ways.begin(unit)
+        self._in_progress.begin(unit)
         self._written[unit.key] = time.monotonic()
 
     def step(self, key: str, number: int, training: int) -> None:
-        along, now = self._ways.units.get(key), time.monotonic()
-        if along is None:  # told late, by another machine
+        progress, now = self._in_progress.units.get(key), time.monotonic()
+        if progress is None:  # a late report of another machine
             return
-        was_testing = along.testing
-        along.tell(number, training)
-        pause = NOTE_EVERY if along.testing == was_testing else NOTE_SOON
+        was_testing = progress.testing
+        progress.update(number, training)
+        pause = NOTE_EVERY if progress.testing == was_testing else NOTE_SOON
         if now - self._written[key] >= pause:
             self._written[key] = now
-            write_note(self.store, key, along.now())
+            write_note(self.store, key, progress.now())
 
     def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None:
-        self._ways.end(unit)
+        self._in_progress.end(unit)
 
 
 def write_note(store: Store, key: str, at: UnitPosition) -> None:
-    """Replace the note of a unit, whole or not at all; a full disk is no reason to end a sweep."""
+    """Replace the note of a unit, whole or not at all. A full disk does not end a sweep."""
     path = note_path(store, key)
     draft = path.with_suffix(".new")
     with contextlib.suppress(OSError):
@@ -237,7 +237,7 @@ def write_note(store: Store, key: str, at: UnitPosition) -> None:
 
 
 def note_of(store: Store, key: str) -> Note | None:
-    """The note of a unit; None where there is none, or something that no process wrote."""
+    """Return the note of a unit, or None if there is none or it is malformed."""
     path = note_path(store, key)
     try:
         content = unsealed(read_bytes(path, LARGEST))

@@ -97,7 +97,7 @@ def _is_own(thing: Any) -> bool:
     return thing.__module__.partition(".")[0] != "benign"
 
 
-@cache  # what was imported counts, not what a file has become since
+@cache  # the imported code counts, not a file that was edited since
 def _digest(things: tuple[Any, ...]) -> str | None:
     try:
         return digest([_source(thing) for thing in things])

@@ -1,4 +1,4 @@
-"""Packs: a store as one file, to bring runs made elsewhere home.
+"""Packs: a store as one file, to carry results between machines.
 
 A pack is a zip of a store's own files under their own names, uncompressed. Packing the same store
 twice gives the same bytes.
@@ -72,7 +72,7 @@ class _Source:
 
 
 def pack(folder: str | os.PathLike[str], file: str | os.PathLike[str]) -> int:
-    """Write the store in `folder` into one `file`; returns how many records went in.
+    """Write the store in `folder` into one `file`; return the number of records.
 
     Damaged records count as missing and stay behind.
     """
@@ -148,7 +148,7 @@ def _open_source(path: Path) -> Iterator[_Source]:
 
 
 def _read_pack(path: Path, stack: contextlib.ExitStack) -> _Source:
-    """Look into a pack, which may come from a stranger: only a store's own names are taken."""
+    """Open a pack, which may come from anybody: only names that a store uses are accepted."""
     try:
         archive = stack.enter_context(ZipFile(path))
         members = _members(archive, path.stat().st_size)
@@ -176,7 +176,7 @@ def _load(archive: ZipFile, member: ZipInfo, largest: int) -> bytes:
 
 
 def _check_output(file: Path) -> None:
-    """Refuse a place that cannot be written or is taken, before any work."""
+    """Raise if the file cannot be written or is something else than a pack, before any work."""
     if file.is_dir():
         raise StoreError(f"{file} is a folder: name a file for the pack")
     if file.exists():
@@ -217,5 +217,5 @@ def _members(archive: ZipFile, size: int) -> dict[str, ZipInfo]:
         sum(_HEADER + len(name.encode()) + entry.file_size for name, entry in members.items())
         != archive.start_dir
     ):
-        raise ValueError("its list of members does not tell all of it")
+        raise ValueError("its list of members does not cover the file")
     return members

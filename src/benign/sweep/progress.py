@@ -1,4 +1,4 @@
-"""How far a unit is while it is computed, from the steps that its process tells."""
+"""Progress of the units under computation, from the steps that their processes report."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,12 @@ from benign.training.engine import TESTING
 
 
 class Watcher:
-    """This one says nothing; `benign.sweep.terminal` has others."""
+    """Receives the progress of a sweep. This one ignores it; `benign.sweep.terminal` has others."""
 
     def begin(self, units: int, runs: int, done_runs: int) -> None: ...
     def unit_begins(self, unit: Unit) -> None: ...
     def step(self, key: str, number: int, training: int) -> None:
-        """A step of the unit of this key, and how many of its runs train; `TESTING` as a step: they are tested."""
+        """Receive a step of a unit and the number of its runs in training; the step `TESTING`: in evaluation."""
 
     def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None: ...
     def stopping(self) -> None: ...
@@ -56,25 +56,25 @@ class Watchers(Watcher):
 
 @dataclass(frozen=True)
 class UnitPosition:
-    """Where a unit is."""
+    """How far a unit is."""
 
     runs: int
-    """of the whole unit"""
+    """all runs of the unit"""
     step: int
-    """its last one, or where it tests the last there may be"""
+    """the last step; in evaluation the largest step possible"""
     most: int
     """no run takes more steps"""
     training: int
-    """runs that still train; where it tests, those that are tested; none: networks train beside them"""
+    """runs in training, or in evaluation; 0 while reference networks train"""
     testing: bool
     share: float
-    """of all its steps, as if no run stopped before the last one"""
+    """share of all its steps, as if no run stopped before the last one"""
     done: float
     """the part of this share that took the `seconds`; the rest came from a checkpoint"""
     seconds: float
-    """since its first step"""
+    """seconds since its first step"""
     tests: float
-    """that testing it will still take, if it takes as long as that of units before; 0 where there was none"""
+    """seconds that its evaluation will still take, judging by earlier units; 0 if there were none"""
 
     @property
     def begun(self) -> bool:
@@ -82,7 +82,7 @@ class UnitPosition:
 
     @property
     def rest(self) -> float | None:
-        """Seconds that are left if its runs go on to the last step; None where that cannot be told yet."""
+        """Seconds left if its runs go on to the last step; None while that is unknown."""
         if self.done <= 0:
             return None
         return self.seconds * (1 - self.share) / self.done + self.tests
@@ -92,7 +92,7 @@ class UnitProgress:
     """Follows a unit, whose runs may be trained in several batches, one after another."""
 
     def __init__(self, unit: Unit, tests: float = 0.0):
-        """`tests` are the seconds that testing it may take."""
+        """`tests`: the seconds that its evaluation may take."""
         self.runs, self._tests = len(unit.runs), tests
         self.most = max(unit.runs[0].cell.training.most_steps(), 1)
         self.step = self.training = 0
@@ -102,10 +102,10 @@ class UnitProgress:
         self._first: float | None = None
         self._started = self._test_began = 0.0
 
-    def tell(self, number: int, training: int) -> None:
-        """Take what a process tells: a step and its training runs, or that it tests these.
+    def update(self, number: int, training: int) -> None:
+        """Take a report of the process: a step and the number of runs in training, or in evaluation.
 
-        Without a run that trains it is a step of networks beside them (`benign.training.references`).
+        With no run in training it is a step of reference networks (`benign.training.references`).
         """
         if number == TESTING:
             if not self.testing:
@@ -132,18 +132,18 @@ class UnitProgress:
         done, seconds = 0.0, 0.0
         if first is not None:
             done, seconds = share - first, time.monotonic() - self._started
-        told = (self.step, self.most, self.training, self.testing)
+        position = (self.step, self.most, self.training, self.testing)
         tests = max(self._tests * (1 - self._before / self.runs) - self.tested_for, 0.0)
-        return UnitPosition(self.runs, *told, share, max(done, 0.0), seconds, tests)
+        return UnitPosition(self.runs, *position, share, max(done, 0.0), seconds, tests)
 
     @property
     def tested_for(self) -> float:
-        """Seconds for which it has been tested now."""
+        """Seconds since its evaluation began."""
         return time.monotonic() - self._test_began if self.testing else 0.0
 
 
 class UnitsInProgress:
-    """The units that a process has under way, and how long it took to test those before."""
+    """The units that a process computes, and the time that evaluating earlier ones took."""
 
     def __init__(self) -> None:
         self.units: dict[str, UnitProgress] = {}
@@ -159,8 +159,8 @@ class UnitsInProgress:
             self._tested += ended.training
             self._seconds += ended.tested_for
 
-    def places(self) -> list[UnitPosition]:
-        return [along.now() for along in self.units.values()]
+    def positions(self) -> list[UnitPosition]:
+        return [progress.now() for progress in self.units.values()]
 
 
 OVERDUE = 0.25
@@ -169,24 +169,24 @@ OVERDUE = 0.25
 
 @dataclass(frozen=True)
 class Pace:
-    """What units that have ended tell of those to come."""
+    """The pace of the units that have ended, from which the time left follows."""
 
     units: int = 0
     runs: int = 0
     seconds: float = 0.0
-    """that these units took, one after another"""
+    """the sum of the seconds that these units took"""
     capped: int = 0
-    """units of which a run went to its last step"""
+    """units with a run that reached the step cap"""
 
     def plus(self, runs: int, seconds: float, capped: bool) -> "Pace":
-        """With one more unit."""
+        """Return the pace with one more unit."""
         return Pace(self.units + 1, self.runs + runs, self.seconds + seconds, self.capped + capped)
 
     def left(
         self, under_way: Sequence[UnitPosition], waiting: int, at_a_time: int = 1
     ) -> float | None:
-        """About how many seconds are left, with as many units at a time as now, or `at_a_time` where one has just
-        ended and the next not yet begun; None where nobody can tell.
+        """Estimate the seconds left, with as many units at a time as now, or with `at_a_time` if one has just ended and
+        the next has not begun. None if nothing is known.
 
         Units under way go on to their last step as often as those before did. `waiting` runs, which belong to no
         unit under way, take as long as those under way or those that have ended, whichever is more: most sweeps
@@ -209,7 +209,7 @@ class Pace:
         return self.seconds / self.runs if self.runs else 0.0
 
     def _rest(self, at: UnitPosition) -> float | None:
-        """Seconds that are left of a unit."""
+        """Return the seconds left of a unit."""
         if at.testing:
             return at.tests or max(self._a_run * at.runs - at.seconds, 0.0)
         if not self.runs:

@@ -31,13 +31,13 @@ import numpy as np
 LARGEST_RECORD = 2**30
 STALE_AFTER = 3600.0
 LONGEST = 1e10
-"""seconds that a unit may have taken: three hundred years"""
+"""seconds that a unit may have run: three hundred years"""
 REMEDY = "delete it or compute it again"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{32}\.tmp")
 # The one header numpy writes for plain arrays. numpy's own reader also takes pickles and evaluates
-# literals, and it allocates the declared shape before it looks for the data.
+# literals, and it allocates the declared shape before it reads the data.
 _NPY = re.compile(
     rb"\x93NUMPY\x01\x00..\{'descr': '([<>|][biufcUS]\d+)', "
     rb"'fortran_order': False, 'shape': \(([\d, ]*)\), \} *\n",
@@ -51,19 +51,19 @@ class DamagedRecord(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What a record holds; its arrays are read-only."""
+    """The content of a record; its arrays are read-only."""
 
     arrays: Mapping[str, np.ndarray]
     meta: Mapping[str, Any]
 
     @property
     def names(self) -> frozenset[str]:
-        """Those of all its arrays."""
+        """The names of all its arrays."""
         return frozenset(self.arrays)
 
 
 @dataclass(frozen=True, eq=False)
-class Glance(Record):
+class RecordHeader(Record):
     """A record of which only some arrays were read."""
 
     all_names: frozenset[str]
@@ -74,7 +74,7 @@ class Glance(Record):
 
 
 def canonical_json(value: Any) -> str:
-    """The one JSON text of a value, keys sorted; refuses a value that would read back changed."""
+    """Return the JSON text of a value, keys sorted. Raise if the value would read back changed."""
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -104,22 +104,22 @@ def read_record(path: Path, check: Callable[[Record], None] | None = None) -> Re
         raise DamagedRecord(f"{path} {error}: {REMEDY}") from error
 
 
-def glance_at(path: Path, wanted: Iterable[str]) -> Glance:
-    """Some arrays of a record and what it tells of itself, and no more of the file than that.
+def read_header(path: Path, wanted: Iterable[str]) -> RecordHeader:
+    """Return some arrays of a record and its meta, reading only that part of the file.
 
-    What was read is as it was written, or DamagedRecord; the rest of the file is not looked at.
+    Raise DamagedRecord if this part is not intact; the rest of the file is not checked.
     """
     try:
         _check_plain(path, LARGEST_RECORD)
         with open(path, "rb") as file:
-            return _glance(file, wanted)
+            return _read_header(file, wanted)
     except OSError:
         raise
     except Exception as error:  # as in `decode_record`
         raise DamagedRecord(f"{path} is not an intact record ({error}): {REMEDY}") from error
 
 
-def _glance(file: BinaryIO, wanted: Iterable[str]) -> Glance:
+def _read_header(file: BinaryIO, wanted: Iterable[str]) -> RecordHeader:
     size = file.seek(0, os.SEEK_END)
     begin = directory_at(_part(file, size - END.size, END.size), size)
     members = members_in(_part(file, begin, size - begin), begin)
@@ -132,7 +132,7 @@ def _glance(file: BinaryIO, wanted: Iterable[str]) -> Glance:
     meta = json.loads(content("meta.json"))
     if not isinstance(meta, dict):
         raise ValueError("its `meta.json` is not a dict")
-    return Glance(arrays, meta, _names(tuple(members)))
+    return RecordHeader(arrays, meta, _names(tuple(members)))
 
 
 def _part(file: BinaryIO, begin: int, length: int) -> bytes:
@@ -147,27 +147,27 @@ def read_bytes(path: Path, largest: int | None = None) -> bytes:
 
 
 def _check_plain(path: Path, largest: int) -> None:
-    found = os.lstat(path)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode):
         raise DamagedRecord("is a link or no file, and might lead anywhere")
-    if found.st_size > largest:
+    if status.st_size > largest:
         raise DamagedRecord(f"is larger than it may be ({largest} bytes)")
 
 
 def check_unit(record: Record) -> None:
-    """Refuse an intact record that is none of a unit: every array has a row for each of its runs."""
+    """Raise if an intact record does not belong to a unit: every array must have a row for each run."""
     runs, status = (record.arrays.get(name) for name in ("run", "status"))
     if runs is None or status is None:
         raise DamagedRecord("holds no `run` and `status`")
     if runs.ndim != 1 or runs.dtype.kind != "U" or status.dtype.kind not in "iu":
-        raise DamagedRecord("holds a `run` or `status` that is none")
+        raise DamagedRecord("holds a malformed `run` or `status`")
     for name, array in record.arrays.items():
         if array.shape[:1] != runs.shape or (name != "run" and array.dtype.kind not in "biuf"):
-            raise DamagedRecord(f"holds a `{name}` that has not a number for each run")
+            raise DamagedRecord(f"holds a `{name}` without a number for each run")
     code, seconds = record.meta.get("code") or {}, record.meta.get("seconds") or 0
     words = isinstance(code, dict) and all(isinstance(each, str | None) for each in code.values())
     if not words or type(seconds) not in (int, float) or not 0 <= seconds <= LONGEST:
-        raise DamagedRecord("holds a `code` or `seconds` that is none")
+        raise DamagedRecord("holds a malformed `code` or `seconds`")
 
 
 def encode_record(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> bytes:
@@ -215,7 +215,7 @@ def decode_record(data: bytes) -> Record:
             raise ValueError("its checksum does not fit its content")
     except MemoryError:
         raise
-    # Nothing but these bytes went in, so whatever is stumbled over is their fault.
+    # Only these bytes went in, so any error is their fault.
     except Exception as error:
         raise DamagedRecord(f"is not an intact record ({error})") from error
     return Record(arrays, meta)
@@ -223,7 +223,7 @@ def decode_record(data: bytes) -> Record:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes the place of `path` at once, when it is whole and on the disk."""
+    """Yield a file to write, which replaces `path` at once when it is complete and on the disk."""
     temporary = temporary_name(path)
     try:
         with open(temporary, "xb") as file:
@@ -241,7 +241,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def temporary_name(path: Path) -> Path:
-    """A name beside `path` that no other process, on this machine or another, will choose."""
+    """Return a name next to `path` that no other process will choose, on any machine."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
 
 
@@ -254,13 +254,13 @@ def is_temporary(name: str, of: str | None = None) -> bool:
 def remove_stale(folder: Path, now: float, of: str | None = None) -> None:
     """Remove the temporary files that killed processes left in a folder over an hour ago.
 
-    A clock may have jumped: what a living process still holds stays, whatever its time.
+    A clock may have jumped: a file that a living process has locked stays, whatever its time.
     """
     for path in list(folder.iterdir()):
         if is_temporary(path.name, of):
             with contextlib.suppress(OSError):  # another process removed it, or it is nobody's file
-                found = path.lstat()
-                if stat.S_ISREG(found.st_mode) and now - found.st_mtime > STALE_AFTER:
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode) and now - status.st_mtime > STALE_AFTER:
                     with open(path, "rb") as file:
                         left = _lock(file, shared=True)
                     if left:
@@ -268,7 +268,7 @@ def remove_stale(folder: Path, now: float, of: str | None = None) -> None:
 
 
 def _lock(file: BinaryIO, shared: bool = False) -> bool:
-    """Hold a file until it is closed; False where another process holds it."""
+    """Lock a file until it is closed. Return False if another process has locked it."""
     try:
         import fcntl
     except ImportError:  # Windows, where a file that is open cannot be removed
@@ -348,7 +348,7 @@ _LOCAL = struct.Struct("<4s5H3L2H")
 _LISTED = struct.Struct("<4s6H3L5H2L")
 """the whole of what `_ENTRY` reads a part of"""
 _VERSION, _UNIX, _DAY = 20, 3 << 8, 33
-"""zip 2.0, of Unix, on 1 January 1980: what the zipfile of Python writes unless told otherwise"""
+"""zip 2.0, of Unix, on 1 January 1980: the defaults of the zipfile of Python"""
 _MODE = 0o600 << 16
 
 
@@ -361,10 +361,10 @@ def joined(contents: Mapping[str, bytes]) -> bytes:
     parts, listed, at = [], [], 0
     for name, content in contents.items():
         word, size, crc = name.encode("ascii"), len(content), zlib.crc32(content)
-        told = (_VERSION, 0, 0, 0, _DAY, crc, size, size, len(word), 0)
-        parts += [_LOCAL.pack(b"PK\x03\x04", *told), word, content]
+        fields = (_VERSION, 0, 0, 0, _DAY, crc, size, size, len(word), 0)
+        parts += [_LOCAL.pack(b"PK\x03\x04", *fields), word, content]
         more = (0, 0, 0, _MODE, at)
-        listed += [_LISTED.pack(b"PK\x01\x02", _UNIX | _VERSION, *told, *more), word]
+        listed += [_LISTED.pack(b"PK\x01\x02", _UNIX | _VERSION, *fields, *more), word]
         at += _LOCAL.size + len(word) + size
     directory = b"".join(listed)
     count = len(contents)
@@ -383,7 +383,7 @@ def directory_at(end: bytes, size: int) -> int:
 
 
 def members_in(directory: bytes, begin: int) -> dict[str, Member]:
-    """The members that a directory tells, by name; they lie in the `begin` bytes before it."""
+    """Return the members that a directory lists, by name; they lie in the `begin` bytes before it."""
     members: dict[str, Member] = {}
     at = entries = 0
     while at < len(directory) - END.size:

@@ -1,6 +1,6 @@
-"""Which record counts for a run: one rule for all who read a store.
+"""Which record counts for a run: one rule for every reader of a store.
 
-A run may stand in several records: it failed here and was computed there, or stores of other batchings were
+A run may be in several records: it failed here and was computed there, or stores of other batchings were
 merged. A record of today's code beats one of the user's earlier code, a run that ended properly beats one that
 failed, one with more variables beats one with fewer, and of equals the last in the order of keys counts.
 """
@@ -20,11 +20,11 @@ from benign.training.descent import Status
 from benign.training.metrics import variables
 
 RETRIED = (Status.FAILED, Status.OUT_OF_MEMORY)
-"""runs that ended so are computed again when the sweep is run again"""
+"""runs with these statuses are computed again when the sweep is run again"""
 
 
 class ResultWarning(UserWarning):
-    """What one should know of a result before using it."""
+    """Something to know about a result before using it."""
 
 
 class RunsFailed(ResultWarning):
@@ -33,23 +33,23 @@ class RunsFailed(ResultWarning):
 
 @dataclass(frozen=True, slots=True)
 class RunAt:
-    """A run as a record holds it."""
+    """A run in a record."""
 
     status: Status
     names: frozenset[str]
     """the variables of its record"""
     meta: Mapping[str, Any]
-    """what its record tells of how it was made"""
+    """how its record was made"""
     changed: frozenset[str]
-    """code of the user's own that is another today"""
+    """the user's own code that has changed since"""
 
     @property
     def ended(self) -> bool:
-        """Whether the run ended properly; a diverged one did."""
+        """Whether the run ended properly; a diverged run did."""
         return self.status not in RETRIED
 
     def lacks(self, run: Run) -> set[str]:
-        """The variables of this run that were not measured."""
+        """Return the variables of this run that were not measured."""
         return variables(run.cell).keys() - self.names
 
     def beats(self, other: "RunAt") -> bool:
@@ -60,26 +60,26 @@ class RunAt:
 
 
 class RunResolver:
-    """The runs found while records are looked at one after another, in the order of their keys."""
+    """Decides which record counts for each run, from the records in the order of their keys."""
 
     def __init__(self) -> None:
         self.runs: dict[str, RunAt] = {}
 
-    def take(self, record: Record) -> list[tuple[int, str]]:
-        """Note a record; its rows, with the keys of their runs, that count unless a later record beats them."""
+    def add(self, record: Record) -> list[tuple[int, str]]:
+        """Add a record. Return its rows that count so far, each with the key of its run."""
         names = record.names
-        otherwise = changed(record.meta.get("code") or {})
+        changed_parts = changed(record.meta.get("code") or {})
         statuses = {
-            code: RunAt(Status(code), names, record.meta, otherwise)
+            code: RunAt(Status(code), names, record.meta, changed_parts)
             for code in np.unique(record.arrays["status"]).tolist()
         }
         keys = record.arrays["run"].tolist()
-        found = [statuses[code] for code in record.arrays["status"].tolist()]
+        runs = [statuses[code] for code in record.arrays["status"].tolist()]
         if self.runs.keys().isdisjoint(keys):  # nearly always
-            self.runs.update(zip(keys, found, strict=True))
+            self.runs.update(zip(keys, runs, strict=True))
             return list(enumerate(keys))
         rows = []
-        for row, (key, at) in enumerate(zip(keys, found, strict=True)):
+        for row, (key, at) in enumerate(zip(keys, runs, strict=True)):
             other = self.runs.get(key)
             if other is None or at.beats(other):
                 self.runs[key] = at
@@ -88,15 +88,15 @@ class RunResolver:
 
 
 def runs_in(records: Iterable[Record]) -> dict[str, RunAt]:
-    """The runs that records hold, by key."""
-    counting = RunResolver()
+    """Return the runs that records hold, by key."""
+    resolver = RunResolver()
     for record in records:
-        counting.take(record)
-    return counting.runs
+        resolver.add(record)
+    return resolver.runs
 
 
 def outdoes(new: Record, old: Record) -> bool:
-    """Whether all runs that ended properly in the old record did so in the new one, and more."""
+    """Return whether more runs ended properly in the new record, those of the old one among them."""
     before, after = (_ended(record) for record in (old, new))
     return before < after
 
@@ -106,13 +106,15 @@ def _ended(record: Record) -> set[str]:
 
 
 def unfinished(
-    units: Iterable[Unit], held: Mapping[str, RunAt], recompute: bool = False
+    units: Iterable[Unit], recorded: Mapping[str, RunAt], recompute: bool = False
 ) -> list[Unit]:
-    """The units with a run that is still to be computed; with `recompute` also one whose code has changed since or
-    that lacks a variable."""
+    """Return the units with a run that is still to be computed.
+
+    With `recompute` these include runs whose code has changed and runs that lack a variable.
+    """
 
     def done(run: Run) -> bool:
-        at = held.get(run.key)
+        at = recorded.get(run.key)
         if at is None or not at.ended:
             return False
         return not (recompute and (at.changed or at.lacks(run)))
@@ -120,32 +122,32 @@ def unfinished(
     return [unit for unit in units if not all(map(done, unit.runs))]
 
 
-def failures(found: Iterable[RunAt]) -> Counter[str]:
-    """What made runs fail, and how many."""
-    texts = (str(at.meta.get("error") or "").strip() for at in found if not at.ended)
+def failures(runs: Iterable[RunAt]) -> Counter[str]:
+    """Return the errors of failed runs, with the number of runs."""
+    texts = (str(at.meta.get("error") or "").strip() for at in runs if not at.ended)
     return Counter(text or "out of memory" for text in texts)
 
 
-def changed_code(found: Iterable[RunAt]) -> Counter[str]:
-    """The user's own code that has changed since finished runs were made, and the number of these."""
-    return Counter(name for at in found if at.ended for name in at.changed)
+def changed_code(runs: Iterable[RunAt]) -> Counter[str]:
+    """Return the user's own code that has changed since runs were finished, with the number of these runs."""
+    return Counter(name for at in runs if at.ended for name in at.changed)
 
 
 def damage(damaged: Collection[str]) -> str:
-    """What to know of damaged records; empty where there are none."""
+    """Return a note about damaged records; empty if there are none."""
     return f"{len(damaged)} damaged records will be computed again" if damaged else ""
 
 
-def other_versions(held: Mapping[str, RunAt], known: Collection[str]) -> str:
-    """What to know of runs that belong to none of the `known` ones; empty where there are none."""
-    strangers = [at.meta for key, at in held.items() if key not in known]
-    if not strangers:
+def other_versions(recorded: Mapping[str, RunAt], known: Collection[str]) -> str:
+    """Return a note about runs whose keys are not among the `known` ones; empty if there are none."""
+    others = [at.meta for key, at in recorded.items() if key not in known]
+    if not others:
         return ""
-    versions = sorted({_version(meta) for meta in strangers})
+    versions = sorted({_version(meta) for meta in others})
     return (
-        f"{len(strangers)} runs there were made by {', '.join(versions)}, whose results may differ from those of "
-        f"benign {__version__} (numerics {NUMERICS}): they are left aside, running computes them again beside the "
-        "old; to look at the old ones use that version"
+        f"{len(others)} runs there were made by {', '.join(versions)}, whose results may differ from those of "
+        f"benign {__version__} (numerics {NUMERICS}): they are not used, running computes them again and keeps the "
+        "old ones; to open the old ones use that version"
     )
 
 

@@ -15,11 +15,11 @@ from benign.sweep.lease import Lease, leases_in
 from benign.sweep.plan import keys_of, units_of
 from benign.sweep.results import RETRIED, RunAt, changed_code, other_versions, runs_in
 from benign.sweep.store import OWN_FOLDERS, Store
-from benign.sweep.validation import glances
+from benign.sweep.validation import valid_headers
 from benign.training.descent import Status
 
 _RUNNING = -1
-"""stands among statuses for a run that a process works on"""
+"""the code of a run that a process computes, among statuses"""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Worker:
     host: str
     pid: int
     since: float
-    """when it took the first of its units"""
+    """when it leased the first of its units"""
     units: int
     alive: bool | None
-    """None where it is on another host"""
+    """None if it is on another host"""
 
 
 @dataclass(frozen=True)
@@ -56,26 +56,26 @@ class SweepStatus:
 
     counts: Counts
     axes: dict[str, list[tuple[Any, Counts]]]
-    """the same of the runs at every value of every axis"""
+    """the counts of the runs at every value of every axis"""
     damaged: dict[str, str]
-    """what is wrong with records, by key; a look at what was counted, not at every byte"""
+    """faults of records, by key; only the parts of records that were read are checked"""
     workers: list[Worker]
     notes: list[str]
-    """on runs of other versions, and of code that has changed"""
+    """about runs of other versions, and about code that has changed"""
 
 
-def standing_of(store: Store, history: Sequence[Experiment]) -> SweepStatus:
-    """How far the sweep in a store is; `history` holds its experiments, the last one is asked about.
+def sweep_status(store: Store, history: Sequence[Experiment]) -> SweepStatus:
+    """Return how far the sweep in a store is. `history` holds its experiments; the last one counts.
 
-    Planned anew from the specification and compared with the records: planning 100,000 runs of 1,000 cells takes
-    0.3 s, so no record needs to tell more than it does.
+    The runs are planned from the specification and compared with the records: planning 100,000 runs of 1,000 cells
+    takes 0.3 s.
     """
-    experiment, held = history[-1], runs_in(glances(store))
-    keys, taken = keys_of(experiment), leases_in(store)
+    experiment, recorded = history[-1], runs_in(valid_headers(store))
+    keys, leases = keys_of(experiment), leases_in(store)
     statuses = np.array(
-        [at.status if (at := held.get(key)) else Status.MISSING for key in keys], np.int8
+        [at.status if (at := recorded.get(key)) else Status.MISSING for key in keys], np.int8
     )
-    if at_work := {unit for unit, who in taken.items() if who.alive() is not False}:
+    if at_work := {unit for unit, lease in leases.items() if lease.alive() is not False}:
         under_way = _under_way(history, at_work)
         unended = np.isin(statuses, [Status.MISSING, *RETRIED])
         statuses[unended & [key in under_way for key in keys]] = _RUNNING
@@ -83,24 +83,24 @@ def standing_of(store: Store, history: Sequence[Experiment]) -> SweepStatus:
         _counts(statuses),
         _along_axes(experiment, statuses),
         dict(store.damaged),
-        _workers(taken),
-        _notes(held, keys),
+        _workers(leases),
+        _notes(recorded, keys),
     )
 
 
 def stores_in(folder: Path) -> Iterator[Path]:
-    """The stores in a folder: itself, or those below it."""
+    """Yield the stores in a folder: itself, or those below it."""
     if (folder / "experiment.json").exists() or not folder.is_dir():
         yield folder
         return
-    found = False
+    any_store = False
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(set(folders) - OWN_FOLDERS)
         if "experiment.json" in files:
-            found = True
+            any_store = True
             yield Path(place)
-    if not found:
-        yield folder  # whose opening says what is wrong with it
+    if not any_store:
+        yield folder  # opening it reports the problem
 
 
 def _under_way(history: Sequence[Experiment], units: Collection[str]) -> set[str]:
@@ -123,37 +123,37 @@ def _along_axes(
 
 def _counts(statuses: np.ndarray) -> Counts:
     codes, numbers = np.unique(statuses, return_counts=True)
-    found = Counter(dict(zip(codes.tolist(), numbers.tolist(), strict=True)))
-    ends = [found[end] for end in (Status.CONVERGED, Status.STEP_CAP, Status.DIVERGED)]
+    counts = Counter(dict(zip(codes.tolist(), numbers.tolist(), strict=True)))
+    ends = [counts[end] for end in (Status.CONVERGED, Status.STEP_CAP, Status.DIVERGED)]
     return Counts(
         runs=statuses.size,
         done=sum(ends),
         converged=ends[0],
         step_cap=ends[1],
         diverged=ends[2],
-        running=found[_RUNNING],
-        failed=found[Status.FAILED],
-        out_of_memory=found[Status.OUT_OF_MEMORY],
-        missing=found[Status.MISSING],
+        running=counts[_RUNNING],
+        failed=counts[Status.FAILED],
+        out_of_memory=counts[Status.OUT_OF_MEMORY],
+        missing=counts[Status.MISSING],
     )
 
 
-def _workers(taken: dict[str, Lease]) -> list[Worker]:
-    """The processes that have taken units; those that have ended left theirs behind."""
+def _workers(leases: dict[str, Lease]) -> list[Worker]:
+    """Return the processes that lease units, dead ones included."""
     units: dict[tuple[str, int, bool | None], list[float]] = {}
-    for who in taken.values():
-        units.setdefault((who.host, who.pid, who.alive()), []).append(who.since)
+    for lease in leases.values():
+        units.setdefault((lease.host, lease.pid, lease.alive()), []).append(lease.since)
     return [
         Worker(host, pid, min(since), len(since), alive)
         for (host, pid, alive), since in sorted(units.items(), key=lambda each: min(each[1]))
     ]
 
 
-def _notes(held: dict[str, RunAt], keys: list[str]) -> list[str]:
+def _notes(recorded: dict[str, RunAt], keys: list[str]) -> list[str]:
     wanted = set(keys)
-    changed = changed_code(at for key, at in held.items() if at.changed and key in wanted)
-    told = [
+    changed = changed_code(at for key, at in recorded.items() if at.changed and key in wanted)
+    lines = [
         f"{name} has changed since {number} runs were made: `benign run --recompute` computes them anew"
         for name, number in changed.items()
     ]
-    return [*filter(None, [other_versions(held, wanted)]), *told]
+    return [*filter(None, [other_versions(recorded, wanted)]), *lines]

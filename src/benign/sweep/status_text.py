@@ -1,4 +1,4 @@
-"""Folders of results in words: what they hold, how far they are, what failed."""
+"""Text about folders of results: their content, how far they are, what failed."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from benign.cli.describe import grid_rows
+from benign.experiment import Experiment
+from benign.spec.axes import dimensions
 from benign.sweep.dataset import ended
-from benign.sweep.folders import open_experiment
+from benign.sweep.folders import current_experiment
 from benign.sweep.plan import keys_of
 from benign.sweep.results import RunAt, RunResolver, changed_code, failures, other_versions
 from benign.sweep.status import Counts, SweepStatus, Worker
 from benign.sweep.store import Store, StoreError
 from benign.sweep.terminal import duration, statuses
-from benign.sweep.text import labelled, table, value_text
+from benign.sweep.text import labelled, table, value_text, values_text
 from benign.sweep.validation import valid_records
 from benign.training.descent import Status
 
@@ -27,28 +28,28 @@ MAIN = ("steps", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "
 
 
 def folder_text(folder: Path) -> str:
-    """What a folder of results holds, also where its specification cannot be read here."""
+    """Return the content of a folder of results, even if its specification cannot be read here."""
     store = Store.open(folder, writing=False)
     if not store.history:
         return f"{folder}: no experiment yet"
-    counting, seconds, records = RunResolver(), 0.0, 0
+    resolver, seconds, records = RunResolver(), 0.0, 0
     for record in valid_records(store):
-        counting.take(record)
+        resolver.add(record)
         seconds += float(record.meta.get("seconds") or 0)
         records += 1
-    held = counting.runs
+    recorded = resolver.runs
     try:
-        experiment = open_experiment(folder)
+        experiment = current_experiment(store)
         grid, wanted = grid_rows(experiment), set(keys_of(experiment))
     except StoreError as error:
-        grid, wanted = [("cannot read", str(error).splitlines())], set(held)
-    counts = Counter(held[key].status if key in held else Status.MISSING for key in wanted)
+        grid, wanted = [("cannot read", str(error).splitlines())], set(recorded)
+    counts = Counter(recorded[key].status if key in recorded else Status.MISSING for key in wanted)
     damaged = store.damaged
     made_on = Counter(
-        f"{at.meta.get('device')}, torch {at.meta.get('torch')}" for at in held.values()
+        f"{at.meta.get('device')}, torch {at.meta.get('torch')}" for at in recorded.values()
     )
     pictures = sorted(path.name for kind in ("png", "svg") for path in folder.glob(f"*.{kind}"))
-    changed = changed_code(held[key] for key in wanted & held.keys())
+    changed = changed_code(recorded[key] for key in wanted & recorded.keys())
     rows = [
         *grid,
         ("status", [statuses(counts)]),
@@ -58,129 +59,144 @@ def folder_text(folder: Path) -> str:
         ),
         ("made by", _made(store.about.made)),
         ("made on", [f"{where}: {number} runs" for where, number in made_on.items()]),
-        ("versions", list(filter(None, [other_versions(held, wanted)]))),
+        ("versions", list(filter(None, [other_versions(recorded, wanted)]))),
         ("changed", [f"{name} since {number} runs were made" for name, number in changed.items()]),
         ("damaged", list(damaged.values())),
-        ("errors", error_lines(held.values())),
+        ("errors", error_lines(recorded.values())),
         ("pictures", [", ".join(pictures)] if pictures else []),
     ]
     return f"{folder}\n{labelled((label, lines) for label, lines in rows if lines)}"
 
 
-def standing_text(folder: Path, standing: SweepStatus) -> str:
-    """How far a sweep is, along its axes, who works on it, and what to do next."""
+def grid_rows(experiment: Experiment) -> list[tuple[str, list[str]]]:
+    """Return the axes of an experiment and its size, as labelled lines."""
+    axes = [
+        [dim.name, f"{len(dim.values)}:", values_text(dim.values)] for dim in dimensions(experiment)
+    ]
+    return [("axes", table(axes) or ["none"]), ("runs", [grid_size(experiment)])]
+
+
+def grid_size(experiment: Experiment) -> str:
+    """Return the number of runs, cells and seeds."""
+    cells = int(np.prod([len(dim.values) for dim in dimensions(experiment)], dtype=object))
+    seeds = experiment.seeds
+    return f"{cells * seeds} runs: {cells} cells, each with {seeds} seed{'s' * (seeds != 1)}"
+
+
+def sweep_text(folder: Path, status: SweepStatus) -> str:
+    """Return how far a sweep is, also along its axes, which processes work on it, and the next steps."""
     rows = [
-        ("runs", [progress_text(standing.counts)]),
-        *((name, _axis(values)) for name, values in standing.axes.items()),
-        ("damaged", list(standing.damaged.values())),
-        ("at work", list(map(_worker, standing.workers))),
-        ("note", standing.notes),
+        ("runs", [progress_text(status.counts)]),
+        *((name, _axis(values)) for name, values in status.axes.items()),
+        ("damaged", list(status.damaged.values())),
+        ("at work", list(map(_worker, status.workers))),
+        ("note", status.notes),
     ]
     whole = labelled((label, lines) for label, lines in rows if lines)
-    todo = [f"next: {line}" for line in next_steps(folder, standing)]  # commands are not broken
+    todo = [f"next: {line}" for line in next_steps(folder, status)]  # commands are not broken
     return "\n".join([str(folder), whole, *todo])
 
 
-def standings_text(standings: Mapping[Path, SweepStatus | str]) -> str:
-    """One line for each of several folders; a word of what is wrong stands in place of what cannot be read."""
-    width = max(len(str(folder)) for folder in standings)
+def sweeps_text(statuses_by_folder: Mapping[Path, SweepStatus | str]) -> str:
+    """Return one line for each of several folders; for a folder that cannot be read, its error."""
+    width = max(len(str(folder)) for folder in statuses_by_folder)
     return "\n".join(
         f"{folder!s:{width}}  {each if isinstance(each, str) else _short_progress(each)}"
-        for folder, each in standings.items()
+        for folder, each in statuses_by_folder.items()
     )
 
 
-def next_steps(folder: Path, standing: SweepStatus, doubtful: bool = False) -> list[str]:
-    """What a person may want to do next with a sweep; `doubtful`: an audit has flagged some of its runs."""
-    counts, told = standing.counts, []
+def next_steps(folder: Path, status: SweepStatus, doubtful: bool = False) -> list[str]:
+    """Return suggestions for a sweep. `doubtful`: an audit has flagged some of its runs."""
+    counts, steps = status.counts, []
     resume = f"`benign resume {folder}`"
     if counts.running:
         some = "every run that is left is" if not counts.missing else f"{counts.running} runs are"
-        told.append(f"wait: {some} being computed")
-    if standing.damaged:
-        told.append(
+        steps.append(f"wait: {some} being computed")
+    if status.damaged:
+        steps.append(
             f"`benign store check {folder}` verifies every record; {resume} replaces damaged ones"
         )
     if counts.failed or counts.out_of_memory:
-        told.append(f"`benign show {folder}` says why runs failed; {resume} tries them again")
+        steps.append(f"`benign show {folder}` shows why runs failed; {resume} tries them again")
     if counts.missing and counts.running:
-        told.append(f"{resume} may help, also from another machine: it takes what nobody has begun")
+        steps.append(
+            f"{resume} may help, also from another machine: it computes units that nobody has begun"
+        )
     elif counts.missing:
-        told.append(f"{resume} computes what is missing")
+        steps.append(f"{resume} computes the missing runs")
     if counts.diverged:
         some = f"{counts.diverged} run{'s' * (counts.diverged != 1)} diverged"
-        told.append(
-            f"{some}: a smaller `training.rate` may help; `benign show {folder}` tells more"
+        steps.append(
+            f"{some}: a smaller `training.rate` may help; `benign show {folder}` shows more"
         )
     if doubtful:
-        told.append(f"`benign audit {folder}` tells which attacks are doubtful, and why")
+        steps.append(f"`benign audit {folder}` shows which attacks are doubtful, and why")
     if counts.done == counts.runs:
-        told.append(f"all is done: `benign show {folder}`, `benign export {folder} FILE.nc`")
+        steps.append(f"all is done: `benign show {folder}`, `benign export {folder} FILE.nc`")
     if counts.done:
-        told.append(
-            f"`benign report {folder}` makes a page of what is there, to look at or to send"
-        )
-    return told
+        steps.append(f"`benign report {folder}` writes a page about the results so far")
+    return steps
 
 
 def progress_text(counts: Counts) -> str:
-    """How far a sweep is, in a line."""
-    told = {
+    """Return how far a sweep is, in a line."""
+    numbers = {
         "running": counts.running, "failed": counts.failed, "out of memory": counts.out_of_memory,
         "missing": counts.missing,
     }  # fmt: skip
-    rest = "".join(f", {number} {what}" for what, number in told.items() if number)
+    rest = "".join(f", {number} {what}" for what, number in numbers.items() if number)
     diverged = f" ({counts.diverged} diverged)" if counts.diverged else ""
     return f"{counts.done} of {counts.runs} done{diverged}{rest}"
 
 
-def _short_progress(standing: SweepStatus) -> str:
-    damaged = len(standing.damaged)
-    return progress_text(standing.counts) + (f"; {damaged} damaged records" if damaged else "")
+def _short_progress(status: SweepStatus) -> str:
+    damaged = len(status.damaged)
+    return progress_text(status.counts) + (f"; {damaged} damaged records" if damaged else "")
 
 
 def _axis(values: list[tuple[Any, Counts]]) -> list[str]:
-    """A table of the values of an axis; of a long one those where something is left to do."""
-    shown = values
+    """Return a table of the values of an axis; for a long axis, of the values with runs left."""
+    listed = values
     if len(values) > MOST_ROWS:
-        shown = [each for each in values if each[1].done < each[1].runs][:MOST_ROWS]
+        listed = [each for each in values if each[1].done < each[1].runs][:MOST_ROWS]
     rows = [["", "done", "of", "failed", "diverged"]] + [
         [
             value_text(value),
             *map(str, (at.done, at.runs, at.failed + at.out_of_memory, at.diverged)),
         ]
-        for value, at in shown
+        for value, at in listed
     ]
-    left = [at for _, at in values if all(at is not each for _, each in shown)]
+    left = [at for _, at in values if all(at is not each for _, each in listed)]
     done = sum(at.done == at.runs for at in left)
     rest = [f"and {len(left)} more values, {done} of them done"] if left else []
-    return [*(table(rows) if shown else []), *rest]
+    return [*(table(rows) if listed else []), *rest]
 
 
 def _worker(worker: Worker) -> str:
     since = datetime.fromtimestamp(worker.since).strftime("%Y-%m-%d %H:%M")
     units = f"{worker.units} unit{'s' * (worker.units != 1)}"
-    told = f"{worker.host}, process {worker.pid}, since {since}: {units}"
+    text = f"{worker.host}, process {worker.pid}, since {since}: {units}"
     if worker.alive is None:
-        return f"{told} (on another host: whether it still runs is not known here)"
-    return told if worker.alive else f"{told} (has ended: its units are free)"
+        return f"{text} (on another host: whether it still runs is not known here)"
+    return text if worker.alive else f"{text} (has ended: its units are free)"
 
 
 def _made(made: dict[str, Any]) -> list[str]:
-    """Where a folder comes from, as far as it knows."""
+    """Return the request that led to a folder, as far as it is recorded."""
     target = [made["target"], made.get("scale")] if "target" in made else []
     reading = made.get("reading") or {}
-    told = [
+    parts = [
         " ".join(str(word) for word in target if word),
         ", ".join(f"{question}={answer}" for question, answer in reading.items()),
         f"changed: {', '.join(made['changes'])}" if made.get("changes") else "",
         f"benign {made['benign']}" if "benign" in made else "",
     ]
-    return ["; ".join(filter(None, told))] if made else []
+    return ["; ".join(filter(None, parts))] if made else []
 
 
 def result_text(result: xr.Dataset) -> str:
-    """How the runs ended and, for a small grid, the means of the main variables."""
+    """Return how the runs ended and, for a small grid, the means of the main variables."""
     dims = [str(dim) for dim in result["status"].dims if dim != "seed"]
     names = [name for name in MAIN if name in result]
     sizes = [result.sizes[dim] for dim in dims]

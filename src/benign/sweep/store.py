@@ -3,8 +3,8 @@
     folder/experiment.json    {"format": 2, "numerics": 3, "made": {...}, "history": [specification, extension, ...],
                               "sha256": of all this}
     folder/records/<key>.npz  key: 32 hex digits, fixed by the runs that the record holds
-    folder/checkpoints/<key>  of units under way that take minutes: what they need to go on after a kill
-    folder/weights            final weights, where they were asked for (docs/images.md)
+    folder/checkpoints/<key>  of units in progress that take minutes: what they need to resume after a kill
+    folder/weights            final weights, if requested (docs/images.md)
 
 Every file appears whole or not at all, so a killed run leaves a readable store. Processes may write
 one store together: the same key means the same runs, and the last writer wins. Which record counts
@@ -33,9 +33,9 @@ from benign.sweep.records import (
     Record,
     canonical_json,
     check_unit,
-    glance_at,
     is_temporary,
     read_bytes,
+    read_header,
     read_record,
     remove_stale,
     replacing,
@@ -59,14 +59,14 @@ class StoreError(ValueError):
 
 @dataclass(frozen=True)
 class About:
-    """What an `experiment.json` tells."""
+    """The content of an `experiment.json`."""
 
     history: list[dict[str, Any]] = field(default_factory=list)
     """the first specification and each extension after it; the last one is current"""
     made: dict[str, Any] = field(default_factory=dict)
-    """where the folder comes from: the version of `benign`, and of a command line target, scale, reading, changes"""
+    """the request that led to the folder: version of `benign`; of a command line target, scale, reading, changes"""
     numerics: int | None = None
-    """those of the version that ran here last; None where that is not known"""
+    """the numerics of the version that ran here last; None if unknown"""
 
     def experiments(self, folder: Path) -> list[Experiment]:
         """Return the history as experiments; `folder` is for the message."""
@@ -81,7 +81,7 @@ class About:
 
     @property
     def recipe(self) -> str:
-        """The recipe behind it in a line, with scale, reading and changes; empty where there is none."""
+        """The recipe behind it in a line, with scale, reading and changes; empty if it is not a recipe."""
         made = self.made
         if not made.get("scale"):
             return ""
@@ -89,9 +89,9 @@ class About:
             f"{question}={answer}" for question, answer in (made.get("reading") or {}).items()
         )
         changes = ", ".join(made.get("changes") or ())
-        told = f"{made['target']} at {made['scale']} scale"
+        text = f"{made['target']} at {made['scale']} scale"
         return (
-            told
+            text
             + (f"; reading: {answers}" if answers else "")
             + (f"; changed: {changes}" if changes else "")
         )
@@ -126,7 +126,7 @@ class Store:
 
     @property
     def about(self) -> About:
-        """What `experiment.json` tells; nothing where there is none."""
+        """The content of `experiment.json`; empty if there is no such file."""
         path = self.folder / "experiment.json"
         try:
             return decode_about(read_bytes(path, LARGEST_ABOUT), path)
@@ -151,11 +151,11 @@ class Store:
             file.write(data)
 
     def checkpoints(self, key: str) -> Path:
-        """The folder of what the unit of this key needs to go on; gone once the unit is recorded."""
+        """Return the folder of the checkpoints of a unit; it is removed once the unit is recorded."""
         return self.folder / "checkpoints" / key
 
     def keys(self) -> set[str]:
-        """The keys on disk now, less those already found damaged (`records` looks at them all)."""
+        """Return the keys on disk now, without those known to be damaged (`records` reads them all)."""
         try:
             with os.scandir(self.folder / "records") as entries:
                 names = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
@@ -176,14 +176,14 @@ class Store:
 
     def read_header(self, key: str) -> Record | None:
         """The same with the arrays `run` and `status` alone, of which the rest of the file is not read."""
-        return self.read_once(key, _glance_at_unit)
+        return self.read_once(key, _read_unit_header)
 
-    def read_once(self, key: str, look: Callable[[Path], Record]) -> Record | None:
-        """What a look at the file of a record gives, or None as for `read`."""
+    def read_once(self, key: str, read_file: Callable[[Path], Record]) -> Record | None:
+        """Return what `read_file` returns for the file of a record, or None as for `read`."""
         path = self.path(key)
         self.damaged.pop(key, None)
         try:
-            return look(path)
+            return read_file(path)
         except FileNotFoundError:
             return None
         except DamagedRecord as error:
@@ -215,7 +215,7 @@ class Store:
                 remove_stale(folder, now=try_writing(folder))
 
     def _check_contents(self, create: bool) -> None:
-        """Refuse a folder that is no store; one killed before its first specification is one."""
+        """Raise if the folder is not a store; a store killed before its first specification counts."""
         names = {name for name in os.listdir(self.folder) if not is_temporary(name)}
         for folder in (self.folder / name for name in names & OWN_FOLDERS):
             if folder.is_symlink():
@@ -239,8 +239,8 @@ def _read_unit(path: Path) -> Record:
     return read_record(path, check_unit)
 
 
-def _glance_at_unit(path: Path) -> Record:
-    record = glance_at(path, ("run", "status"))
+def _read_unit_header(path: Path) -> Record:
+    record = read_header(path, ("run", "status"))
     try:
         check_unit(record)
     except DamagedRecord as error:
@@ -260,7 +260,7 @@ def encode_about(about: About) -> bytes:
 
 
 def decode_about(data: bytes, path: Path) -> About:
-    """What an experiment.json tells; `path` is for the messages."""
+    """Return the content of an experiment.json; `path` is for the messages."""
     try:
         content = unsealed(data, required=False)  # files of earlier versions have no checksum
         number = content["format"]
@@ -268,9 +268,9 @@ def decode_about(data: bytes, path: Path) -> About:
             raise ValueError(f"`format` must be a whole number from 1 on, got {number!r}")
         if number <= FORMAT:
             content = upgraded(content)
-            told = {name: content[name] for name in ("history", "made", "numerics")}
-            _check(**told)
-            return About(**told)
+            fields = {name: content[name] for name in ("history", "made", "numerics")}
+            _check(**fields)
+            return About(**fields)
     except DamagedRecord as error:
         raise StoreError(f"{path} {error}: {_RESTORE}") from error
     except Exception as error:  # nothing but these bytes went in
@@ -298,7 +298,7 @@ def _check_made(target="", scale="", reading=None, changes=(), **_: Any) -> None
 
 
 def try_writing(folder: Path) -> float:
-    """Write and remove a small file; returns its time, by the clock of the file system."""
+    """Write and remove a small file. Return its time, by the clock of the file system."""
     probe = temporary_name(folder / "probe")
     try:
         with open(probe, "xb") as file:

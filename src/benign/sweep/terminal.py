@@ -1,4 +1,4 @@
-"""What a sweep tells while it runs: a bar on a terminal, plain lines elsewhere.
+"""Shows the progress of a sweep: a bar on a terminal, plain lines elsewhere.
 
 Both are watchers of a sweep (`benign.sweep.progress`), called at every step: a call that has nothing to show
 only reads the clock.
@@ -20,11 +20,11 @@ from benign.training.descent import Status
 from benign.training.engine import TESTING
 
 TEST_SHOWN = 0.2
-"""seconds since something was shown before it is told that runs are tested, which may take long"""
+"""seconds since the last display before the start of an evaluation, which may take long, is shown"""
 
 
 def statuses(counts: Mapping[Status, int]) -> str:
-    """How runs ended, in words: `60 converged, 4 at the step cap`."""
+    """Return how runs ended, in words: `60 converged, 4 at the step cap`."""
     missing_last = sorted(Status, key=lambda status: status == Status.MISSING)
     return ", ".join(f"{counts[s]} {s.label}" for s in missing_last if counts.get(s)) or "none"
 
@@ -35,7 +35,7 @@ def counted(number: int, thing: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit a person would choose.
+    """Return seconds in the unit a person would choose.
 
     >>> [duration(s) for s in (0.04, 7.4, 100, 5400, 400000, 1e6)]
     ['0.04 s', '7 s', '100 s', '90 min', '111 h', '12 days']
@@ -49,13 +49,13 @@ def duration(seconds: float) -> str:
 
 
 def watching(stream: Any) -> "Watching":
-    """The watcher that suits a stream; use it in a `with` block."""
+    """Return the watcher that suits a stream; use it in a `with` block."""
     terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
     return Bar(stream) if terminal else Lines(stream)
 
 
 def on_terminal(stream: Any) -> AbstractContextManager[Watcher]:
-    """The same for a sweep that nobody asked to watch: on a terminal only, elsewhere it says nothing."""
+    """Return the watcher of a terminal, or a silent one if the stream is not a terminal."""
     terminal = stream is not None and stream.isatty()  # a program without a console has no stderr
     return watching(stream) if terminal else nullcontext(Watcher())
 
@@ -66,56 +66,56 @@ class Watching(Watcher, ABC):
     every = 5.0
 
     def begin(self, units: int, runs: int, done_runs: int) -> None:
-        self.started = self.shown = time.monotonic()
+        self.started = self.last_shown = time.monotonic()
         self.units, self.runs, self.before = units, runs, done_runs
         self.ended_units, self.done = 0, done_runs
         self.pace = Pace()
         self.under_way: dict[str, Unit] = {}
-        self.ways, self.at_a_time = UnitsInProgress(), 1
+        self.in_progress, self.at_a_time = UnitsInProgress(), 1
         before = f"; {done_runs} of {runs} are done already" if done_runs else ""
         self.open(f"{counted(runs - done_runs, 'run')} to do in {counted(units, 'unit')}{before}")
 
     def unit_begins(self, unit: Unit) -> None:
         self.under_way[unit.key] = unit
-        self.ways.begin(unit)
+        self.in_progress.begin(unit)
         self.at_a_time = max(self.at_a_time, len(self.under_way))
 
     def step(self, key: str, number: int, training: int) -> None:
-        along = self.ways.units.get(key)
-        if along is None:  # told late, by another machine
+        progress = self.in_progress.units.get(key)
+        if progress is None:  # a late report of another machine
             return
-        tests = number == TESTING != along.testing
-        along.tell(number, training)
+        tests = number == TESTING != progress.testing
+        progress.update(number, training)
         now = time.monotonic()
-        if now - self.shown >= (TEST_SHOWN if tests else self.every):
-            self.shown = now
-            doing = _doing(self.ways.places())
+        if now - self.last_shown >= (TEST_SHOWN if tests else self.every):
+            self.last_shown = now
+            doing = _doing(self.in_progress.positions())
             self.show(f"{self._shape()}{doing}" if doing else "starting")
 
     def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None:
         self.under_way.pop(unit.key, None)
-        self.ways.end(unit)
+        self.in_progress.end(unit)
         self.done += len(unit.runs)
         if seconds:  # else another process computed it
             capped = bool((arrays["status"] == Status.STEP_CAP).any())
             self.pace = self.pace.plus(len(unit.runs), seconds, capped)
         self.ended_units += 1
-        self.shown = time.monotonic()
+        self.last_shown = time.monotonic()
         counts = Counter(Status(code) for code in arrays["status"].tolist())
         self.show(f"unit {self.ended_units} of {self.units}: {statuses(counts)}")
 
     def stopping(self) -> None:
-        self.show("finishing what is under way; ctrl-c again stops now")
+        self.show("finishing the units in progress; ctrl-c again stops now")
 
     def end(self) -> None:
         self.close()
 
     def times(self) -> str:
-        """Time taken, and about how much is left; no word of it where the last runs are tested.
+        """Return the time elapsed, and about how much is left, unless only evaluations are left.
 
-        How long tests take is not known before a unit has ended.
+        How long an evaluation takes is not known before a unit has ended.
         """
-        elapsed, places = duration(time.monotonic() - self.started), self.ways.places()
+        elapsed, places = duration(time.monotonic() - self.started), self.in_progress.positions()
         waiting = self.runs - self.done - sum(at.runs for at in places)
         left = self.pace.left(places, waiting, self.at_a_time)
         of_what = "" if self.pace.runs else " of training"
@@ -124,7 +124,7 @@ class Watching(Watcher, ABC):
         )
 
     def _shape(self) -> str:
-        """Samples, tokens and dimension of the unit at work, where it is one only."""
+        """Return samples, tokens and dimension of the unit in progress, if it is the only one."""
         if len(self.under_way) != 1:
             return ""
         data = next(iter(self.under_way.values())).runs[0].cell.reduced().data
@@ -132,11 +132,11 @@ class Watching(Watcher, ABC):
 
     @abstractmethod
     def open(self, message: str) -> None:
-        """Say what there is to do."""
+        """Show how much there is to do."""
 
     @abstractmethod
     def show(self, doing: str) -> None:
-        """Say how far it is."""
+        """Show how far the sweep is."""
 
     def close(self) -> None:
         """Leave the terminal as it was; called at the end and when interrupted."""
@@ -194,7 +194,7 @@ class Bar(Watching):
 
 
 def _doing(places: list[UnitPosition]) -> str:
-    """What units under way do; empty where none has begun."""
+    """Return what the units in progress do; empty if none has begun."""
     training = [at for at in places if at.training and not at.testing]
     tested = sum(at.training for at in places if at.testing)
     if training:

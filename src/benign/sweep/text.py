@@ -1,4 +1,4 @@
-"""Words, tables and labelled lines: what everything that the command line prints is made of."""
+"""Words, tables and labelled lines: the building blocks of the output of the command line."""
 
 import os
 import sys
@@ -11,13 +11,13 @@ MOST_LINES, LONGEST_LINE = 6, 300
 
 
 def shown(path: Path) -> str:
-    """A path as seen from here, if it lies below."""
+    """Return a path relative to the current folder, if it lies below."""
     path, here = Path(os.path.abspath(path)), Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def _printable(text: str) -> str:
-    """Without control characters, which a stranger's file could send to the terminal."""
+    """Return text without control characters, which a foreign file could send to the terminal."""
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
@@ -50,7 +50,7 @@ def abbreviated(words: list[str]) -> list[str]:
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of words as aligned lines."""
+    """Return rows of words as aligned lines."""
     widths = [max(len(word) for word in column) for column in zip(*rows, strict=True)]
     return [
         "  ".join(f"{w:{n}}" for w, n in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -58,7 +58,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def labelled(rows: Iterable[tuple[str, list[str]]]) -> str:
-    """Labels with one or more lines each, wrapped and aligned."""
+    """Return labels with one or more lines each, wrapped and aligned."""
     rows = list(rows)
     width = max(len(label) for label, _ in rows)
     lines = []
@@ -70,7 +70,7 @@ def labelled(rows: Iterable[tuple[str, list[str]]]) -> str:
 
 
 def wrapped(text: str, first: str = "", rest: str = "  ") -> str:
-    """A text of lines that are not too long."""
+    """Return text wrapped to the width of a page."""
     return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest)
 
 

@@ -1,4 +1,4 @@
-"""Whether an unaltered record is one of a sweep: anybody can write a file with the right checksum."""
+"""Checks that an intact record belongs to its sweep: anybody can write a file with the right checksum."""
 
 import os
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _ENDS = [status.value for status in Status if status != Status.MISSING]
 
 
 def valid_records(store: Store) -> Iterator[Record]:
-    """Every record that counts, in the order of the keys; the others are noted in `store.damaged`."""
+    """Yield every valid record, in the order of the keys. The others are listed in `store.damaged`."""
     for key, record in store.records():
         if _is_sound(store, key, record):
             yield record
@@ -66,10 +66,10 @@ def _size(record: Record) -> int:
     return sum(array.nbytes for array in record.arrays.values())
 
 
-def glances(store: Store) -> Iterator[Record]:
-    """The same with the arrays `run` and `status` alone, of which the rest of a file is not read.
+def valid_headers(store: Store) -> Iterator[Record]:
+    """Yield every valid record with the arrays `run` and `status` alone; the rest of a file is not read.
 
-    Of 1,563 records of 255 kB this takes 0.3 s instead of 1.6.
+    This takes 0.3 s instead of 1.6 s for 1,563 records of 255 kB.
     """
     for key in sorted(store.keys()):
         if (record := store.read_header(key)) and _is_sound(store, key, record):
@@ -77,7 +77,7 @@ def glances(store: Store) -> Iterator[Record]:
 
 
 def fault_of(key: str, record: Record) -> str:
-    """Why a record of the right form cannot be what a sweep wrote under this key; empty where it can."""
+    """Return why a sweep cannot have written this record under this key; empty if it can."""
     runs, ends = record.arrays["run"], record.arrays["status"]
     if unknown := _unknown(ends):
         return f"holds runs that ended in an unknown way, {unknown}"
@@ -98,20 +98,20 @@ def _unknown(ends: np.ndarray) -> list[Any]:
 
 @dataclass
 class Checked:
-    """What a look at every record of a store found."""
+    """The outcome of checking every file of a store."""
 
     records: int = 0
-    """intact ones"""
+    """intact records"""
     runs: int = 0
-    """in these, each counted once"""
+    """runs in these records, each counted once"""
     damaged: dict[str, str] = field(default_factory=dict)
-    """what is wrong, by the keys of the others"""
+    """faults of the other records, by key"""
     strange: list[Path] = field(default_factory=list)
-    """files among the records that are none"""
-    kept: int = 0
+    """files among the records that are not records"""
+    intact_files: int = 0
     """intact files of checkpoints and weights"""
     spoiled: dict[Path, str] = field(default_factory=dict)
-    """what is wrong with the others"""
+    """faults of the others"""
 
 
 def check_records(store: Store) -> Checked:
@@ -124,14 +124,14 @@ def check_records(store: Store) -> Checked:
     checked.strange = [path for path in _files(store) if not _is_ours(path)]
     for path in sorted(kept_files(store)):
         if not (fault := fault_of_kept(path)):
-            checked.kept += 1
+            checked.intact_files += 1
         elif path.exists():  # a sweep that goes on replaces and removes its checkpoints
             checked.spoiled[path] = fault
     return checked
 
 
 def kept_files(store: Store) -> Iterator[Path]:
-    """The checkpoints and the files of weights in a store, but for those that links lead to: they belong to others."""
+    """Yield the checkpoints and the files of weights in a store, without links, which lead out of it."""
     home = store.folder.resolve()
     for names in ("checkpoints/*/*.safetensors", "weights/*.safetensors"):
         for path in store.folder.glob(names):

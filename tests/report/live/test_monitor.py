@@ -88,12 +88,12 @@ def test_a_finished_sweep_is_described_and_nothing_is_written(root):
 
 def test_records_are_read_once(root, monkeypatch):
     read = []
-    whole, read_header = stores.read_record, stores.glance_at
+    whole, header = stores.read_record, stores.read_header
     monkeypatch.setattr(
         stores, "read_record", lambda path, *a: read.append(path) or whole(path, *a)
     )
     monkeypatch.setattr(
-        stores, "glance_at", lambda path, *a: read.append(path) or read_header(path, *a)
+        stores, "read_header", lambda path, *a: read.append(path) or header(path, *a)
     )
     aside = root / "aside"
     record(root, 1).rename(aside)
@@ -153,7 +153,7 @@ def test_a_folder_that_vanishes_while_it_is_read_is_reported(root, monkeypatch):
         shutil.rmtree(root / "a")
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr("benign.report.live.monitor.standing_of", vanish)
+    monkeypatch.setattr("benign.report.live.monitor.sweep_status", vanish)
     monitor = monitored(root)
     assert "No such file" in monitor.sweeps["a/tiny"].problem
     monitor.refresh()
@@ -207,7 +207,7 @@ def test_the_position_of_a_unit_is_shown_and_counts_as_a_change(root, monkeypatc
     before = monitor.sweeps["a/tiny"]
     assert (steps_text(before), monitor.version) == ("", 1)
     monkeypatch.setattr(
-        "benign.report.live.monitor.standing_of", lambda *_: pytest.fail("read again")
+        "benign.report.live.monitor.sweep_status", lambda *_: pytest.fail("read again")
     )
     write_position(root, 0, AT)
     monitor.refresh()

@@ -16,7 +16,7 @@ import pytest
 
 from benign.report.live.serve import free_port
 from benign.sweep.folders import open_experiment
-from benign.sweep.lease import take, write_note
+from benign.sweep.lease import acquire, write_note
 from benign.sweep.plan import units_of
 from benign.sweep.progress import UnitPosition
 from benign.sweep.store import Store
@@ -140,7 +140,7 @@ def test_the_steps_of_a_running_unit_are_shown_on_both_pages(visit, root):
     folder = shutil.copytree(root / "whole" / "three", root / "going")
     store, unit = Store(folder), units_of([open_experiment(folder)])[0].key
     store.path(unit).unlink()
-    assert take(store, unit) is None
+    assert acquire(store, unit) is None
     listed = visit("/")
     listed.get_by_role("link", name="going").wait_for()
     page = visit("/sweep/going")

@@ -13,10 +13,10 @@ from benign.report.cells import STATUS_TEXT
 from benign.sweep.lease import Lease, Note, leases_in, note_of
 from benign.sweep.progress import Pace, UnitPosition
 from benign.sweep.records import Record
-from benign.sweep.status import SweepStatus, standing_of, stores_in
+from benign.sweep.status import SweepStatus, stores_in, sweep_status
 from benign.sweep.store import Store, is_key
 from benign.sweep.terminal import duration
-from benign.sweep.validation import glances
+from benign.sweep.validation import valid_headers
 from benign.training.descent import Status
 
 ReadRecord = Callable[[Path], Record]
@@ -57,17 +57,17 @@ class StoreReader(Store):
     def keys(self) -> set[str]:
         return self._stamps.keys() - self.damaged.keys()
 
-    def read_once(self, key: str, look: ReadRecord) -> Record | None:
+    def read_once(self, key: str, read_file: ReadRecord) -> Record | None:
         """Return a record as `Store.read_once` does; records and damage are remembered until the file changes."""
-        if cached := self._cache.get((key, look)):
+        if cached := self._cache.get((key, read_file)):
             _, record, damage = cached
             if damage:
                 self.damaged[key] = damage
             return record
-        record = super().read_once(key, look)
+        record = super().read_once(key, read_file)
         damage = self.damaged.get(key, "")
         if key in self._stamps and (record or damage):
-            self._cache[key, look] = self._stamps[key], record, damage
+            self._cache[key, read_file] = self._stamps[key], record, damage
         return record
 
 
@@ -249,9 +249,9 @@ class _MonitoredSweep:
         folder = self.reader.folder
         try:
             Store.open(folder, writing=False)  # raises for links and other files
-            status = standing_of(self.reader, self.reader.experiments())
+            status = sweep_status(self.reader, self.reader.experiments())
             made = self.reader.about.made
-            pace = pace_of(glances(self.reader))
+            pace = pace_of(valid_headers(self.reader))
         # A foreign file may be wrong in any way; the row shows why, and the other sweeps are not affected.
         except Exception as error:
             return self._with_problem(str(error) or type(error).__name__, started, changed)

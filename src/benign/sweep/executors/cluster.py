@@ -1,7 +1,7 @@
-"""Units computed by a cluster of Dask: one of our own on this machine, one of SLURM jobs, or one that is there already.
+"""Executor on a Dask cluster: one of this machine, one of SLURM jobs, or one that is running already.
 
-The scheduler, its queues, retries and heartbeats are Dask's. Workers send back what they computed, and the driving
-process records it: they need no file system in common.
+The scheduler, its queues, retries and heartbeats belong to Dask. Workers send their results back and the driving
+process records them, so no common file system is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benign import __version__
-from benign.spec import plugins as outside
+from benign.spec import plugins
 from benign.spec.yaml import read_yaml
 from benign.sweep.compute import Computed, compute
 from benign.sweep.executors.base import ExecutionConfig, Executor, ProcessEnded
@@ -49,41 +49,41 @@ OURS = {
 }
 """settings of a cluster that we start"""
 GPU = {"GPU": 1}
-"""what a unit for a GPU asks for, and what a worker that has one declares"""
+"""the resource of Dask that a unit for a GPU requires and a worker with a GPU declares"""
 
 
 Joined = tuple[distributed.Client, Callable[[], None]]
-"""a cluster, and what is done now and then to keep its workers up"""
+"""a cluster, and a function to call now and then that restores lost workers"""
 
 
 @contextmanager
 def cluster(config: ExecutionConfig) -> Iterator[Executor]:
-    """The workers that `config.executor` names; those we start end with the block, those we join stay."""
+    """Yield the workers that `config.executor` names. Workers started here end with the block, others stay."""
     executor = config.executor or ""
-    for log in ("distributed", "distributed.client"):  # the sweep tells it in its words
+    for log in ("distributed", "distributed.client"):  # the sweep reports it itself
         logging.getLogger(log).setLevel(logging.CRITICAL)
     if executor == "dask":
-        there = _local(config)
+        joined = _local(config)
     elif executor.partition(":")[0] == "slurm":
-        there = _slurm(config, Path(executor.partition(":")[2] or SLURM_FILE))
+        joined = _slurm(config, Path(executor.partition(":")[2] or SLURM_FILE))
     elif re.match(r"(tcp|tls)://", executor) or executor.endswith(".json"):
-        there = _joined(config, executor)
+        joined = _joined(config, executor)
     else:
         may_be = "dask, slurm, slurm:FILE, tcp://HOST:PORT or a scheduler file (.json)"
         raise ValueError(f"`executor` must be {may_be}, got {executor!r}")
-    with there as (client, keep_up):
+    with joined as (client, keep_up):
         yield Workers(client, config, keep_up)
 
 
 class Workers(Executor):
-    """The workers of a Dask cluster, who may come and go."""
+    """The workers of a Dask cluster, which may come and go."""
 
     def __init__(
         self, client: distributed.Client, config: ExecutionConfig, keep_up: Callable[[], None]
     ):
         self._client, self._config, self._keep_up = client, config, keep_up
         self._topic = f"benign-{client.id}"
-        self._told: dict[str, tuple[int, int]] = {}
+        self._progress: dict[str, tuple[int, int]] = {}
         """step and training runs of each unit under way"""
         self._begun: dict[str, float] = {}
         """when each unit was handed out last"""
@@ -95,10 +95,10 @@ class Workers(Executor):
         config = self._config
         task = pickle.dumps(unit), config.device, config.compile, config.unit_timeout
         needs = None if config.device == "cpu" else GPU
-        same = (__version__, NUMERICS), outside.loaded(), self._topic
+        same = (__version__, NUMERICS), plugins.loaded(), self._topic
         theirs = self._client.submit(_work, *task, *same, pure=False, resources=needs)
         future: Future[Computed] = Future()
-        self._told[unit.key] = 0, 0
+        self._progress[unit.key] = 0, 0
         self._begun[unit.key] = time.monotonic()
         theirs.add_done_callback(lambda theirs: self._pass_on(unit, theirs, future))
         return future
@@ -113,7 +113,7 @@ class Workers(Executor):
         except Exception as error:
             problem = f"the cluster cannot begin a unit: {error}"
             future.set_exception(ValueError(problem).with_traceback(error.__traceback__))
-        self._told.pop(unit.key, None)
+        self._progress.pop(unit.key, None)
 
     def _cut_off(self) -> ConnectionError:
         what = "the scheduler is gone; what was recorded is kept, the same command goes on"
@@ -121,11 +121,11 @@ class Workers(Executor):
 
     def _hear(self, event: tuple[float, tuple[str, int, int]]) -> None:
         key, step, training = event[1]
-        if key in self._told:  # else it came late
-            self._told[key] = step, training
+        if key in self._progress:  # else it came late
+            self._progress[key] = step, training
 
     def progress(self) -> dict[str, tuple[int, int]]:
-        return dict(self._told)
+        return dict(self._progress)
 
     def overdue(self, unit: Unit) -> bool:
         limit = self._config.unit_timeout
@@ -144,10 +144,10 @@ class Workers(Executor):
 
 
 def _workers(client: distributed.Client, device: str) -> int:
-    """How many there are for this device."""
+    """Return the number of workers for this device."""
     if device == "cpu":
-        there: Any = client.nthreads()
-        return len(there)
+        threads: Any = client.nthreads()
+        return len(threads)
     return sum("GPU" in each["resources"] for each in client.scheduler_info()["workers"].values())
 
 
@@ -168,7 +168,7 @@ def _local(config: ExecutionConfig) -> Iterator[Joined]:
 
 
 async def _ended_soon(ours: distributed.LocalCluster) -> None:
-    """Closing a cluster waits for what its workers compute: end them, now that nobody does."""
+    """Stop the workers: closing a cluster would wait for the units that they compute."""
     nannies = [nanny.close(timeout=1) for nanny in ours.workers.values()]
     await asyncio.gather(*nannies, return_exceptions=True)
 
@@ -176,7 +176,7 @@ async def _ended_soon(ours: distributed.LocalCluster) -> None:
 @contextmanager
 def _joined(config: ExecutionConfig, where: str) -> Iterator[Joined]:
     if where.endswith(".json"):
-        with open(where, "rb"):  # says at once that there is none
+        with open(where, "rb"):  # raises at once if there is no such file
             given: dict[str, Any] = {"scheduler_file": where}
     else:
         given = {"address": where}
@@ -193,7 +193,7 @@ def _joined(config: ExecutionConfig, where: str) -> Iterator[Joined]:
 
 
 def _check_workers(client: distributed.Client, config: ExecutionConfig, where: str) -> None:
-    """Refuse a cluster without workers for these units."""
+    """Raise if the cluster has no workers for these units."""
     start = f"start some: dask worker {where} --nworkers N --nthreads 1"
     try:
         client.wait_for_workers(1, timeout=PATIENCE)
@@ -231,18 +231,18 @@ def _slurm(config: ExecutionConfig, path: Path) -> Iterator[Joined]:
 
 
 def _jobqueue() -> Any:
-    """The package that sends jobs. Importing it takes ctrl-c away from us: that is taken back."""
-    heard = signal.getsignal(signal.SIGINT)
+    """Import the package that submits jobs, and restore our handler of ctrl-c, which it replaces."""
+    handler = signal.getsignal(signal.SIGINT)
     try:
         from dask_jobqueue import slurm
     except ImportError:
         raise ValueError("`executor` slurm needs dask-jobqueue: " + REMEDY) from None
-    signal.signal(signal.SIGINT, heard)
+    signal.signal(signal.SIGINT, handler)
     return slurm
 
 
 def _slurm_options(path: Path, jobqueue: Any) -> tuple[int, dict[str, Any]]:
-    """How many jobs, and what is passed to SLURMCluster: one thread a worker, as many workers a job as cores."""
+    """Return the number of jobs and the arguments of SLURMCluster: one thread a worker, one worker a core."""
     options = read_yaml(path)
     known = {
         name
@@ -252,8 +252,8 @@ def _slurm_options(path: Path, jobqueue: Any) -> tuple[int, dict[str, Any]]:
     }
     known -= {"self", "n_workers", "loop", "asynchronous", "scheduler", "scheduler_cls", "job_cls"}
     if unknown := [name for name in options if name not in known | {"jobs"}]:
-        there = ", ".join(sorted(known | {"jobs"}))
-        raise ValueError(f"{path}: no option {', '.join(unknown)}; there are {there}")
+        options_text = ", ".join(sorted(known | {"jobs"}))
+        raise ValueError(f"{path}: no option {', '.join(unknown)}; there are {options_text}")
     jobs, cores = options.pop("jobs", 1), options.get("cores", 1)
     for name, number in (("jobs", jobs), ("cores", cores)):
         if not isinstance(number, int) or number < 1:
@@ -263,12 +263,12 @@ def _slurm_options(path: Path, jobqueue: Any) -> tuple[int, dict[str, Any]]:
 
 
 async def _sent(ours: Any) -> None:
-    """Wait until sbatch has taken the jobs."""
+    """Wait until sbatch has accepted the jobs."""
     await ours
 
 
 def _now_and_then(act: Callable[[], Any]) -> Callable[[], None]:
-    """Call it every five seconds at most: asking Dask for what it has anew brings back what was lost."""
+    """Return a function that calls `act` every five seconds at most. Scaling a cluster again restores lost workers."""
     last = time.monotonic()
 
     def maybe() -> None:
@@ -281,7 +281,7 @@ def _now_and_then(act: Callable[[], Any]) -> Callable[[], None]:
 
 
 _alone = threading.Lock()
-"""a worker that came later may have several threads: torch and the watchdog count by process"""
+"""one unit at a time: a worker that joined later may have several threads, torch and the watchdog are per process"""
 
 
 def _work(
@@ -293,32 +293,32 @@ def _work(
     sources: list[Path | str],
     topic: str,
 ) -> Computed:
-    """In a worker: compute a unit, and tell of it."""
+    """In a worker: compute a unit and report its progress."""
     if same != (__version__, NUMERICS):
         mine = f"benign {__version__}, numerics {NUMERICS}"
         raise ValueError(f"it has {mine}, not {same[0]}, numerics {same[1]}: install the same")
-    outside.load_all(sources)
+    plugins.load_all(sources)
     unit: Unit = pickle.loads(packed)
     with _alone, _ended_after(timeout):
-        return compute(unit, device, _teller(unit.key, topic), compile=compile)
+        return compute(unit, device, _reporter(unit.key, topic), compile=compile)
 
 
-def _teller(key: str, topic: str) -> Progress:
+def _reporter(key: str, topic: str) -> Progress:
     worker = distributed.get_worker()
     last = 0.0
 
-    def tell(step: int, training: int) -> None:
+    def report(step: int, training: int) -> None:
         nonlocal last
         if step == TESTING or time.monotonic() - last >= 1:
             last = time.monotonic()
             worker.log_event(topic, (key, step, training))
 
-    return tell
+    return report
 
 
 @contextmanager
 def _ended_after(timeout: float | None) -> Iterator[None]:
-    """End this process when the time is over, also where nothing in it would listen; its nanny starts another."""
+    """End this process when the time is over, even if it hangs; its nanny starts another."""
     if timeout is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Units computed on this machine: in this process, or several at a time in processes of their own."""
+"""Executors on this machine: this process, or several processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from benign.spec import plugins as outside
+from benign.spec import plugins
 from benign.spec.registry import Component
 from benign.sweep.compute import Computed, compute
 from benign.sweep.executors.base import ExecutionConfig, Executor, ProcessEnded
@@ -40,34 +40,34 @@ UNGUARDED = 86
 
 Task = tuple[Unit, str, CheckpointConfig, bool]
 """what `_work` takes"""
-Keep = Callable[[Unit], CheckpointConfig]
-"""where a unit keeps what is not a result"""
-Tell = Callable[[str, int, int], None]
+CheckpointOf = Callable[[Unit], CheckpointConfig]
+"""returns where a unit keeps its checkpoint and weights"""
+Report = Callable[[str, int, int], None]
 """called with the key of a unit, its step and its training runs"""
 
 
 class SerialExecutor(Executor):
     """This process, one unit after another."""
 
-    def __init__(self, config: ExecutionConfig, tell: Tell, keeping: Keep):
-        self._config, self._tell, self._keeping = config, tell, keeping
+    def __init__(self, config: ExecutionConfig, report: Report, checkpoint: CheckpointOf):
+        self._config, self._report, self._checkpoint = config, report, checkpoint
 
     def submit(self, unit: Unit) -> Future[Computed]:
         future: Future[Computed] = Future()
-        tell = partial(self._tell, unit.key)
-        how = self._keeping(unit), self._config.compile
-        future.set_result(compute(unit, self._config.device, tell, *how))
+        report = partial(self._report, unit.key)
+        how = self._checkpoint(unit), self._config.compile
+        future.set_result(compute(unit, self._config.device, report, *how))
         return future
 
     def progress(self) -> dict[str, tuple[int, int]]:
-        return {}  # each unit told its steps until it ended
+        return {}  # `submit` reports every step before it returns
 
 
 class ProcessExecutor(Executor):
     """Several processes, each for one unit at a time: one that is killed takes no other unit with it."""
 
-    def __init__(self, config: ExecutionConfig, size: int, keeping: Keep):
-        self.size, self._config, self._keeping = size, config, keeping
+    def __init__(self, config: ExecutionConfig, size: int, checkpoint: CheckpointOf):
+        self.size, self._config, self._checkpoint = size, config, checkpoint
         self._places = [_Place() for _ in range(size)]
         self._overdue: set[str] = set()
 
@@ -77,7 +77,7 @@ class ProcessExecutor(Executor):
             raise ChildProcessError(errno.ECHILD, self._why_none(), "workers")
         place = next(place for place in left if place.is_free())
         with interrupts_wait():  # so that a new process never sees one
-            return place.submit(unit, self._config, self._keeping(unit))
+            return place.submit(unit, self._config, self._checkpoint(unit))
 
     def _why_none(self) -> str:
         ends = "; ".join(dict.fromkeys(place.end for place in self._places))
@@ -117,7 +117,7 @@ class ProcessExecutor(Executor):
 
 
 class _Place:
-    """Room for one process, and another one if that is killed."""
+    """A slot for one process, and for another one if that is killed."""
 
     def __init__(self) -> None:
         # a forked torch can hang in its thread pool
@@ -135,7 +135,7 @@ class _Place:
         """how the last process that could not start ended"""
 
     def submit(
-        self, unit: Unit, config: ExecutionConfig, keeping: CheckpointConfig
+        self, unit: Unit, config: ExecutionConfig, checkpoint: CheckpointConfig
     ) -> Future[Computed]:
         self.unit_key, self._begun, self._future = unit.key, None, Future()
         try:
@@ -145,9 +145,9 @@ class _Place:
             self._future.set_exception(ProcessEnded(str(error), started=False))
             return self._future
         # A thread each, since a unit may be larger than what a pipe takes before its reader is there.
-        task = unit, config.device, keeping, config.compile
+        task = unit, config.device, checkpoint, config.compile
         given = self._future, task, self._process, self._connection, self.numbers
-        threading.Thread(target=_waited_for, args=given, daemon=True).start()
+        threading.Thread(target=_wait_for, args=given, daemon=True).start()
         return self._future
 
     def _start(self) -> None:
@@ -156,17 +156,17 @@ class _Place:
         self.numbers = self._context.RawArray("q", 3)
         self._connection, theirs = self._context.Pipe()
         with theirs:  # then only the process has it, and its end is the end of the pipe
-            given = theirs, self.numbers, outside.loaded()
+            given = theirs, self.numbers, plugins.loaded()
             process = self._context.Process(target=_work_through, args=given)
             process.start()
         self._process = process
 
     def is_free(self) -> bool:
-        """Whether it may be given a unit: not before the end of the last one is counted, by `clear`."""
+        """Return whether it can take a unit: only after `clear` has counted the end of the last one."""
         return self._future is None
 
     def clear(self) -> bool:
-        """Count a process that could not start; whether it was the last one that is tried."""
+        """Count a process that could not start. Return whether no further try is left."""
         if self._future is None or not self._future.done():
             return False
         error, self._future = self._future.exception(), None
@@ -180,7 +180,7 @@ class _Place:
         return not self.tries
 
     def seconds(self) -> float:
-        """For how long it has been seen to train: a process takes seconds to start."""
+        """Return the seconds since its first step in training: a process takes seconds to start."""
         if not self.at_work() or not self.numbers[1]:
             return 0.0
         self._begun = self._begun or time.monotonic()
@@ -209,9 +209,10 @@ class _Place:
 
 
 def check_importable(units: list[Unit]) -> None:
-    """Other processes import what a person defined: a prompt, a notebook or a script on stdin cannot be imported.
+    """Raise if other processes cannot import the user's code: from a prompt, a notebook or a script on stdin.
 
-    A process that is started to work starts none itself: neither as it imports the script nor in what it computes."""
+    A worker process starts no processes itself, neither when it imports the script nor when it computes a unit.
+    """
     if getattr(multiprocessing.current_process(), "_inheriting", False):  # as Python asks
         sys.exit(UNGUARDED)  # the sweep that started it says why
     if _is_worker:
@@ -238,8 +239,10 @@ def check_importable(units: list[Unit]) -> None:
 
 @contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """Ctrl-c reaches all processes of a terminal: the parent decides, its workers keep still. A process started in
-    here never gets one; the parent gets it afterwards."""
+    """Delay ctrl-c, which reaches all processes of a terminal, so that only the parent reacts.
+
+    A process started inside never receives one; the parent receives it afterwards.
+    """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -251,14 +254,14 @@ def interrupts_wait() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _waited_for(
+def _wait_for(
     future: Future[Computed],
     task: Task,
     process: SpawnProcess,
     connection: Connection,
     numbers: Any,
 ) -> None:
-    """In a thread: give a unit to a process, and wait for what it computes or for its end."""
+    """In a thread: send a unit to a process, and wait for its outcome or for the end of the process."""
     before = memory_kills()
     try:
         connection.send(task)
@@ -273,7 +276,7 @@ def _waited_for(
 
 
 def _exit_code(process: SpawnProcess) -> int:
-    """The exit code of a process that is about to end, or minus the signal that killed it."""
+    """Return the exit code of a process that is about to end, or minus the signal that killed it."""
     process.join(PATIENCE)
     if process.exitcode is None:
         process.kill()
@@ -282,7 +285,7 @@ def _exit_code(process: SpawnProcess) -> int:
 
 
 def _end_of(code: int, started: bool, memory: bool) -> Exception:
-    """What a sweep has to know of the end of a process; `memory`: the system killed one for memory meanwhile."""
+    """Return how a process ended. `memory`: the system killed a process for lack of memory meanwhile."""
     if code == UNGUARDED and not started:
         return ValueError(
             "`workers` above 1 needs a script that other processes can import: put what runs the experiment under "
@@ -307,13 +310,13 @@ def _end_of(code: int, started: bool, memory: bool) -> Exception:
 # In a worker
 
 
-_tell: Callable[[int, int], None] = lambda step, training: None  # noqa: E731
-"""how it tells its step and its training runs"""
+_report: Callable[[int, int], None] = lambda step, training: None  # noqa: E731
+"""reports its step and its training runs"""
 _is_worker = False
 
 
 def _work_through(connection: Connection, numbers: Any, sources: list[Path | str]) -> None:
-    """Compute units until there are no more."""
+    """Compute units until the pipe is closed."""
     _begin(numbers, sources)
     while True:
         try:
@@ -324,21 +327,21 @@ def _work_through(connection: Connection, numbers: Any, sources: list[Path | str
 
 
 def _begin(numbers: Any, sources: list[Path | str]) -> None:
-    global _tell, _is_worker
+    global _report, _is_worker
 
-    def tell(step: int, training: int) -> None:
+    def report(step: int, training: int) -> None:
         numbers[0:2] = [step, training]
 
-    _tell, _is_worker = tell, True
+    _report, _is_worker = report, True
     # One line of a warning, as the command line has it; the place in the code says nothing to a user.
     warnings.showwarning = lambda message, *_: print(message, file=sys.stderr)
     threading.Thread(target=_follow_parent, daemon=True).start()
-    outside.load_all(sources)
+    plugins.load_all(sources)
     numbers[2] = True
 
 
 def _follow_parent() -> None:
-    """End with the parent, however it ended: a worker of a killed one would wait for ever."""
+    """End with the parent, however it ended: otherwise a worker of a killed parent would wait for ever."""
     parent = multiprocessing.parent_process()
     if parent:
         parent.join()
@@ -346,15 +349,15 @@ def _follow_parent() -> None:
 
 
 def _first_batch(unit: Unit, device: str) -> int:
-    """How many of its runs are trained first."""
+    """Return the number of its runs in the first batch."""
     with suppress(Exception):  # of somebody's component: a failure of the runs, as `compute` has it
         return min(len(unit.runs), batch_size(unit.runs[0].cell, device))
     return len(unit.runs)
 
 
-def _work(unit: Unit, device: str, keeping: CheckpointConfig, compile: bool) -> Computed:
-    _tell(0, _first_batch(unit, device))
+def _work(unit: Unit, device: str, checkpoint: CheckpointConfig, compile: bool) -> Computed:
+    _report(0, _first_batch(unit, device))
     try:
-        return compute(unit, device, _tell, keeping, compile)
+        return compute(unit, device, _report, checkpoint, compile)
     finally:
-        _tell(0, 0)
+        _report(0, 0)

@@ -13,7 +13,7 @@ from typing import Any
 from benign.sweep.track.tracker import RunLog, Tracker
 
 KEY, CONTENT = "benign.run", "benign.content"
-"""tags of a run: which it is, and, once all of it is written, what it holds"""
+"""tags of a run: its key, and, once it is complete, the digest of its content"""
 MOST = 1000
 """metrics that MLflow takes, and runs that it gives, in one go"""
 _PLACE = re.compile(r"sqlite:///(.+)")
@@ -27,10 +27,10 @@ class MLflow(Tracker):
 
     @classmethod
     def check(cls, place: str) -> None:
-        found = _PLACE.fullmatch(place)
-        if not found:
+        match = _PLACE.fullmatch(place)
+        if not match:
             raise ValueError(f"MLflow's runs are kept in sqlite: write {cls.form}, got {place!r}")
-        folder = Path(found[1]).parent
+        folder = Path(match[1]).parent
         if not folder.is_dir():
             raise ValueError(f"{folder} is no folder: make it or choose another")
 
@@ -45,7 +45,7 @@ class MLflow(Tracker):
         except (MlflowException, SQLAlchemyError) as error:
             raise ValueError(f"{self.place}: {str(error).splitlines()[0]}") from error
 
-    def look(self) -> str:
+    def view_command(self) -> str:
         return f"mlflow ui --backend-store-uri {shlex.quote(self.place)}"
 
     def known(self) -> dict[str, str]:

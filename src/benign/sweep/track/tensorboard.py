@@ -1,4 +1,4 @@
-"""TensorBoard: a folder a run, with one file of events whose name tells which run it is."""
+"""TensorBoard: a folder a run, with one file of events whose name identifies the run."""
 
 import os
 import re
@@ -27,12 +27,12 @@ class TensorBoard(Tracker):
     def folder(self) -> Path:
         return Path(self.place) / _plain(self.experiment)
 
-    def look(self) -> str:
+    def view_command(self) -> str:
         return f"tensorboard --logdir {shlex.quote(self.place)}"
 
     def known(self) -> dict[str, str]:
-        found = (_EVENTS.fullmatch(path.name) for path in self.folder.glob("*/events.*"))
-        return {match[1]: match[2] for match in found if match}
+        matches = (_EVENTS.fullmatch(path.name) for path in self.folder.glob("*/events.*"))
+        return {match[1]: match[2] for match in matches if match}
 
     def write(self, run: RunLog) -> None:
         """The file appears whole or not at all."""
@@ -49,8 +49,8 @@ class TensorBoard(Tracker):
         """Named by the label, and by a part of the key where another run has that name: labels are rounded."""
         named = self.folder / _folder_name(run)
         theirs = (_EVENTS.fullmatch(path.name) for path in named.glob("events.*"))
-        taken = any(match and match[1] != run.key for match in theirs)
-        return named.with_name(f"{named.name}-{run.key[:8]}") if taken else named
+        is_used = any(match and match[1] != run.key for match in theirs)
+        return named.with_name(f"{named.name}-{run.key[:8]}") if is_used else named
 
 
 def _write_events(run: RunLog, folder: str) -> None:

@@ -1,4 +1,4 @@
-"""What every tracker can do: tell which runs it has, and take one more."""
+"""The interface of trackers, and the runs as they log them."""
 
 import math
 import os
@@ -30,7 +30,7 @@ class RunLog:
     """One finished run, ready to be written."""
 
     key: str
-    """tells what was computed"""
+    """the key of the run"""
     parameters: dict[str, Any]
     """the values of the experiment's axes at this run, and its seed"""
     status: str
@@ -63,12 +63,12 @@ def logs_of(
             continue
         values = coordinates(tuple(reduce(getattr, path, run.cell) for path in paths))
         parameters = {**dict(zip(names, values, strict=True)), "seed": run.seed}
-        found = {name: array[place] for name, array in arrays.items()}
-        yield RunLog(run.key, parameters, status.name.lower(), _series(run.cell, found))
+        values_of = {name: array[place] for name, array in arrays.items()}
+        yield RunLog(run.key, parameters, status.name.lower(), _series(run.cell, values_of))
 
 
 def logs_of_result(experiment: Experiment, result: xr.Dataset) -> Iterator[RunLog]:
-    """The same from the whole result of an experiment."""
+    """Yield the runs that ended, from the whole result of an experiment."""
     runs, first = list(runs_of(experiment)), result["status"].ndim
     arrays = {
         str(name): part.values.reshape(len(runs), *part.shape[first:])
@@ -82,8 +82,8 @@ def _short(value: Any) -> str:
 
 
 def _series(cell: Setup, values: Mapping[str, Any]) -> dict[str, Series]:
-    """Finite numbers by step; pictures and other arrays of a run have none."""
-    found: dict[str, Series] = {}
+    """Return the finite numbers of each variable by step; images and other arrays have none."""
+    series: dict[str, Series] = {}
     end = int(values["steps"])
     for name, variable in variables(cell).items():
         if name == "status" or variable.axes or name not in values:
@@ -92,8 +92,8 @@ def _series(cell: Setup, values: Mapping[str, Any]) -> dict[str, Series]:
         numbers = np.atleast_1d(values[name]).astype(float).tolist()
         points = {s: x for s, x in zip(steps, numbers, strict=True) if math.isfinite(x)}
         if points:
-            found.setdefault(name.removesuffix("_curve"), {}).update(points)
-    return found
+            series.setdefault(name.removesuffix("_curve"), {}).update(points)
+    return series
 
 
 class Tracker(ABC):
@@ -111,22 +111,22 @@ class Tracker(ABC):
     @classmethod
     @abstractmethod
     def check(cls, place: str) -> None:
-        """Refuse a place that cannot be one, before any work."""
+        """Raise if the place cannot be used, before any work."""
 
     @abstractmethod
-    def look(self) -> str:
-        """The command that shows what is there."""
+    def view_command(self) -> str:
+        """Return the command that shows the runs."""
 
     @abstractmethod
     def known(self) -> dict[str, str]:
-        """The content of every run that is there whole, by its key."""
+        """Return the content of every complete run, by its key."""
 
     @abstractmethod
     def write(self, run: RunLog) -> None:
-        """Log a run, in place of what there is of it."""
+        """Log a run, replacing any earlier log of it."""
 
     def sync(self, runs: Iterable[RunLog]) -> int:
-        """Log the runs that are not there as they are; returns their number."""
+        """Log the runs that are missing or have changed. Return their number."""
         there = self.known()
         new = [run for run in runs if there.get(run.key) != run.content]
         for run in new:
@@ -135,7 +135,7 @@ class Tracker(ABC):
 
     @classmethod
     def check_packages(cls, name: str) -> None:
-        """Refuse to begin where a package is missing."""
+        """Raise if a package is missing."""
         if lacking := [package for package in cls.needs if find_spec(package) is None]:
             raise ValueError(
                 f"tracking by {name} needs {' and '.join(lacking)}: pip install 'benign[track]'"
@@ -143,6 +143,6 @@ class Tracker(ABC):
 
 
 def check_folder(folder: str) -> None:
-    """Refuse what is there and is no folder."""
+    """Raise if the path exists and is not a folder."""
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise ValueError(f"{folder} is a file: name a folder")

@@ -1,4 +1,4 @@
-"""Logging while a sweep runs, and of what a folder holds: both write the same, each run once."""
+"""Logs runs to trackers, while a sweep runs or from a folder; each run is logged once."""
 
 import contextlib
 import os
@@ -21,12 +21,12 @@ TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLfl
 
 
 def names_tracker(word: str) -> bool:
-    """Whether this names a tracker and not a file."""
+    """Return whether this names a tracker rather than a file."""
     return word.partition("=")[0] in TRACKERS
 
 
 def check_trackers(words: Iterable[str]) -> None:
-    """Refuse what is no tracker, or cannot be used here, before any work."""
+    """Raise if one of these is not a tracker or cannot be used here, before any work."""
     for word in words:
         name, _, place = word.partition("=")
         if name not in TRACKERS or not place:
@@ -37,29 +37,32 @@ def check_trackers(words: Iterable[str]) -> None:
 
 
 def tracker_of(word: str, folder: str | os.PathLike[str]) -> Tracker:
-    """The tracker that a word names, for the experiment of a folder of results."""
+    """Return the tracker that a word names, for the experiment of a folder of results."""
     check_trackers([word])
     name, _, place = word.partition("=")
     return TRACKERS[name](place, _named(folder))
 
 
 def log_result(tracker: Tracker, experiment: Experiment, result: xr.Dataset) -> int:
-    """Log what a result holds and the tracker lacks; returns the number of runs."""
+    """Log the runs of a result that the tracker lacks. Return their number."""
     return tracker.sync(logs_of_result(experiment, result))
 
 
 def logged(words: Iterable[str], folder: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
-    """How many runs of a folder each tracker holds, and the command that shows them; one that fails has told so."""
+    """Yield, for each tracker, how many runs of a folder it holds and the command that shows them.
+
+    A tracker that fails is left out: it has been reported.
+    """
     for tracker in (tracker_of(word, folder) for word in words):
         with contextlib.suppress(Exception):
             if runs := len(tracker.known()):
-                yield runs, tracker.look()
+                yield runs, tracker.view_command()
 
 
 class Tracking(Watcher):
     """Logs every run as its unit ends, and at the end what others computed, or computed before.
 
-    A tracker that fails is told of, and tried again at the end: no sweep is lost over it.
+    A tracker that fails is reported and tried again at the end: the sweep goes on.
     """
 
     def __init__(
@@ -70,27 +73,27 @@ class Tracking(Watcher):
         self.failed: list[Tracker] = []
 
     def unit_ends(self, unit: Unit, arrays: Mapping[str, np.ndarray], seconds: float) -> None:
-        self._tell(lambda: logs_of(self.experiment, unit.runs, arrays))
+        self._log(lambda: logs_of(self.experiment, unit.runs, arrays))
 
     def finish(self, result: xr.Dataset) -> None:
-        """Log what the result holds and is not there yet."""
+        """Log the runs of the result that are not logged yet."""
         self.failed.clear()
-        self._tell(lambda: logs_of_result(self.experiment, result))
+        self._log(lambda: logs_of_result(self.experiment, result))
 
-    def _tell(self, runs: Callable[[], Iterable[RunLog]]) -> None:
+    def _log(self, runs: Callable[[], Iterable[RunLog]]) -> None:
         for tracker in (each for each in self.trackers if each not in self.failed):
             try:
                 tracker.sync(runs())
             except Exception as error:
                 self.failed.append(tracker)
-                told = (
+                problem = (
                     f"{type(tracker).__name__} in {tracker.place}: {type(error).__name__}: {error}"
                 )
-                recompute = "the same command logs what is missing"
-                warnings.warn(f"{told}; results are kept, {recompute}", ResultWarning, stacklevel=2)
+                remedy = "the same command logs what is missing"
+                warnings.warn(f"{problem}; results are kept, {remedy}", ResultWarning, stacklevel=2)
 
 
 def _named(folder: str | os.PathLike[str]) -> str:
-    """A folder as the name of an experiment: its path from here, if it lies below."""
+    """Return the name of an experiment from its folder: the path from here, if it lies below."""
     path, here = Path(os.path.abspath(folder)), Path.cwd()
     return str(path.relative_to(here) if here in path.parents else path)

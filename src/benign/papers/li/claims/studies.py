@@ -209,7 +209,7 @@ class Trained:
 
     def at(self, step: int) -> Batch:
         """Return the networks at a snapshot step."""
-        return replace(self.end, held={"weights": self.weights[step]})
+        return replace(self.end, raw_params={"weights": self.weights[step]})
 
     @property
     def robust(self) -> Float[Tensor, "steps seeds classes"]:
