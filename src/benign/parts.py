@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from benign.claims.claim import Claims as Claims
     from benign.claims.claim import Evidence as Evidence
     from benign.claims.study import Question as Question
+    from benign.claims.study import Scaled as Scaled
     from benign.claims.study import Study as Study
     from benign.claims.study import StudyError as StudyError
     from benign.data.model import DataModel as DataModel
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from benign.networks.network import Params as Params
     from benign.networks.network import Pass as Pass
     from benign.papers.recipes import Recipe as Recipe
-    from benign.papers.recipes import Scaled as Scaled
     from benign.spec.axes import OneOf as OneOf
     from benign.spec.axes import PerRun as PerRun
     from benign.spec.axes import Shape as Shape
@@ -65,7 +65,7 @@ _HOME = {
     "Positive": "spec.base",
     "Question": "claims.study",
     "Recipe": "papers.recipes",
-    "Scaled": "papers.recipes",
+    "Scaled": "claims.study",
     "Sample": "data.model",
     "Setup": "training.setup",
     "Shape": "spec.axes",

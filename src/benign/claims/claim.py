@@ -11,7 +11,7 @@ from benign.claims.conditions import Conditions
 from benign.claims.measure import Measured, Undecided
 from benign.claims.replays import Replays, by_cell, by_unit
 from benign.claims.rule import Rule
-from benign.claims.study import Reading, Study, at
+from benign.claims.study import Reading, Scaled, Study
 from benign.experiment import Experiment
 from benign.training.setup import Setup
 
@@ -65,7 +65,7 @@ class Evidence:
 
     def size(self, smoke: Any, quick: Any, paper: Any) -> Any:
         """Return the value for the scale."""
-        return at(self.scale, smoke, quick, paper)
+        return Scaled(smoke, quick, paper)[self.scale]
 
     @staticmethod
     def generator(number: int = 0) -> torch.Generator:

@@ -3,9 +3,11 @@
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, TypeVar
 
 from benign.experiment import Experiment
+
+T = TypeVar("T")
 
 SCALES = ("smoke", "quick", "paper")
 """seconds; about a minute on two cores; the size of the paper"""
@@ -14,9 +16,23 @@ Reading = dict[str, str]
 """an answer to each question of a study"""
 
 
-def at(scale: str, smoke: Any, quick: Any, paper: Any) -> Any:
-    """Return the value for the scale."""
-    return {"smoke": smoke, "quick": quick, "paper": paper}[scale]
+@dataclass(frozen=True)
+class Scaled(Generic[T]):
+    """One value for each scale.
+
+    >>> Scaled(smoke=32, quick=256, paper=1024)["quick"]
+    256
+    """
+
+    smoke: T
+    """for seconds"""
+    quick: T
+    """for about a minute on two cores"""
+    paper: T
+    """the size of the paper"""
+
+    def __getitem__(self, scale: str) -> T:
+        return {"smoke": self.smoke, "quick": self.quick, "paper": self.paper}[scale]
 
 
 class StudyError(ValueError):

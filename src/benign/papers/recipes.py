@@ -17,7 +17,7 @@ RECIPES = [FIG1]
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import xarray as xr
 
@@ -30,31 +30,11 @@ from benign.plot.maps import Panel
 from benign.plot.style import Figure, save
 from benign.training.setup import Setup
 
-T = TypeVar("T")
 Build = Callable[[str, Reading], Experiment]
 Draw = Callable[[xr.Dataset, str], Figure | Mapping[str, Figure]]
 Summarise = Callable[[xr.Dataset], str]
 Maps = Callable[[xr.Dataset], list[Panel]]
 F = TypeVar("F", bound=Callable)
-
-
-@dataclass(frozen=True)
-class Scaled(Generic[T]):
-    """One value for each scale.
-
-    >>> Scaled(smoke=32, quick=256, paper=1024)["quick"]
-    256
-    """
-
-    smoke: T
-    """for seconds"""
-    quick: T
-    """for about a minute on two cores"""
-    paper: T
-    """the size of the paper"""
-
-    def __getitem__(self, scale: str) -> T:
-        return {"smoke": self.smoke, "quick": self.quick, "paper": self.paper}[scale]
 
 
 def _undefined(*arguments: object) -> Experiment:

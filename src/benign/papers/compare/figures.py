@@ -15,7 +15,7 @@ import xarray as xr
 from benign.attacks.balls import Ball
 from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.pgd import PGD
-from benign.claims.study import Question, Reading
+from benign.claims.study import Question, Reading, Scaled
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, experiment_of
 from benign.networks.attention import Attention
@@ -23,7 +23,7 @@ from benign.networks.initial import GaussianInit
 from benign.networks.network import Network
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
-from benign.papers.recipes import Recipe, Scaled
+from benign.papers.recipes import Recipe
 from benign.papers.zhang.linear_mode import population_error, separator
 from benign.papers.zhang.setting import LEVEL, RADIUS, pgd
 from benign.plot.laws import Critical, exponents_panels

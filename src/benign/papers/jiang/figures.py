@@ -6,7 +6,7 @@ from functools import partial
 
 import xarray as xr
 
-from benign.claims.study import Question, Reading, at
+from benign.claims.study import Question, Reading, Scaled
 from benign.data.constructions import FrameNoise
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, experiment_of
@@ -33,7 +33,7 @@ from benign.papers.images import (
 )
 from benign.papers.jiang.inside import INSIDE
 from benign.papers.jiang.theory import Numbers, Theorem, conditions, steps_derived, test_loss_limit
-from benign.papers.recipes import Recipe, Scaled
+from benign.papers.recipes import Recipe
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
@@ -262,7 +262,7 @@ HARMFUL = _Case("fig4", "4.2", 10, 15.0, "Harmful overfitting of a transformer a
 
 def _build_case(case: _Case, scale: str, reading: Reading) -> Experiment:
     """Appendix A; below paper scale with smaller d and d_h and the same lengths of tokens."""
-    dim = at(scale, 64, 512, 2048)
+    dim = Scaled(64, 512, 2048)[scale]
     longer = math.sqrt(2048 / dim)
     return Experiment(
         data=SignalNoise(
@@ -281,9 +281,9 @@ def _build_case(case: _Case, scale: str, reading: Reading) -> Experiment:
             output_norm=1.0 if reading["w_O"] == "unit" else None,
         ),
         training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=20_000),
-        evaluation=Evaluation(samples=at(scale, 50, 250, 250)),
+        evaluation=Evaluation(samples=Scaled(50, 250, 250)[scale]),
         coordinates="projected",
-        seeds=at(scale, 1, 14, 14),
+        seeds=Scaled(1, 14, 14)[scale],
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from benign.claims.study import Question, Reading
+from benign.claims.study import Question, Reading, Scaled
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.papers.inside import attention_along, descent_along, inside_theorem
@@ -18,7 +18,7 @@ from benign.papers.jiang.theory import (
     parts,
     strong_noise_factor,
 )
-from benign.papers.recipes import Recipe, Scaled, means_text
+from benign.papers.recipes import Recipe, means_text
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import Figure
 from benign.spec.axes import zipped

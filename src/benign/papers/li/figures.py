@@ -14,14 +14,14 @@ from benign.attacks.balls import Ball
 from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.one_step import OneStep
 from benign.claims.conditions import Conditions
-from benign.claims.study import Question, Reading, at
+from benign.claims.study import Question, Reading, Scaled
 from benign.data.feature_patches import FeaturePatches
 from benign.experiment import Experiment, experiment_of
 from benign.networks.patch_cnn import PatchCNN
 from benign.papers.li import theory
 from benign.papers.li.tables import TABLES
 from benign.papers.li.theory import parts, robust_accuracy_limit
-from benign.papers.recipes import Recipe, Scaled
+from benign.papers.recipes import Recipe
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import Figure
 from benign.plot.variables import extended_curve
@@ -256,7 +256,7 @@ ALPHA = Recipe(
 
 @ALPHA.builds
 def _build_alpha(scale: str, reading: Reading) -> Experiment:
-    alphas = at(scale, ALPHAS[:3], ALPHAS, ALPHAS)
+    alphas = Scaled(ALPHAS[:3], ALPHAS, ALPHAS)[scale]
     return experiment(_SIZES_ALPHA[scale], reading, list(alphas))
 
 

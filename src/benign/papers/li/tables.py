@@ -16,13 +16,13 @@ import xarray as xr
 from benign.attacks.balls import Ball
 from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.pgd import PGD
-from benign.claims.study import Question, Reading
+from benign.claims.study import Question, Reading, Scaled
 from benign.data.images import Images
 from benign.experiment import Experiment, specification
 from benign.networks.network import Network
 from benign.networks.resnet import ResNet, WideResNet
 from benign.papers.images import TITLES, facts_of, source_of, which_images
-from benign.papers.recipes import Recipe, Scaled
+from benign.papers.recipes import Recipe
 from benign.plot.bars import Bars, bars_figure, inversions_figure
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import Figure

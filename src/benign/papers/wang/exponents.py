@@ -9,11 +9,11 @@ import xarray as xr
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.claims.study import Question, Reading
+from benign.claims.study import Question, Reading, Scaled
 from benign.data.mixture import Mixture
 from benign.experiment import Experiment, specification
 from benign.networks.two_layer import TwoLayer
-from benign.papers.recipes import Recipe, Scaled
+from benign.papers.recipes import Recipe
 from benign.papers.wang.bounds import critical_dim
 from benign.papers.wang.setting import FLIP, RHO
 from benign.papers.wang.theory import conditions

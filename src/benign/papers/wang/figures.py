@@ -15,9 +15,9 @@ import xarray as xr
 
 from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.pgd import PGD
-from benign.claims.study import Reading, at
+from benign.claims.study import Reading, Scaled
 from benign.experiment import Experiment, specification
-from benign.papers.recipes import Recipe, Scaled
+from benign.papers.recipes import Recipe
 from benign.papers.wang.bounds import averaged_alignment, critical_dim
 from benign.papers.wang.exponents import EXPONENTS, LEVEL
 from benign.papers.wang.images import FIG4, FIG5, FIG6, UNDERTRAINING
@@ -90,7 +90,7 @@ FIG1 = Recipe(
 def _build_1(scale: str, reading: Reading) -> Experiment:
     quick = [2.5, 3.0, 3.5, 4.0, 5.0, 6.0], [500, 900, 1600, 2800, 5000, 9000]
     paper = [float(r) for r in range(1, 11)], [1000 * k for k in range(1, 19)]
-    signal, dim = at(scale, ([2.0, 4.0, 8.0], [64, 200]), quick, paper)
+    signal, dim = Scaled(([2.0, 4.0, 8.0], [64, 200]), quick, paper)[scale]
     return _window(scale, reading, signal, dim, RHO)
 
 
@@ -107,7 +107,7 @@ FIG3 = Recipe(
 def _build_3(scale: str, reading: Reading) -> Experiment:
     paper = [500 * k for k in range(1, 13)], [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45]
     quick = [300, 700, 1200, 2000, 3000], [0.05, 0.15, 0.25, 0.35, 0.45]
-    dim, radius = at(scale, ([64, 200], [0.05, 0.25, 0.45]), quick, paper)
+    dim, radius = Scaled(([64, 200], [0.05, 0.25, 0.45]), quick, paper)[scale]
     return _window(scale, reading, SIGNAL, dim, zipped("rho", radius))
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import xarray as xr
 
 from benign.attacks.pgd import PGD
-from benign.claims.study import Reading, at
+from benign.claims.study import Reading, Scaled
 from benign.data.constructions import Rescaled
 from benign.data.images import Images
 from benign.experiment import Experiment
 from benign.networks.two_layer import TwoLayer
 from benign.papers.images import describe_images, source_of, which_images
-from benign.papers.recipes import Recipe, Scaled
+from benign.papers.recipes import Recipe
 from benign.papers.wang.setting import (
     NETWORK,
     PAPER,
@@ -143,8 +143,8 @@ FIG4 = Recipe(
 @FIG4.builds
 def _build_4(scale: str, reading: Reading) -> Experiment:
     shown = figure(scale, reading)
-    norms = at(scale, [0.1, 0.5, 2.0], [0.1, 0.2, 0.3, 0.5, 1.0, 2.0], linspace(0.1, 2.0, 20))
-    dims = at(scale, shown.dims[::3], shown.dims[::2], shown.dims)
+    norms = Scaled([0.1, 0.5, 2.0], [0.1, 0.2, 0.3, 0.5, 1.0, 2.0], linspace(0.1, 2.0, 20))[scale]
+    dims = Scaled(shown.dims[::3], shown.dims[::2], shown.dims)[scale]
     return shown.experiment(reading, norm=norms, dim=list(dims), radius=RHO)
 
 
@@ -161,8 +161,8 @@ def _build_5(scale: str, reading: Reading) -> Experiment:
     shown = figure(scale, reading)
     if scale == "paper":
         shown = replace(shown, size=replace(shown.size, seeds=5))
-    radii = at(scale, [0.05, 0.45], linspace(0.05, 0.45, 5), linspace(0.05, 0.45, 9))
-    dims = at(scale, shown.dims[::3], shown.dims[::2], shown.dims)
+    radii = Scaled([0.05, 0.45], linspace(0.05, 0.45, 5), linspace(0.05, 0.45, 9))[scale]
+    dims = Scaled(shown.dims[::3], shown.dims[::2], shown.dims)[scale]
     return shown.experiment(reading, norm=SIGNAL, dim=list(dims), radius=zipped("rho", radii))
 
 
@@ -306,7 +306,7 @@ FIG6 = Recipe(
 def _build_6(scale: str, reading: Reading) -> Experiment:
     shown = figure(scale, reading)
     # Tests at snapshots are most of the cost: 500 points, as in wang/fig2.
-    size = replace(shown.size, seeds=at(scale, 1, 3, 5), test=min(shown.size.test, 500))
+    size = replace(shown.size, seeds=Scaled(1, 3, 5)[scale], test=min(shown.size.test, 500))
     shown = replace(shown, size=size)
     norms, dims, radii = zip(*_SETTINGS, strict=True)
     if shown.source == "digits":
@@ -375,7 +375,7 @@ def _build_undertraining(scale: str, reading: Reading) -> Experiment:
     """A fixed outer layer without biases, for which the rescaled run is the run at r = 2 (wang.md 2.5)."""
     answers = {**reading, "radius": "relative"}
     shown = figure(scale, answers)
-    dims = at(scale, shown.dims[::3], shown.dims[::2], shown.dims)
+    dims = Scaled(shown.dims[::3], shown.dims[::2], shown.dims)[scale]
     cells = [(case, dim) for case in range(len(CASES)) for dim in dims]
 
     def along(values: list) -> Axis:

@@ -13,7 +13,7 @@ from benign.attacks.balls import NORMS as NORM_OF
 from benign.attacks.balls import Ball, Balls
 from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.pgd import PGD
-from benign.claims.study import Question, Reading, at
+from benign.claims.study import Question, Reading, Scaled
 from benign.experiment import Experiment, specification
 from benign.networks.attention import Attention
 from benign.papers.attention_questions import OUTPUT, network
@@ -58,17 +58,17 @@ HEADS = Recipe(
 
 @HEADS.builds
 def _build_heads(scale: str, reading: Reading) -> Experiment:
-    dim, hidden = at(scale, (32, 4), (128, 16), (1024, 128))
-    heads = at(scale, [1, 2], [1, 2, 4], [1, 2, 4, 8])
+    dim, hidden = Scaled((32, 4), (128, 16), (1024, 128))[scale]
+    heads = Scaled([1, 2], [1, 2, 4], [1, 2, 4, 8])[scale]
     return Experiment(
         data=noisy_signals(
-            dim, tokens=4, samples=HEADS_SAMPLES, snr=logspace(0.12, 4.0, at(scale, 2, 6, 10))
+            dim, tokens=4, samples=HEADS_SAMPLES, snr=logspace(0.12, 4.0, Scaled(2, 6, 10)[scale])
         ),
         network=_with_heads(network(hidden, reading["w_O"]), heads, reading),
         attack=pgd(RADIUS),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 6, 200, 5000)),
-        evaluation=Evaluation(samples=at(scale, 10, 80, 500)),
-        seeds=at(scale, 1, 4, 6),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=Scaled(6, 200, 5000)[scale]),
+        evaluation=Evaluation(samples=Scaled(10, 80, 500)[scale]),
+        seeds=Scaled(1, 4, 6)[scale],
     )
 
 
@@ -186,17 +186,19 @@ NORMS = Recipe(
 
 @NORMS.builds
 def _build_norms(scale: str, reading: Reading) -> Experiment:
-    dim, hidden = at(scale, (16, 2), (128, 16), (1024, 128))
-    samples, tokens = at(scale, (4, 2), (10, 4), (10, 4))
+    dim, hidden = Scaled((16, 2), (128, 16), (1024, 128))[scale]
+    samples, tokens = Scaled((4, 2), (10, 4), (10, 4))[scale]
     return Experiment(
         data=noisy_signals(
-            dim, tokens=tokens, samples=samples, snr=logspace(0.15, 6.0, at(scale, 2, 6, 10))
+            dim, tokens=tokens, samples=samples, snr=logspace(0.15, 6.0, Scaled(2, 6, 10)[scale])
         ),
         network=network(hidden, reading["w_O"]),
-        attack=attacks(reading["budgets"])[at(scale, slice(1, None, 2), slice(None), slice(None))],
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 3, 150, 400)),
-        evaluation=Evaluation(samples=at(scale, 10, 40, 500)),
-        seeds=at(scale, 1, 2, 5),
+        attack=attacks(reading["budgets"])[
+            Scaled(slice(1, None, 2), slice(None), slice(None))[scale]
+        ],
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=Scaled(3, 150, 400)[scale]),
+        evaluation=Evaluation(samples=Scaled(10, 40, 500)[scale]),
+        seeds=Scaled(1, 2, 5)[scale],
     )
 
 

@@ -15,13 +15,13 @@ import xarray as xr
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.claims.study import Question, Reading
+from benign.claims.study import Question, Reading, Scaled
 from benign.data.noisy_copies import NoisyCopies
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
-from benign.papers.recipes import Recipe, Scaled
+from benign.papers.recipes import Recipe
 from benign.papers.zhang.bounds import augmented_race
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import Figure

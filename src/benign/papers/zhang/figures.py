@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 import xarray as xr
 
-from benign.claims.study import Question, Reading, at
+from benign.claims.study import Question, Reading, Scaled
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, specification
 from benign.papers.attention_questions import (
@@ -16,7 +16,7 @@ from benign.papers.attention_questions import (
     PROJECTION,
     network,
 )
-from benign.papers.recipes import Recipe, Scaled, means_text
+from benign.papers.recipes import Recipe, means_text
 from benign.papers.zhang.appendix import HEADS, NORMS
 from benign.papers.zhang.augment import AUGMENT
 from benign.papers.zhang.images import FIGURE_1CD, FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8
@@ -205,10 +205,10 @@ FIGURE_2 = Recipe(
 @FIGURE_2.builds
 def _build_2(scale: str, reading: Reading) -> Experiment:
     """N = 22 with several SNR, then SNR = 12 with several N; the paper does not say which."""
-    ratios = at(scale, [0.16, 16.0], [0.16, 1.0, 4.0, 12.0], [0.16, 1.0, 4.0, 8.0, SNR_2, 16.0])
-    sizes = at(scale, [2, 4], [2, 10], [2, 6, 10, 14, 18])
-    largest = at(scale, 4, 22, 22)
-    dim, hidden = at(scale, (32, 4), (512, 32), (1024, 128))
+    ratios = Scaled([0.16, 16.0], [0.16, 1.0, 4.0, 12.0], [0.16, 1.0, 4.0, 8.0, SNR_2, 16.0])[scale]
+    sizes = Scaled([2, 4], [2, 10], [2, 6, 10, 14, 18])[scale]
+    largest = Scaled(4, 22, 22)[scale]
+    dim, hidden = Scaled((32, 4), (512, 32), (1024, 128))[scale]
     return Experiment(
         data=noisy_signals(
             dim,
@@ -217,9 +217,9 @@ def _build_2(scale: str, reading: Reading) -> Experiment:
         ),
         network=network(hidden, reading["w_O"]),
         attack=pgd(RADIUS),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 6, 200, 5000)),
-        evaluation=Evaluation(samples=at(scale, 10, 60, 1000), at="snapshots"),
-        seeds=at(scale, 1, 2, 5),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=Scaled(6, 200, 5000)[scale]),
+        evaluation=Evaluation(samples=Scaled(10, 60, 1000)[scale], at="snapshots"),
+        seeds=Scaled(1, 2, 5)[scale],
     )
 
 
@@ -344,19 +344,19 @@ FIGURE_3 = Recipe(
 @FIGURE_3.builds
 def _build_3(scale: str, reading: Reading) -> Experiment:
     """N = 25, SNR = 16, M = 2; sigma_p sqrt(d) = 1.6 at every scale."""
-    dim, hidden = at(scale, (32, 4), (512, 128), (1024, 512))
+    dim, hidden = Scaled((32, 4), (512, 128), (1024, 512))[scale]
     slower = 10 if reading["rate"] == "small" else 1
     return Experiment(
         data=SignalNoise(
             samples=25, tokens=TOKENS_3, dim=dim, snr=SNR_3, noise_std=NOISE_3 / math.sqrt(dim)
         ),
         network=network(hidden, reading["w_O"]),
-        attack=pgd(sorted(RADII_3 + at(scale, [], SCAN_3, SCAN_3))),
+        attack=pgd(sorted(RADII_3 + Scaled([], SCAN_3, SCAN_3)[scale])),
         training=GradientDescent(
-            rate=0.1 / slower, stop_loss=0.01, max_steps=slower * at(scale, 10, 150, 2000)
+            rate=0.1 / slower, stop_loss=0.01, max_steps=slower * Scaled(10, 150, 2000)[scale]
         ),
-        evaluation=Evaluation(samples=at(scale, 10, 30, 1000)),
-        seeds=at(scale, 1, 3, 5),
+        evaluation=Evaluation(samples=Scaled(10, 30, 1000)[scale]),
+        seeds=Scaled(1, 3, 5)[scale],
     )
 
 

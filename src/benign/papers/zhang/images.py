@@ -13,7 +13,7 @@ from benign.attacks.balls import Ball, Balls
 from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.pgd import PGD
-from benign.claims.study import Question, Reading, at
+from benign.claims.study import Question, Reading, Scaled
 from benign.data.constructions import PixelNoise
 from benign.data.images import Images
 from benign.experiment import Experiment, specification
@@ -34,7 +34,7 @@ from benign.papers.images import (
     transformer,
     which_images,
 )
-from benign.papers.recipes import Draw, Maps, Recipe, Scaled, Summarise
+from benign.papers.recipes import Draw, Maps, Recipe, Summarise
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
 from benign.stats.boundary import Boundary, boundary
@@ -421,7 +421,7 @@ _GRIDS: dict[str, tuple[tuple[int, int, int], tuple[float, float, int]]] = {
 
 def _size(scale: str, source: str) -> Size:
     samples, snr = _GRIDS[source]
-    return at(scale, _SMOKE, _QUICK, replace(_PAPER, samples=samples, ratios=snr))
+    return Scaled(_SMOKE, _QUICK, replace(_PAPER, samples=samples, ratios=snr))[scale]
 
 
 def _network(scale: str, reading: Reading, source: str, classes: int | None) -> PretrainedViT:
@@ -433,13 +433,13 @@ def _network(scale: str, reading: Reading, source: str, classes: int | None) -> 
         "channels": 1 if grey else 3,
     }
     if reading["weights"] == "dinov2_small":
-        side = at(scale, 28, 56, 224)
+        side = Scaled(28, 56, 224)[scale]
         return PretrainedViT(
             weights="dinov2_small_hf_fp16.safetensors", image_side=side, **_DINO_COLOURS, **fields
         )
     if scale == "smoke":
         return PretrainedViT(weights="tiny_vit.safetensors", heads=2, image_side=8, **fields)
-    return PretrainedViT(weights=BASE_16, image_side=at(scale, 8, 64, 224), **fields)
+    return PretrainedViT(weights=BASE_16, image_side=Scaled(8, 64, 224)[scale], **fields)
 
 
 FIGURE_8 = Recipe(

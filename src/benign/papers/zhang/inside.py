@@ -5,12 +5,12 @@ import xarray as xr
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
-from benign.claims.study import Question, Reading
+from benign.claims.study import Question, Reading, Scaled
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.papers.inside import attention_along, descent_along, inside_theorem
 from benign.papers.jiang.theory import parts
-from benign.papers.recipes import Recipe, Scaled, means_text
+from benign.papers.recipes import Recipe, means_text
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import Figure
 from benign.spec.axes import zipped

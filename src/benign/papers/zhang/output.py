@@ -11,12 +11,12 @@ import torch
 import xarray as xr
 
 from benign.claims.measure import slope
-from benign.claims.study import Question, Reading
+from benign.claims.study import Question, Reading, Scaled
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, specification
 from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
-from benign.papers.recipes import Recipe, Scaled, means_text
+from benign.papers.recipes import Recipe, means_text
 from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.setting import NOISE_LENGTH, RADIUS, pgd
 from benign.plot.lines import Curves, curves_figure

@@ -14,14 +14,14 @@ import torch
 import xarray as xr
 
 from benign.claims.conditions import Conditions, radius_share
-from benign.claims.study import Question, Reading
+from benign.claims.study import Question, Reading, Scaled
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, experiment_of
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.papers.attention_questions import network
 from benign.papers.jiang.theory import ALL_ONE, score_variances
-from benign.papers.recipes import Recipe, Scaled
+from benign.papers.recipes import Recipe
 from benign.papers.zhang import theory
 from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.radii import proven_error

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 
-from benign.claims.study import Question, Reading
+from benign.claims.study import Question, Reading, Scaled
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, specification
 from benign.papers.attention_questions import network
-from benign.papers.recipes import Recipe, Scaled
+from benign.papers.recipes import Recipe
 from benign.papers.zhang.linear_mode import critical_snr
 from benign.papers.zhang.setting import LEVEL, NOISE_LENGTH, RADIUS, changed, pgd
 from benign.plot.laws import Critical, exponents_figure

@@ -20,7 +20,7 @@ from benign.claims import (
     share,
     slope_by_seed,
 )
-from benign.claims.study import Reading, Study, at
+from benign.claims.study import Reading, Scaled, Study
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
@@ -65,7 +65,7 @@ _PAPER_ROWS = (*_QUICK_ROWS, MapRow(samples=64), MapRow(dim=65536))
 
 def _boundary(scale: str, reading: Reading) -> Experiment:
     """Gaussian weights of the experiments' size; lengths of tokens, and d_h / d, are the same for every d."""
-    rows, count = at(scale, (_SMOKE_ROWS, 5), (_QUICK_ROWS, 10), (_PAPER_ROWS, 25))
+    rows, count = Scaled((_SMOKE_ROWS, 5), (_QUICK_ROWS, 10), (_PAPER_ROWS, 25))[scale]
     grid = [(row, race) for row in rows for race in logspace(1.2, 4.8, count)]
     std = [1 / (16 * math.sqrt(3 * row.dim)) for row, _ in grid]
     strong = [math.sqrt(STRONG_LENGTH / row.dim) for row, _ in grid]
@@ -94,7 +94,7 @@ def _boundary(scale: str, reading: Reading) -> Experiment:
         evaluation=Evaluation(samples=100),
         precision="float64",
         coordinates="sampled",
-        seeds=at(scale, 1, 4, 10),
+        seeds=Scaled(1, 4, 10)[scale],
     )
 
 
@@ -107,7 +107,7 @@ def _cnn(scale: str, reading: Reading) -> Experiment:
         hidden=64, value_dim=1, init=GaussianInit(score_std=0.1, value_std=1e-3), output_norm=1.0
     )
     cnn = PatchCNN(width=10, outputs="difference", q=3, threshold=1.0, init_std=0.05)
-    powers, dim, seeds = at(scale, (5, 200, 1), (7, 400, 5), (9, 4000, 10))
+    powers, dim, seeds = Scaled((5, 200, 1), (7, 400, 5), (9, 4000, 10))[scale]
     return Experiment(
         data=SignalNoise(
             samples=[2**power for power in range(1, powers)],

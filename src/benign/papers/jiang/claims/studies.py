@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benign.claims.conditions import Conditions
-from benign.claims.study import Reading, Study, at
+from benign.claims.study import Reading, Scaled, Study
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
@@ -170,42 +170,42 @@ FEWER_SEEDS = (2, 5, 14)
 
 def _start(scale: str, reading: Reading) -> Experiment:
     cell = Cell(race=36.0, samples=36, tokens=4, loss=0.1, spread=1.0)
-    return experiment([cell], seeds=at(scale, 60, 200, 1000), steps=0, test=1)
+    return experiment([cell], seeds=Scaled(60, 200, 1000)[scale], steps=0, test=1)
 
 
 def _benign_stages(scale: str, reading: Reading) -> Experiment:
     """Steps so small that scores move while values are still small; initial values at the bound of (7)."""
-    speed, steps = at(scale, (1e-2, 90), (1e-3, 900), (2e-4, 4500))
+    speed, steps = Scaled((1e-2, 90), (1e-3, 900), (2e-4, 4500))[scale]
     cell = Cell(race=proven_race(3), loss=0.1, speed=speed, spread=1.0)
-    return experiment([cell], seeds=at(scale, *SEEDS), steps=steps)
+    return experiment([cell], seeds=Scaled(*SEEDS)[scale], steps=steps)
 
 
 def _harmful_stages(scale: str, reading: Reading) -> Experiment:
     """Queries and keys as wide as small losses need them, so that initial values are small relative to 1 / L."""
-    finest, steps = at(scale, (0.01, 100), (1e-3, 900), (3e-4, 3000))
+    finest, steps = Scaled((0.01, 100), (1e-3, 900), (3e-4, 3000))[scale]
     cell = Cell(race=1.0, samples=4, tokens=4, loss=0.1, finest=finest)
-    return experiment([cell], seeds=at(scale, *SEEDS), steps=steps)
+    return experiment([cell], seeds=Scaled(*SEEDS)[scale], steps=steps)
 
 
 def _benign_end(scale: str, reading: Reading) -> Experiment:
-    speed, steps = at(scale, (0.5, 400), (0.1, 2000), (0.01, 20_000))
+    speed, steps = Scaled((0.5, 400), (0.1, 2000), (0.01, 20_000))[scale]
     cell = Cell(race=proven_race(3), loss=0.1, speed=speed)
-    return experiment([cell], seeds=at(scale, *SEEDS), steps=steps, test=500)
+    return experiment([cell], seeds=Scaled(*SEEDS)[scale], steps=steps, test=500)
 
 
 def _harmful_end(scale: str, reading: Reading) -> Experiment:
     """The largest initial values of Lemma C.2, and a thousandth of them: both satisfy condition (7)."""
-    loss, steps = at(scale, (0.1, 500), (0.1, 1000), (0.02, 20_000))
+    loss, steps = Scaled((0.1, 500), (0.1, 1000), (0.02, 20_000))[scale]
     cell = Cell(race=1.0, samples=4, tokens=4, loss=loss)
     small = replace(cell, spread=1000 * start_spread(4, 4, cell.factor))
-    return experiment([cell, small], seeds=at(scale, *SEEDS), steps=steps, test=500)
+    return experiment([cell, small], seeds=Scaled(*SEEDS)[scale], steps=steps, test=500)
 
 
 def _wide(cell: Cell, powers: Sequence[int], scale: str) -> Experiment:
     """Return the cell with ever wider queries and keys, d_h = 10^power; the widest alone at smoke scale."""
     widths = [10**power for power in (powers[-1:] if scale == "smoke" else powers)]
     cells = [replace(cell, hidden=width) for width in widths]
-    return experiment(cells, seeds=at(scale, *FEWER_SEEDS), steps=5000)
+    return experiment(cells, seeds=Scaled(*FEWER_SEEDS)[scale], steps=5000)
 
 
 def _benign_wide(scale: str, reading: Reading) -> Experiment:
@@ -220,15 +220,15 @@ def _harmful_wide(scale: str, reading: Reading) -> Experiment:
 
 def _benign_inside(scale: str, reading: Reading) -> Experiment:
     """All of Condition 4.1. T is about N SNR^2 / eps^2, so N SNR^2 is only twice the value at which attention flips."""
-    loss, race = at(scale, 0.6, 0.3, 0.22), 5 * strong_noise_factor(2) ** 2
+    loss, race = Scaled(0.6, 0.3, 0.22)[scale], 5 * strong_noise_factor(2) ** 2
     cell = Cell(race=race, samples=4, tokens=2, loss=loss)
-    return experiment([cell], seeds=at(scale, *FEWER_SEEDS), steps=200_000)
+    return experiment([cell], seeds=Scaled(*FEWER_SEEDS)[scale], steps=200_000)
 
 
 def _benign_rates(scale: str, reading: Reading) -> Experiment:
     """One number changed at a time: eps, eta, |mu|, |w_O|. d_h and d are those of the largest |mu| and smallest eps."""
-    losses = at(scale, (0.3, 0.1), (0.1, 0.03, 0.01), (0.1, 0.03, 0.01, 0.005))
-    factors = at(scale, (2.0,), (0.5, 2.0), (0.25, 0.5, 2.0, 4.0))
+    losses = Scaled((0.3, 0.1), (0.1, 0.03, 0.01), (0.1, 0.03, 0.01, 0.005))[scale]
+    factors = Scaled((2.0,), (0.5, 2.0), (0.25, 0.5, 2.0, 4.0))[scale]
     race, speed = proven_race(3), 0.1
     widest = Cell(race=race * max(factors), loss=min(losses))
     base = Cell(race=race, loss=losses[1], finest=min(losses), hidden=widest.width, speed=speed)
@@ -236,15 +236,15 @@ def _benign_rates(scale: str, reading: Reading) -> Experiment:
     cells += [replace(base, speed=speed * factor) for factor in factors]
     cells += [replace(base, race=race * factor, speed=speed * factor) for factor in factors]
     cells += [replace(base, output=factor**0.5) for factor in factors]
-    steps = at(scale, 10_000, 10_000, 100_000)
-    return experiment(cells, seeds=at(scale, 2, 5, 10), steps=steps)
+    steps = Scaled(10_000, 10_000, 100_000)[scale]
+    return experiment(cells, seeds=Scaled(2, 5, 10)[scale], steps=steps)
 
 
 def _harmful_rates(scale: str, reading: Reading) -> Experiment:
     """Three groups of cells. Each changes one of eps, N, sigma_p; the rest is what its hardest cell needs."""
-    losses = at(scale, (0.3, 0.2), (0.1, 0.05, 0.02), (0.1, 0.05, 0.02, 0.014))
-    counts = at(scale, (2, 4), (2, 4, 8), (2, 4, 8, 12))
-    noises = at(scale, (1.0, 2.0), (1.0, 2.0, 4.0), (1.0, 2.0, 4.0, 6.0))
+    losses = Scaled((0.3, 0.2), (0.1, 0.05, 0.02), (0.1, 0.05, 0.02, 0.014))[scale]
+    counts = Scaled((2, 4), (2, 4, 8), (2, 4, 8, 12))[scale]
+    noises = Scaled((1.0, 2.0), (1.0, 2.0, 4.0), (1.0, 2.0, 4.0, 6.0))[scale]
     base = Cell(race=1.0, samples=4, tokens=4, loss=0.1)
     cells = [replace(base, loss=loss, finest=min(losses)) for loss in losses]
     most = replace(base, samples=max(counts))
@@ -255,15 +255,15 @@ def _harmful_rates(scale: str, reading: Reading) -> Experiment:
     loudest = replace(base, race=1 / max(noises), noise=max(noises))
     shared = {"hidden": loudest.width, "eta": loudest.rate}
     cells += [replace(base, race=1 / noise, noise=noise, **shared) for noise in noises]
-    steps = at(scale, 10_000, 10_000, 200_000)
-    return experiment(cells, seeds=at(scale, 2, 5, 10), steps=steps)
+    steps = Scaled(10_000, 10_000, 200_000)[scale]
+    return experiment(cells, seeds=Scaled(2, 5, 10)[scale], steps=steps)
 
 
 def _tiny_loss(scale: str, reading: Reading) -> Experiment:
     """Two tokens, and a loss so small that the bound of Lemma 5.5 is positive."""
-    loss, speed, steps = at(scale, (0.05, 4.0, 500), (3e-4, 4.0, 6000), (1e-4, 2.0, 100_000))
+    loss, speed, steps = Scaled((0.05, 4.0, 500), (3e-4, 4.0, 6000), (1e-4, 2.0, 100_000))[scale]
     cell = Cell(race=proven_race(2), tokens=2, loss=loss, speed=speed)
-    return experiment([cell], seeds=at(scale, *SEEDS), steps=steps)
+    return experiment([cell], seeds=Scaled(*SEEDS)[scale], steps=steps)
 
 
 START = Study(name="jiang/start", build=_start)

@@ -23,7 +23,7 @@ from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
 from benign.claims import Evidence, Undecided
 from benign.claims.replays import Replays
-from benign.claims.study import Reading, Study, at
+from benign.claims.study import Reading, Scaled, Study
 from benign.data.feature_patches import FeaturePatches
 from benign.experiment import Experiment
 from benign.losses import correct, margin
@@ -94,17 +94,17 @@ def _along(dims: tuple[int, ...]) -> tuple[dict[str, Any], Axis]:
 
 
 def _standard(scale: str, reading: Reading) -> Experiment:
-    dims, seeds, steps = at(
-        scale, ((100, 144), 2, 128), ((100, 400, 900), 14, 512), ((100, 400, 1600), 29, 2048)
-    )
+    dims, seeds, steps = Scaled(
+        ((100, 144), 2, 128), ((100, 400, 900), 14, 512), ((100, 400, 1600), 29, 2048)
+    )[scale]
     sizes, roots = _along(dims)
     return _experiment(scale, DENSE, sizes, start=roots, rate=roots, steps=steps, seeds=seeds)
 
 
 def _adversarial(scale: str, reading: Reading) -> Experiment:
-    dims, seeds, steps = at(
-        scale, ((100, 144), 2, 64), ((100, 200), 14, 1000), ((100, 400, 1600), 29, 10_000)
-    )
+    dims, seeds, steps = Scaled(
+        ((100, 144), 2, 64), ((100, 200), 14, 1000), ((100, 400, 1600), 29, 10_000)
+    )[scale]
     rates = zipped("size", [math.sqrt(dim) for dim in dims])  # c0 = 1/2
     attack = OneStep(rate=rates, clip=EPS)
     sizes, roots = _along(dims)
@@ -122,7 +122,7 @@ def _adversarial(scale: str, reading: Reading) -> Experiment:
 
 
 def _small_start(scale: str, reading: Reading) -> Experiment:
-    seeds, steps = at(scale, (2, 64), (14, 600), (29, 1600))
+    seeds, steps = Scaled((2, 64), (14, 600), (29, 1600))[scale]
     attack = OneStep(rate=10.0, clip=EPS)
     return _experiment(
         scale, SEPARATED, D_100, steps=steps, seeds=seeds, attack=attack, judge=judge(20)
@@ -130,12 +130,11 @@ def _small_start(scale: str, reading: Reading) -> Experiment:
 
 
 def _noise(scale: str, reading: Reading) -> Experiment:
-    dims, seeds, steps = at(
-        scale,
+    dims, seeds, steps = Scaled(
         ((100, 200, 400), 2, 32),
         ((100, 400, 1600, 6400), 5, 200),
         ((100, 400, 1600, 6400), 10, 1000),
-    )
+    )[scale]
     sizes, roots = _along(dims)
     attacks = OneStep(rate=10.0, clip=[0.0, EPS])
     evaluating = OneStep(rate=10.0, clip=EPS)
@@ -153,7 +152,7 @@ def _noise(scale: str, reading: Reading) -> Experiment:
 
 
 def _attack_rates(scale: str, reading: Reading) -> Experiment:
-    seeds, steps = at(scale, (2, 64), (5, 1000), (10, 1000))
+    seeds, steps = Scaled((2, 64), (5, 1000), (10, 1000))[scale]
     rates = [1.0, 10.0] if scale == "smoke" else [1.0, 3.0, 10.0, 30.0, 100.0]
     attack = OneStep(rate=rates, clip=EPS)
     return _experiment(
@@ -173,7 +172,7 @@ def inner_attacks() -> list[Attack]:
 
 
 def _inner(scale: str, reading: Reading) -> Experiment:
-    seeds, steps = at(scale, (2, 64), (14, 600), (29, 1600))
+    seeds, steps = Scaled((2, 64), (14, 600), (29, 1600))[scale]
     return _experiment(
         scale, SEPARATED, D_100, steps=steps, seeds=seeds, attack=inner_attacks(), judge=judge(5)
     )

@@ -16,7 +16,7 @@ from benign.attacks.balls import Ball
 from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.pgd import PGD
 from benign.claims.conditions import Conditions
-from benign.claims.study import Reading, Study, at
+from benign.claims.study import Reading, Scaled, Study
 from benign.data.mixture import Mixture
 from benign.experiment import Experiment
 from benign.networks.two_layer import TwoLayer
@@ -124,7 +124,7 @@ STARTS = (1e-3, 1e-2, 1e-1, 1.0)
 
 
 def _first(scale: str, reading: Reading) -> Experiment:
-    samples, const, seeds = at(scale, (20, 2.0, 2), (30, 5.0, 15), (100, 10.0, 60))
+    samples, const, seeds = Scaled((20, 2.0, 2), (30, 5.0, 15), (100, 10.0, 60))[scale]
     cells, networks = [], []
     for case in CASES:
         cell = inside(case, None, samples, samples=samples, radius=0.03, const=const)
@@ -136,26 +136,26 @@ def _first(scale: str, reading: Reading) -> Experiment:
 
 
 def _active(scale: str, reading: Reading) -> Experiment:
-    sizes, seeds = at(scale, ((20, 40), 3), ((20, 40, 80), 15), ((50, 100, 200), 30))
+    sizes, seeds = Scaled(((20, 40), 3), ((20, 40, 80), 15), ((50, 100, 200), 30))[scale]
     cells = [inside("relu", None, size, samples=size, radius=0.05) for size in sizes]
     networks = zipped("cell", [network("relu", size) for size in sizes])
     return experiment(cells, networks, steps=1, seeds=seeds, test=1)
 
 
 def _inside(scale: str, reading: Reading) -> Experiment:
-    size, const, steps, seeds = at(
-        scale, (20, 2.0, 20, 2), (30, 5.0, 200, 30), (100, 10.0, 2000, 60)
-    )
+    size, const, steps, seeds = Scaled((20, 2.0, 20, 2), (30, 5.0, 200, 30), (100, 10.0, 2000, 60))[
+        scale
+    ]
     cells = [
         inside(case, 2.0, size, samples=size, radius=0.03, const=const, flip=0.1) for case in CASES
     ]
     networks = zipped("cell", [network(case, size) for case in CASES])
-    return experiment(cells, networks, steps=steps, seeds=seeds, test=at(scale, 50, 200, 2000))
+    return experiment(cells, networks, steps=steps, seeds=seeds, test=Scaled(50, 200, 2000)[scale])
 
 
 def _long(scale: str, reading: Reading) -> Experiment:
     """Few samples and a slope near 1, where the printed rates fall below log 2 in the fewest steps."""
-    steps, seeds = at(scale, (100, 1), (4000, 5), (10_000, 10))
+    steps, seeds = Scaled((100, 1), (4000, 5), (10_000, 10))[scale]
     cells = [inside("smooth", 6.0, 6, samples=5, radius=0.05)]
     layer = network("smooth", 6, slope=0.9)
     return experiment(cells, layer, steps=steps, seeds=seeds, test=1, ascend=4)
@@ -167,7 +167,7 @@ def _long_relu(scale: str, reading: Reading) -> Experiment:
     With ReLU the rate falls below log 2 after about 5e5 steps, an hour of a GPU: it is vacuous at these scales, and its
     claim says so.
     """
-    steps, seeds = at(scale, (20, 1), (100, 5), (10_000, 10))
+    steps, seeds = Scaled((20, 1), (100, 5), (10_000, 10))[scale]
     cells = [inside("relu", 4.0, 40, samples=40, radius=0.05)]
     return experiment(cells, network("relu", 40), steps=steps, seeds=seeds, test=1, ascend=4)
 
@@ -176,7 +176,7 @@ RADII = (0.0, 0.025, 0.05, 0.1, 0.3, 0.6, 1.0)
 
 
 def _radii(scale: str, reading: Reading) -> Experiment:
-    steps, seeds, test = at(scale, (20, 2, 100), (100, 10, 500), (1000, 30, 4000))
+    steps, seeds, test = Scaled((20, 2, 100), (100, 10, 500), (1000, 30, 4000))[scale]
     sized = inside("relu", 1.0, 20, samples=20, radius=0.1)
     cells = [Cell(sized.samples, sized.dim, sized.signal, rho) for rho in RADII]
     more: dict[str, Any] = {"pairing": "common"}
@@ -188,7 +188,7 @@ PACES = (0.5, 0.125, 0.03125)
 
 
 def _paces(scale: str, reading: Reading) -> Experiment:
-    steps, seeds, test = at(scale, (64, 2, 50), (1024, 10, 250), (8192, 20, 2000))
+    steps, seeds, test = Scaled((64, 2, 50), (1024, 10, 250), (8192, 20, 2000))[scale]
     sized = inside("relu", 1.0, 20, samples=20, radius=0.1)
     cells = [Cell(sized.samples, sized.dim, sized.signal, 0.1, pace) for pace in PACES]
     made = experiment(cells, network("relu", 20), steps=steps, seeds=seeds, test=test, ascend=5)
@@ -204,7 +204,7 @@ def _scaling(scale: str, reading: Reading) -> Experiment:
 
     No label is flipped: one flip more or less among 8 labels would hide the exponent of n.
     """
-    base, steps = SCALING_BASE, at(scale, 10, 60, 400)
+    base, steps = SCALING_BASE, Scaled(10, 60, 400)[scale]
     cells = [
         base,
         *(Cell(n, base.dim, base.signal, base.radius) for n in (8, 32)),
@@ -212,7 +212,7 @@ def _scaling(scale: str, reading: Reading) -> Experiment:
         *(Cell(base.samples, d, base.signal, base.radius) for d in (24_000_000, 35_000_000)),
     ]
     made = experiment(
-        cells, network("smooth", 16), steps=steps, seeds=at(scale, 2, 10, 30), test=at(scale, 200, 1000, 4000),
+        cells, network("smooth", 16), steps=steps, seeds=Scaled(2, 10, 30)[scale], test=Scaled(200, 1000, 4000)[scale],
         ascend=3, pairing="common", data={"flip": 0.0},
     )  # fmt: skip
     # Claims use clean margins only, so the cheap training attack judges.
@@ -223,31 +223,31 @@ def _scaling(scale: str, reading: Reading) -> Experiment:
 
 def _levels(scale: str, reading: Reading) -> Experiment:
     """Errors large enough to count: r^2 sqrt(n/d) from 0.8 to 2.5, alpha from 0 to 0.5, d >= 64 n r^2."""
-    steps, seeds, test = at(scale, (10, 2, 200), (60, 6, 500), (400, 20, 10_000))
+    steps, seeds, test = Scaled((10, 2, 200), (60, 6, 500), (400, 20, 10_000))[scale]
     cells = [
         Cell(20, 512_000, r, alpha / r)
         for r in (11.0, 14.0, 17.0, 20.0)
         for alpha in (0.0, 0.25, 0.5)
     ]
     more: dict[str, Any] = {"pairing": "common"}
-    width = at(scale, 20, 40, 1000)  # few neurons add an error of their own
+    width = Scaled(20, 40, 1000)[scale]  # few neurons add an error of their own
     return experiment(cells, network("relu", width), steps=steps, seeds=seeds, test=test, **more)
 
 
 def _modes(scale: str, reading: Reading) -> Experiment:
-    size, const, steps, seeds = at(
-        scale, (20, 2.0, 20, 2), (30, 5.0, 60, 60), (100, 10.0, 1000, 60)
-    )
+    size, const, steps, seeds = Scaled((20, 2.0, 20, 2), (30, 5.0, 60, 60), (100, 10.0, 1000, 60))[
+        scale
+    ]
     cell = inside("relu", 2.0, size, samples=size, radius=0.03, const=const)
     modes = {"flip_mode": ["independent", "half_space"]}
-    test = at(scale, 50, 100, 2000)
+    test = Scaled(50, 100, 2000)[scale]
     return experiment(
         [cell], network("relu", size), steps=steps, seeds=seeds, test=test, data=modes
     )
 
 
 def _one_step(scale: str, reading: Reading) -> Experiment:
-    seeds, test = at(scale, (2, 200), (10, 1000), (50, 20_000))
+    seeds, test = Scaled((2, 200), (10, 1000), (50, 20_000))[scale]
     cell = Cell(50, 3000, 4.0, 0.15)
     return experiment([cell], network("smooth", 20), steps=1, seeds=seeds, test=test)
 
@@ -257,7 +257,7 @@ FLOOR_RADII = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.2)
 
 def _floor(scale: str, reading: Reading) -> Experiment:
     """Many samples in few dimensions, where networks come close to the lower bound for all classifiers."""
-    steps, seeds, test = at(scale, (20, 2, 200), (100, 5, 1000), (1000, 10, 10_000))
+    steps, seeds, test = Scaled((20, 2, 200), (100, 5, 1000), (1000, 10, 10_000))[scale]
     cells = [Cell(100, 10, 1.5, rho) for rho in FLOOR_RADII]
     return experiment(
         cells,
@@ -272,12 +272,11 @@ def _floor(scale: str, reading: Reading) -> Experiment:
 
 def _switch(scale: str, reading: Reading) -> Experiment:
     """Dimensions around the predicted boundary of robust accuracy, for the radii 0.1 r and 0.1."""
-    samples, signals, dims, steps, seeds, test = at(
-        scale,
+    samples, signals, dims, steps, seeds, test = Scaled(
         (20, (4.0, 8.0, 16.0), 2, 7, 1, 50),
         (30, (4.0, 8.0, 16.0), 3, 37, 8, 250),
         (100, (4.0, 7.0, 12.0, 20.0), 5, 250, 10, 2000),
-    )
+    )[scale]
     cells = set()
     for signal in signals:
         for share in (RHO, RHO / signal):

@@ -11,7 +11,7 @@ from typing import Any
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
 from benign.claims.conditions import Conditions, radius_share, smallest_whole
-from benign.claims.study import Reading, Study, at
+from benign.claims.study import Reading, Scaled, Study
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
@@ -152,36 +152,44 @@ def either_case(cell: Setup) -> Conditions | None:
 
 def _start(scale: str, reading: Reading) -> Experiment:
     """N SNR^2 = 120 M^2 and large initial values, so that Stage I takes many steps."""
-    faster = at(scale, 50.0, 10.0, 1.0)
+    faster = Scaled(50.0, 10.0, 1.0)[scale]
     cell = Cell(samples=8, snr=math.sqrt(60), loss=0.5, faster=faster, loud=True)
-    return cell.experiment(steps=at(scale, 200, 1500, 15_000), seeds=at(scale, 3, 29, 29), test=2)
+    return cell.experiment(
+        steps=Scaled(200, 1500, 15_000)[scale], seeds=Scaled(3, 29, 29)[scale], test=2
+    )
 
 
 def _start_attacked(scale: str, reading: Reading) -> Experiment:
     """The same under attack: exact coordinates need 2 d_h dimensions, so d_h is far too small."""
     cell = Cell(samples=8, snr=math.sqrt(60), loss=0.5, hidden=16, faster=0.2, loud=True)
     return cell.experiment(
-        steps=at(scale, 10, 100, 400), seeds=at(scale, 1, 14, 29), test=2, radii=[0.001, 0.005]
+        steps=Scaled(10, 100, 400)[scale],
+        seeds=Scaled(1, 14, 29)[scale],
+        test=2,
+        radii=[0.001, 0.005],
     )
 
 
 def _stages(scale: str, reading: Reading) -> Experiment:
     """Clean training with N SNR^2 = 60 M^2, as in the proof; inside Condition 1 except for the rate at small scales."""
-    faster = at(scale, 300.0, 100.0, 1.0)
-    cell = Cell(samples=8, snr=math.sqrt(30), loss=at(scale, 0.2, 0.05, 0.05), faster=faster)
-    return cell.experiment(steps=at(scale, 300, 6000, 600_000), seeds=at(scale, 2, 6, 6))
+    faster = Scaled(300.0, 100.0, 1.0)[scale]
+    cell = Cell(samples=8, snr=math.sqrt(30), loss=Scaled(0.2, 0.05, 0.05)[scale], faster=faster)
+    return cell.experiment(steps=Scaled(300, 6000, 600_000)[scale], seeds=Scaled(2, 6, 6)[scale])
 
 
 def _stages_attacked(scale: str, reading: Reading) -> Experiment:
     cell = Cell(samples=8, snr=math.sqrt(30), loss=0.05, hidden=16, faster=1.2)
     return cell.experiment(
-        steps=at(scale, 20, 1000, 4000), seeds=at(scale, 1, 5, 5), test=10, radii=[0.005, 0.02]
+        steps=Scaled(20, 1000, 4000)[scale],
+        seeds=Scaled(1, 5, 5)[scale],
+        test=10,
+        radii=[0.005, 0.02],
     )
 
 
 def _convergence(scale: str, reading: Reading) -> Experiment:
     """Cells that differ in eps, in the rate and in |mu|, one at a time from the first; d_h is enough for all."""
-    f = at(scale, 800.0, 100.0, 1.0)
+    f = Scaled(800.0, 100.0, 1.0)[scale]
     numbers = [(0.04, f, 2.0), (0.02, f, 2.0), (0.01, f, 2.0)]
     numbers += [(0.04, f / 2, 2.0), (0.04, f / 4, 2.0), (0.04, f, 1.0), (0.04, f, 4.0)]
     cells = [
@@ -192,11 +200,11 @@ def _convergence(scale: str, reading: Reading) -> Experiment:
     return Experiment(
         data=_zipped_data("cell", cells),
         network=attention_along("cell", built),
-        training=descent_along("cell", built, at(scale, 400, 15_000, 1_500_000)),
-        evaluation=Evaluation(samples=at(scale, 10, 100, 250)),
+        training=descent_along("cell", built, Scaled(400, 15_000, 1_500_000)[scale]),
+        evaluation=Evaluation(samples=Scaled(10, 100, 250)[scale]),
         precision="float64",
         coordinates="sampled",
-        seeds=at(scale, 2, 5, 8),
+        seeds=Scaled(2, 5, 8)[scale],
     )
 
 
@@ -205,15 +213,14 @@ RADII = [0.05, 0.1, 0.2, 0.25, 0.3, 0.5, 0.9]
 
 def _cases(scale: str, reading: Reading) -> Experiment:
     """Attacked training inside Condition 1: eps = 0.5 is what d_h = 64 reaches."""
-    cell = at(
-        scale,
+    cell = Scaled(
         Cell(samples=2, snr=1.0, loss=0.5, hidden=32, faster=4.0),
         Cell(samples=4, snr=1.0, loss=0.5),
         Cell(samples=10, tokens=2, snr=1.0, loss=0.4),
-    )
-    radii = at(scale, [0.1, 0.5], RADII, RADII)
-    steps, seeds = at(scale, 15, 300, 1500), at(scale, 1, 5, 14)
-    return cell.experiment(steps=steps, seeds=seeds, test=at(scale, 4, 40, 100), radii=radii)
+    )[scale]
+    radii = Scaled([0.1, 0.5], RADII, RADII)[scale]
+    steps, seeds = Scaled(15, 300, 1500)[scale], Scaled(1, 5, 14)[scale]
+    return cell.experiment(steps=steps, seeds=seeds, test=Scaled(4, 40, 100)[scale], radii=radii)
 
 
 def _values_alone(attend: Any) -> Attention:
@@ -227,7 +234,7 @@ def _slowdown(scale: str, reading: Reading) -> Experiment:
     return Experiment(
         data=SignalNoise(
             samples=4,
-            tokens=at(scale, [2, 4], [2, 4, 6], [2, 4, 8, 16]),
+            tokens=Scaled([2, 4], [2, 4, 6], [2, 4, 8, 16])[scale],
             dim=10_000,
             snr=16.0,
             noise_std=0.01,
@@ -236,12 +243,12 @@ def _slowdown(scale: str, reading: Reading) -> Experiment:
         ),
         network=_values_alone(["uniform", "signal"]),
         training=GradientDescent(
-            rate=2 / 256, stop_loss=at(scale, 0.05, 0.02, 0.002), max_steps=at(scale, 2000, 10_000, 300_000)
+            rate=2 / 256, stop_loss=Scaled(0.05, 0.02, 0.002)[scale], max_steps=Scaled(2000, 10_000, 300_000)[scale]
         ),
         evaluation=Evaluation(samples=2),
         precision="float64",
         coordinates="sampled",
-        seeds=at(scale, 2, 5, 8),
+        seeds=Scaled(2, 5, 8)[scale],
     )  # fmt: skip
 
 
@@ -252,7 +259,7 @@ def _needed_ratio(scale: str, reading: Reading) -> Experiment:
             samples=10,
             tokens=2,
             dim=1000,
-            snr=logspace(0.03, 1.0, at(scale, 4, 8, 16)),
+            snr=logspace(0.03, 1.0, Scaled(4, 8, 16)[scale]),
             noise_std=1 / math.sqrt(1000),
             projected=True,
             balanced=True,
@@ -260,42 +267,44 @@ def _needed_ratio(scale: str, reading: Reading) -> Experiment:
         network=_values_alone("uniform"),
         attack=PGD(ball=Ball(radius=0.2, relative_to="signal"), steps=1, step=1.0),
         training=GradientDescent(
-            rate=8.0, stop_loss=[0.2, 0.05, 0.0125], max_steps=at(scale, 300, 4000, 40_000)
+            rate=8.0, stop_loss=[0.2, 0.05, 0.0125], max_steps=Scaled(300, 4000, 40_000)[scale]
         ),
-        evaluation=Evaluation(samples=at(scale, 20, 200, 1000), attack=pgd(0.2, 1, 1.0)),
+        evaluation=Evaluation(samples=Scaled(20, 200, 1000)[scale], attack=pgd(0.2, 1, 1.0)),
         precision="float64",
         coordinates="sampled",
-        seeds=at(scale, 2, 5, 10),
+        seeds=Scaled(2, 5, 10)[scale],
     )
 
 
 def _threshold(scale: str, reading: Reading) -> Experiment:
     """Radii and widths, with sigma_h and the rate of Condition 1 for every width."""
-    widths = at(scale, [4, 8], [16, 32, 64], [16, 64, 256, 1024, 4096])
-    faster = at(scale, 4.0, 3.0, 1.0)
+    widths = Scaled([4, 8], [16, 32, 64], [16, 64, 256, 1024, 4096])[scale]
+    faster = Scaled(4.0, 3.0, 1.0)[scale]
     cells = [Cell(samples=4, snr=2.0, loss=0.1, hidden=width, faster=faster) for width in widths]
     built = [cell.experiment(steps=1, seeds=1) for cell in cells]
-    radii = at(scale, [0.0, 0.2], [0.0, 0.1, 0.15, 0.2, 0.3, 0.4], [0.0, *logspace(0.02, 0.7, 9)])
+    radii = Scaled([0.0, 0.2], [0.0, 0.1, 0.15, 0.2, 0.3, 0.4], [0.0, *logspace(0.02, 0.7, 9)])[
+        scale
+    ]
     return Experiment(
         data=_zipped_data("width", cells),
         network=attention_along("width", built),
         attack=pgd(radii),
-        training=descent_along("width", built, at(scale, 10, 250, 5000)),
+        training=descent_along("width", built, Scaled(10, 250, 5000)[scale]),
         evaluation=Evaluation(samples=2, attack=pgd(0.1, 1)),
         precision="float64",
         coordinates="sampled",
         pairing="common",
-        seeds=at(scale, 1, 4, 5),
+        seeds=Scaled(1, 4, 5)[scale],
     )  # fmt: skip
 
 
 def _error_law(scale: str, reading: Reading) -> Experiment:
     """d and SNR on a grid, inside Condition 1 for the largest SNR and every d (except for the rate at small scales)."""
-    cell = Cell(samples=8, snr=2.0, loss=0.1, faster=at(scale, 100.0, 40.0, 1.0))
-    factors = at(scale, [1, 16], [1, 8, 64], [1, 4, 16, 64, 256])
+    cell = Cell(samples=8, snr=2.0, loss=0.1, faster=Scaled(100.0, 40.0, 1.0)[scale])
+    factors = Scaled([1, 16], [1, 8, 64], [1, 4, 16, 64, 256])[scale]
     dims = [cell.dim * factor for factor in factors]
     whole = cell.experiment(
-        steps=at(scale, 200, 6000, 150_000), seeds=at(scale, 2, 5, 8), test=at(scale, 20, 250, 1000)
+        steps=Scaled(200, 6000, 150_000)[scale], seeds=Scaled(2, 5, 8)[scale], test=Scaled(20, 250, 1000)[scale]
     )  # fmt: skip
     data = SignalNoise(
         samples=8,
@@ -313,9 +322,9 @@ def _error_law(scale: str, reading: Reading) -> Experiment:
 
 
 def _output_norms(scale: str, reading: Reading) -> Experiment:
-    cell = Cell(samples=8, snr=2.0, loss=0.1, faster=at(scale, 100.0, 20.0, 1.0))
+    cell = Cell(samples=8, snr=2.0, loss=0.1, faster=Scaled(100.0, 20.0, 1.0)[scale])
     norms = [0.5, 1.0, 2.0, 4.0]
-    whole = cell.experiment(steps=at(scale, 300, 8000, 200_000), seeds=at(scale, 2, 5, 8))
+    whole = cell.experiment(steps=Scaled(300, 8000, 200_000)[scale], seeds=Scaled(2, 5, 8)[scale])
     changes = {
         ("network", "output_norm"): zipped("w_O", norms),
         ("network", "init", "value_std"): zipped("w_O", [cell.value_std / norm for norm in norms]),
@@ -325,10 +334,12 @@ def _output_norms(scale: str, reading: Reading) -> Experiment:
 
 def _many_tokens(scale: str, reading: Reading) -> Experiment:
     """N SNR^2 = 64 and more and more tokens."""
-    tokens = at(scale, [2, 3], [2, 4, 8], [2, 4, 8, 16, 32, 64])
-    cell = Cell(samples=4, snr=4.0, loss=0.2, faster=at(scale, 60.0, 60.0, 1.0))
+    tokens = Scaled([2, 3], [2, 4, 8], [2, 4, 8, 16, 32, 64])[scale]
+    cell = Cell(samples=4, snr=4.0, loss=0.2, faster=Scaled(60.0, 60.0, 1.0)[scale])
     whole = cell.experiment(
-        steps=at(scale, 300, 6000, 2_000_000), seeds=at(scale, 2, 5, 5), test=at(scale, 5, 50, 200)
+        steps=Scaled(300, 6000, 2_000_000)[scale],
+        seeds=Scaled(2, 5, 5)[scale],
+        test=Scaled(5, 50, 200)[scale],
     )
     data = replace(cell.data(), {("tokens",): tokens})
     return Experiment.from_dict(replace(whole, {("data",): data}).as_dict())
@@ -336,18 +347,18 @@ def _many_tokens(scale: str, reading: Reading) -> Experiment:
 
 def _widths(scale: str, reading: Reading) -> Experiment:
     """Clean training with wider and wider queries and keys."""
-    widths = at(scale, [10**4], [10**4, 10**5, 10**6], [10**4, 10**6, 10**8, 10**10])
-    faster = at(scale, 100.0, 10.0, 10.0)
+    widths = Scaled([10**4], [10**4, 10**5, 10**6], [10**4, 10**6, 10**8, 10**10])[scale]
+    faster = Scaled(100.0, 10.0, 10.0)[scale]
     cells = [Cell(samples=4, snr=1.0, loss=0.05, hidden=w, faster=faster) for w in widths]
     built = [cell.experiment(steps=1, seeds=1) for cell in cells]
     return Experiment(
         data=_zipped_data("width", cells),
         network=attention_along("width", built),
-        training=descent_along("width", built, at(scale, 200, 10_000, 2_000_000)),
+        training=descent_along("width", built, Scaled(200, 10_000, 2_000_000)[scale]),
         evaluation=Evaluation(samples=2),
         precision="float64",
         coordinates="sampled",
-        seeds=at(scale, 2, 5, 5),
+        seeds=Scaled(2, 5, 5)[scale],
     )
 
 
@@ -381,27 +392,27 @@ WIDTHS = Study(name="zhang/widths", build=_widths)
 
 def _sparse(scale: str, reading: Reading) -> Experiment:
     """One signal among 16 tokens, with learned and with uniform attention; clean, so that no attack can be too weak."""
-    dim, hidden = at(scale, (32, 4), (128, 16), (1024, 128))
+    dim, hidden = Scaled((32, 4), (128, 16), (1024, 128))[scale]
     return Experiment(
-        data=noisy_signals(dim, samples=10, snr=logspace(0.2, 8.0, at(scale, 3, 8, 16))),
+        data=noisy_signals(dim, samples=10, snr=logspace(0.2, 8.0, Scaled(3, 8, 16)[scale])),
         network=changed(network(hidden, reading["w_O"]), attend=["learned", "uniform"]),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 30, 400, 5000)),
-        evaluation=Evaluation(samples=at(scale, 10, 200, 1000)),
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=Scaled(30, 400, 5000)[scale]),
+        evaluation=Evaluation(samples=Scaled(10, 200, 1000)[scale]),
         pairing="common",
-        seeds=at(scale, 2, 5, 10),
+        seeds=Scaled(2, 5, 10)[scale],
     )
 
 
 def _output_scales(scale: str, reading: Reading) -> Experiment:
     """w_O as drawn, and divided by 16. Clean below paper scale, because 5000 attacked steps take minutes."""
-    dim, hidden = at(scale, (32, 4), (64, 8), (1024, 128))
+    dim, hidden = Scaled((32, 4), (64, 8), (1024, 128))[scale]
     return Experiment(
-        data=noisy_signals(dim, samples=6, snr=at(scale, [1.0, 8.0], [1.0, 4.0, 8.0], [1.0, 4.0, 8.0, 16.0])),
+        data=noisy_signals(dim, samples=6, snr=Scaled([1.0, 8.0], [1.0, 4.0, 8.0], [1.0, 4.0, 8.0, 16.0])[scale]),
         network=[network(hidden, "undivided"), network(hidden, "divided")],
-        attack=at(scale, None, None, pgd(0.05)),
-        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=at(scale, 100, 5000, 5000)),
-        evaluation=Evaluation(samples=at(scale, 5, 50, 1000)),
-        seeds=at(scale, 2, 5, 8),
+        attack=Scaled(None, None, pgd(0.05))[scale],
+        training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=Scaled(100, 5000, 5000)[scale]),
+        evaluation=Evaluation(samples=Scaled(5, 50, 1000)[scale]),
+        seeds=Scaled(2, 5, 8)[scale],
     )  # fmt: skip
 
 
