@@ -51,7 +51,12 @@ class Format(ABC):
 
     def version(self, folder: Path) -> Version:
         """Return path, time of change and size of each file. A change of version makes caches outdated."""
-        stats = [(file, file.stat()) for file in sorted(self.files(folder)) if file.exists()]
+        try:
+            stats = [(file, file.stat()) for file in sorted(self.files(folder)) if file.exists()]
+        except (
+            OSError
+        ):  # no permission, or removed this moment: `read` raises the error that names the file
+            return ()
         return tuple((str(file), stat.st_mtime_ns, stat.st_size) for file, stat in stats)
 
     @abstractmethod
@@ -212,12 +217,10 @@ class TinyImageNet(DownloadedFormat):
     def files(self, folder: Path) -> list[Path]:
         """Return the stored arrays; before they exist, the table and the folders of pictures."""
         root, stored = folder / self.paths[0], self._stored_arrays(folder)
+        if stored.exists():
+            return [stored]
         patterns = ("val/val_annotations.txt", "val/images", "train/*/images")
-        return (
-            [stored]
-            if stored.exists()
-            else [path for pattern in patterns for path in root.glob(pattern)]
-        )
+        return [path for pattern in patterns for path in root.glob(pattern)]
 
     def read(self, folder: Path) -> Arrays:
         root, stored = folder / self.paths[0], self._stored_arrays(folder)

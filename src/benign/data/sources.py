@@ -48,8 +48,8 @@ def check_name(name: str) -> None:
     """Raise ValueError if this cannot be the name of a set, such as a path."""
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"`source` must be a known set ({', '.join(KNOWN)}) or NAME of {_own_paths('NAME')} in the folder of data, "
-            f"in letters, digits, _, - and dots, got {name!r}"
+            f"`source` must be a known set ({', '.join(KNOWN)}) or NAME of a set of your own, stored as "
+            f"{_own_paths('NAME')} in the folder of data, in letters, digits, _, - and dots, got {name!r}"
         )
 
 
@@ -154,14 +154,15 @@ def _on_device(name: str, split: str, device: str, version: Version) -> Part:
 
 
 def sizes(name: str) -> Sizes:
-    """Return the sizes of a set without reading its pictures. Raise ValueError if it is damaged.
+    """Return the sizes of a set without reading its pictures; those of a known set, also if it is not here.
 
-    For a known set they are known even if it is not on this machine.
+    Raise ValueError if a set of a user's own is missing or damaged.
     """
-    stored = _stored(name)
+    stored, facts = _stored(name), KNOWN.get(name)
     if isinstance(stored, OwnFormat):
         return stored.sizes(data_folder())
-    facts = KNOWN[name]
+    if facts is None:
+        raise ValueError(absent_message(name))
     return Sizes(facts.train, facts.test, (facts.side, facts.side, facts.channels), facts.classes)
 
 
