@@ -91,7 +91,7 @@ def test_figure_2_has_one_family_in_snr_and_one_in_n(scale: str):
     assert of_snr == f"N = {int(sizes.samples.max())}"
     assert of_n == "SNR = 12"
     assert (ratios.samples == sizes.samples.max()).all()
-    assert (sizes.snr == figures.SNR_2).all()
+    assert (sizes.snr == figures.FIG2_SNR).all()
     for family, name in ((ratios, "snr"), (sizes, "samples")):
         values = family[name].values
         assert (np.diff(values) > 0).all()

@@ -35,7 +35,7 @@ HARMFUL_CONSTANT = 4.0
 """N SNR^2 is at most this in the proof of Theorem 4.2 (eq. 144)"""
 
 
-class Constants(Spec):
+class JiangConstants(Spec):
     """What the O, Omega and polylog of the papers leave open."""
 
     const: Moderate = 1.0
@@ -62,11 +62,11 @@ class Constants(Spec):
         return f"{text}, regime constant {self.regime:g}, delta {self.failure:g}"
 
 
-ALL_ONE = Constants()
+ALL_ONE = JiangConstants()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numbers:
+class JiangNumbers:
     """What the conditions of Jiang and of Zhang are about."""
 
     samples: int
@@ -92,13 +92,13 @@ class Numbers:
     """tau / |mu|"""
 
     @staticmethod
-    def of(setup: Setup, attacked: bool = False) -> "Numbers":
+    def of(setup: Setup, attacked: bool = False) -> "JiangNumbers":
         """The numbers of a cell; its radius is read only where it is `attacked`."""
         data, network = parts(setup)
         if not setup.training.stop_loss:
             raise ValueError("`training.stop_loss` is eps and must be more than 0, got 0.0")
         score, value = _spreads(network.init, data.dim)
-        return Numbers(
+        return JiangNumbers(
             samples=data.samples,
             tokens=data.tokens,
             dim=data.dim,
@@ -147,7 +147,7 @@ def parts(setup: Setup) -> tuple[SignalNoise, Attention]:
 
 
 def conditions(
-    numbers: Numbers | Setup, theorem: Theorem = "4.1", given: Constants = ALL_ONE
+    numbers: JiangNumbers | Setup, theorem: Theorem = "4.1", given: JiangConstants = ALL_ONE
 ) -> Conditions:
     """Condition 4.1 item by item, the regime of a theorem, and what its proof really uses.
 
@@ -155,10 +155,10 @@ def conditions(
     N SNR^2 > 60 M^2 C_p^2 (Lemma D.5) or N SNR^2 <= 4 (eq. 144); balanced classes need N >= 8 log(4 / delta)
     (Lemma C.1); polylog d is at least log d.
     """
-    n = numbers if isinstance(numbers, Numbers) else Numbers.of(numbers)
+    n = numbers if isinstance(numbers, JiangNumbers) else JiangNumbers.of(numbers)
     rows = [*shared_rows(n, given, _NAMES), _strong_noise(n), _regime(n, theorem, given.regime)]
     rows += [row.informational() for row in (_proof(n, theorem), *log_rows(n, given))]
-    if not isinstance(numbers, Numbers):
+    if not isinstance(numbers, JiangNumbers):
         rows.insert(0, Condition.setting(departures(numbers, attacked=False)))
     return Conditions(f"Jiang Theorem {theorem} ({given})", tuple(rows))
 
@@ -177,7 +177,7 @@ _NAMES = {
 }
 
 
-def shared_rows(n: Numbers, c: Constants, names: Mapping[str, str]) -> list[Condition]:
+def shared_rows(n: JiangNumbers, c: JiangConstants, names: Mapping[str, str]) -> list[Condition]:
     """The conditions that Jiang and Zhang share, in the order and under the names of one of them."""
     at_least, at_most = Condition.at_least, Condition.at_most
     low, high = score_variances(n.scale, n.hidden, n.samples, n.tokens, c)
@@ -200,28 +200,28 @@ def shared_rows(n: Numbers, c: Constants, names: Mapping[str, str]) -> list[Cond
     return [replace(rows[key], name=name) for key, name in names.items()]
 
 
-def needed_hidden(samples: float, snr: float, loss: float, c: Constants) -> float:
+def needed_hidden(samples: float, snr: float, loss: float, c: JiangConstants) -> float:
     """(1): the smallest d_h."""
     return c.tilde * max(snr**4, snr**-4) * (samples / loss) ** 2
 
 
-def needed_dim(samples: float, hidden: float, loss: float, c: Constants) -> float:
+def needed_dim(samples: float, hidden: float, loss: float, c: JiangConstants) -> float:
     """(2): the smallest d."""
     return c.tilde * (samples / loss) ** 2 * hidden
 
 
-def largest_rate(scale: float, hidden: float, c: Constants) -> float:
+def largest_rate(scale: float, hidden: float, c: JiangConstants) -> float:
     """(6): the largest step size; `scale` is 1 / m2."""
     return 1 / (scale * math.sqrt(hidden) * c.tilde)
 
 
-def largest_value_std(scale: float, hidden: float, output_norm: float, c: Constants) -> float:
+def largest_value_std(scale: float, hidden: float, output_norm: float, c: JiangConstants) -> float:
     """(7): the largest sigma_V."""
     return 1 / (output_norm * math.sqrt(scale) * hidden**0.25 * c.tilde)
 
 
 def score_variances(
-    scale: float, hidden: float, samples: float, tokens: float, c: Constants
+    scale: float, hidden: float, samples: float, tokens: float, c: JiangConstants
 ) -> tuple[float, float]:
     """(8): the smallest and the largest sigma_h^2, a factor of sqrt(L) apart; no constant is hidden here."""
     log = math.log(6 * samples**2 * tokens**2 / c.failure)
@@ -239,13 +239,13 @@ def benign_constant(tokens: int, strong: float) -> float:
     return 60 * (tokens * strong) ** 2
 
 
-def theorem_steps(n: Numbers, theorem: Theorem) -> float:
+def theorem_steps(n: JiangNumbers, theorem: Theorem) -> float:
     """T of the theorem with constant 1: gradient steps until the training loss is eps."""
     slowness = 1 / n.signal if theorem == "4.1" else n.samples / n.noise
     return slowness / (n.rate * n.loss * n.output_norm**2)
 
 
-def log_rows(n: Numbers, c: Constants) -> list[Condition]:
+def log_rows(n: JiangNumbers, c: JiangConstants) -> list[Condition]:
     """What the weakest reading of polylog d, and balanced classes, would ask."""
     log = math.log(n.dim)
     return [
@@ -275,18 +275,18 @@ def departures(setup: Setup, attacked: bool) -> list[str]:
     return [name for name, departs in found.items() if departs]
 
 
-def _strong_noise(n: Numbers) -> Condition:
+def _strong_noise(n: JiangNumbers) -> Condition:
     factor = n.strong_noise_std / n.noise_std
     return Condition.equal("(10)", "C_p = 5 sqrt(M)", factor, strong_noise_factor(n.tokens))
 
 
-def _regime(n: Numbers, theorem: Theorem, bound: float) -> Condition:
+def _regime(n: JiangNumbers, theorem: Theorem, bound: float) -> Condition:
     if theorem == "4.1":
         return Condition.at_least("regime", "N SNR^2 >= c", n.race, bound)
     return Condition.at_most("regime", "N SNR^2 <= c", n.race, bound)
 
 
-def _proof(n: Numbers, theorem: Theorem) -> Condition:
+def _proof(n: JiangNumbers, theorem: Theorem) -> Condition:
     if theorem == "4.1":
         bound = benign_constant(n.tokens, n.strong_noise_std / n.noise_std)
         return Condition.at_least("proof", "N SNR^2 > 60 M^2 C_p^2", n.race, bound)
@@ -329,7 +329,7 @@ def start_spread(samples: float, tokens: float, strong: float, failure: float = 
     return strong * math.sqrt(2 * math.log(4 * samples * tokens / failure))
 
 
-def benign_stage_1_steps_printed(n: Numbers) -> float:
+def benign_stage_1_steps_printed(n: JiangNumbers) -> float:
     """T1 of Lemma D.5: 10 M (3M+1) N / (eta d_h^1/4 (N |mu|^2 - 60 M^2 C_p^2 sigma_p^2 d) |w_O|^2).
 
     Infinite where N SNR^2 is at most 60 M^2 C_p^2: the lemma says nothing there.
@@ -341,28 +341,28 @@ def benign_stage_1_steps_printed(n: Numbers) -> float:
     return 10 * n.tokens * (3 * n.tokens + 1) * n.samples / (_pace(n) * excess)
 
 
-def harmful_stage_1_steps_printed(n: Numbers) -> float:
+def harmful_stage_1_steps_printed(n: JiangNumbers) -> float:
     """T1 as equation (151) prints it, with C_p^2 - 200 M: infinite for C_p^2 up to 200 M, so for C_p = 5 sqrt(M)."""
     return _harmful_stage_1(n, 200)
 
 
-def harmful_stage_1_steps_corrected(n: Numbers) -> float:
+def harmful_stage_1_steps_corrected(n: JiangNumbers) -> float:
     """T1 of Lemma E.3: 4 M (3M+1) N / (eta d_h^1/4 (C_p^2 - 24 M) sigma_p^2 d |w_O|^2)."""
     return _harmful_stage_1(n, 24)
 
 
-def _harmful_stage_1(n: Numbers, asked: float) -> float:
+def _harmful_stage_1(n: JiangNumbers, asked: float) -> float:
     lead = (n.strong_noise_std / n.noise_std) ** 2 - asked * n.tokens
     if lead <= 0:
         return math.inf
     return 4 * n.tokens * (3 * n.tokens + 1) * n.samples / (_pace(n) * lead * n.noise)
 
 
-def _pace(n: Numbers) -> float:
+def _pace(n: JiangNumbers) -> float:
     return n.rate * n.hidden**0.25 * n.output_norm**2
 
 
-def steps_derived(n: Numbers, theorem: Theorem, attention: float) -> float:
+def steps_derived(n: JiangNumbers, theorem: Theorem, attention: float) -> float:
     """T with its constant, from the attention a that is left at the end (papers/jiang.md 3, leading constants).
 
     Benign: 2 / (a^2 eta eps |mu|^2 |w_O|^2), a on the signal. Harmful: N / (a^2 eta eps C_p^2 sigma_p^2 d |w_O|^2),
@@ -393,7 +393,7 @@ def margin_bound_printed(loss: float, tokens: int) -> float:
     return math.log(1 / loss) / (2 * tokens**2) - 1
 
 
-def attention_left_printed(n: Numbers, row: str, failure: float = DELTA) -> float:
+def attention_left_printed(n: JiangNumbers, row: str, failure: float = DELTA) -> float:
     """(64), (65): attention left on noise, N L^3 / sqrt(d_h) by a `signal` row, SNR^2 times that by a `noise` row.
 
     E.5: L^3 / sqrt(d_h) by a `strong` row, SNR^-2 times that by a `harmful signal` row. 1 or more says nothing.

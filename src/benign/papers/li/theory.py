@@ -25,7 +25,7 @@ Theorem = Literal["4.3", "4.4"]
 """standard training, adversarial training"""
 
 
-class Constants(Spec):
+class LiConstants(Spec):
     """What Assumptions 2.3 and B.3 leave open."""
 
     const: Moderate = 1.0
@@ -39,11 +39,11 @@ class Constants(Spec):
         return f"C = {self.const:g}, poly = d^{self.power:g}, polylog = log(d)^{self.log_power:g}"
 
 
-ALL_ONE = Constants()
+ALL_ONE = LiConstants()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numbers:
+class LiNumbers:
     """What the assumptions are about."""
 
     classes: int
@@ -70,12 +70,12 @@ class Numbers:
     """eta~"""
 
     @staticmethod
-    def of(setup: Setup) -> "Numbers":
+    def of(setup: Setup) -> "LiNumbers":
         """The numbers of a cell."""
         data, network = parts(setup)
         attack = setup.attack if isinstance(setup.attack, OneStep) else None
         threat = setup.attack.threat() if setup.attack else None
-        return Numbers(
+        return LiNumbers(
             classes=data.classes,
             dim=data.dim,
             samples=data.samples,
@@ -106,22 +106,22 @@ def parts(setup: Setup) -> tuple[FeaturePatches, PatchCNN]:
 
 
 def conditions(
-    numbers: Numbers | Setup, theorem: Theorem, given: Constants = ALL_ONE
+    numbers: LiNumbers | Setup, theorem: Theorem, given: LiConstants = ALL_ONE
 ) -> Conditions:
     """Assumptions 2.3 and B.3 item by item; Theorem 4.4 asks for the attack's too.
 
     The last two rows are what Theorem 4.4 needs and does not ask for (papers/li.md 2.9).
     """
-    n = numbers if isinstance(numbers, Numbers) else Numbers.of(numbers)
+    n = numbers if isinstance(numbers, LiNumbers) else LiNumbers.of(numbers)
     rows = [*_data(n, given), *_network(n, given)]
     if theorem == "4.4":
         rows += [*_attack(n, given), *(row.informational() for row in _needed(n))]
-    if not isinstance(numbers, Numbers):
+    if not isinstance(numbers, LiNumbers):
         rows.insert(0, Condition.setting(_departures(numbers, theorem)))
     return Conditions(f"Li Theorem {theorem} ({given})", tuple(rows))
 
 
-def _data(n: Numbers, c: Constants) -> list[Condition]:
+def _data(n: LiNumbers, c: LiConstants) -> list[Condition]:
     root, poly = 1 / math.sqrt(n.dim), n.dim**c.power
     weak, strong = n.other_patches * n.beta**n.q, n.robust_patches * n.alpha**n.q
     return [
@@ -133,7 +133,7 @@ def _data(n: Numbers, c: Constants) -> list[Condition]:
     ]
 
 
-def _network(n: Numbers, c: Constants) -> list[Condition]:
+def _network(n: LiNumbers, c: LiConstants) -> list[Condition]:
     root, poly, polylog = 1 / math.sqrt(n.dim), n.dim**c.power, math.log(n.dim) ** c.log_power
     return [
         Condition.equal("B.3 sigma_0", "sigma_0 = 1/sqrt(d)", n.init_std, root),
@@ -144,7 +144,7 @@ def _network(n: Numbers, c: Constants) -> list[Condition]:
     ]
 
 
-def _attack(n: Numbers, c: Constants) -> list[Condition]:
+def _attack(n: LiNumbers, c: LiConstants) -> list[Condition]:
     fast = "eta~ >= 1: c0 > 0 of eta~ = d^c0"
     return [
         Condition.at_least("B.3 eps", "eps >= beta", n.eps, n.beta),
@@ -154,7 +154,7 @@ def _attack(n: Numbers, c: Constants) -> list[Condition]:
     ]
 
 
-def _needed(n: Numbers) -> list[Condition]:
+def _needed(n: LiNumbers) -> list[Condition]:
     slack = robust_network_slack(n.robust_patches, n.other_patches, n.alpha, n.eps, n.q)
     return [
         Condition.at_least("separation", "alpha >= 2 eps", n.alpha, 2 * n.eps),

@@ -34,7 +34,7 @@ RISING = ("(A1)", "(A2)", "(B2)", "item 3")
 """conditions whose slack grows with r, also when d is always the smallest that (1) allows"""
 
 
-class Constants(Spec):
+class WangConstants(Spec):
     """What Assumption 1 leaves open."""
 
     const: Moderate = 1.0
@@ -46,11 +46,11 @@ class Constants(Spec):
         return f"C = {self.const:g}, delta = {self.failure:g}"
 
 
-ALL_ONE = Constants()
+ALL_ONE = WangConstants()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numbers:
+class WangNumbers:
     """What Assumption 1 is about, in units of the noise."""
 
     samples: int
@@ -71,13 +71,13 @@ class Numbers:
     """a smooth activation, not ReLU or its kin"""
 
     @staticmethod
-    def of(setup: Setup) -> "Numbers":
+    def of(setup: Setup) -> "WangNumbers":
         """The numbers of a cell."""
         data, network = parts(setup)
         unit, start = data.noise_std, network.init_std
         if start is None:  # the limit, or of PyTorch's size
             start = 0.0 if network.preset == "vanishing" else 1 / math.sqrt(3 * data.dim)
-        return Numbers(
+        return WangNumbers(
             samples=data.samples,
             dim=data.dim,
             signal=signal_norm(setup) / unit,
@@ -102,13 +102,13 @@ def parts(setup: Setup) -> tuple[Mixture, TwoLayer]:
 
 
 def conditions(
-    numbers: Numbers | Setup, given: Constants = ALL_ONE, robust: bool = False
+    numbers: WangNumbers | Setup, given: WangConstants = ALL_ONE, robust: bool = False
 ) -> Conditions:
     """Assumption 1 item by item, with (A) for a smooth activation and (B) for ReLU and its kin.
 
     The last row is what item 3 of Theorem 3.1, the bound on the robust error, needs more; asked for if `robust`.
     """
-    n = numbers if isinstance(numbers, Numbers) else Numbers.of(numbers)
+    n = numbers if isinstance(numbers, WangNumbers) else WangNumbers.of(numbers)
     c, d, r = given.const, n.dim, n.signal
     start = n.init_std * math.sqrt(n.width * d)
     rows = [
@@ -122,18 +122,18 @@ def conditions(
         *(_smooth(n, given) if n.smooth else _non_smooth(n, given)),
         _item_3(n, given) if robust else _item_3(n, given).informational(),
     ]
-    if not isinstance(numbers, Numbers):
+    if not isinstance(numbers, WangNumbers):
         rows.insert(0, Condition.setting(_departures(numbers)))
     kind = "smooth" if n.smooth else "non-smooth"
     return Conditions(f"Wang Theorem 3.1, {kind} ({given})", tuple(rows))
 
 
-def needed_dim(n: Numbers, given: Constants) -> float:
+def needed_dim(n: WangNumbers, given: WangConstants) -> float:
     """(1): the smallest d, which does not depend on the `dim` of the numbers."""
     return max(given.const * n.signal**2 * n.samples, _noise_dim(n, given))
 
 
-def smallest_signal(n: Numbers, given: Constants, dim: int | None, robust: bool) -> float:
+def smallest_signal(n: WangNumbers, given: WangConstants, dim: int | None, robust: bool) -> float:
     """The smallest r at which the conditions that rise with it hold, at the given d or the smallest for it.
 
     The interval is halved; its upper end where no r is large enough.
@@ -154,17 +154,17 @@ def smallest_signal(n: Numbers, given: Constants, dim: int | None, robust: bool)
     return high
 
 
-def largest_rate(dim: float, given: Constants) -> float:
+def largest_rate(dim: float, given: WangConstants) -> float:
     """(4): the largest eta."""
     return 1 / (given.const * float(dim) ** 2)
 
 
-def _noise_dim(n: Numbers, c: Constants) -> float:
+def _noise_dim(n: WangNumbers, c: WangConstants) -> float:
     attack = (n.radius * n.signal) ** 2
     return c.const * float(n.samples) ** 2 * (_log(n.samples, c) + attack)
 
 
-def _smooth(n: Numbers, c: Constants) -> list[Condition]:
+def _smooth(n: WangNumbers, c: WangConstants) -> list[Condition]:
     log = c.const * _log(n.samples, c)
     return [
         Condition.at_most("(A1)", "d <= r^4 / C", n.dim, n.signal**4 / c.const),
@@ -172,7 +172,7 @@ def _smooth(n: Numbers, c: Constants) -> list[Condition]:
     ]
 
 
-def _non_smooth(n: Numbers, c: Constants) -> list[Condition]:
+def _non_smooth(n: WangNumbers, c: WangConstants) -> list[Condition]:
     log, share = _log(n.samples, c), n.dim / n.samples
     slow = math.sqrt(share * _log(n.width * share, c))
     statement = "r^2 >= C max(sqrt((d/n) log(m d / (n delta))), log(n/delta))"
@@ -182,12 +182,12 @@ def _non_smooth(n: Numbers, c: Constants) -> list[Condition]:
     ]
 
 
-def _item_3(n: Numbers, c: Constants) -> Condition:
+def _item_3(n: WangNumbers, c: WangConstants) -> Condition:
     bound = n.signal * math.sqrt(n.samples / n.dim) / c.const
     return Condition.at_most("item 3", "rho <= r sqrt(n/d) / C", n.radius, bound)
 
 
-def _log(count: float, c: Constants) -> float:
+def _log(count: float, c: WangConstants) -> float:
     return math.log(count / c.failure)
 
 

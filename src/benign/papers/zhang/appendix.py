@@ -58,8 +58,8 @@ HEADS = Recipe(
 
 @HEADS.builds
 def _build_heads(scale: str, reading: Reading) -> Experiment:
-    dim, hidden = Scaled((32, 4), (128, 16), (1024, 128))[scale]
-    heads = Scaled([1, 2], [1, 2, 4], [1, 2, 4, 8])[scale]
+    dim, hidden = Scaled(smoke=(32, 4), quick=(128, 16), paper=(1024, 128))[scale]
+    heads = Scaled(smoke=[1, 2], quick=[1, 2, 4], paper=[1, 2, 4, 8])[scale]
     return Experiment(
         data=noisy_signals(
             dim, tokens=4, samples=HEADS_SAMPLES, snr=logspace(0.12, 4.0, Scaled(2, 6, 10)[scale])
@@ -186,15 +186,15 @@ NORMS = Recipe(
 
 @NORMS.builds
 def _build_norms(scale: str, reading: Reading) -> Experiment:
-    dim, hidden = Scaled((16, 2), (128, 16), (1024, 128))[scale]
-    samples, tokens = Scaled((4, 2), (10, 4), (10, 4))[scale]
+    dim, hidden = Scaled(smoke=(16, 2), quick=(128, 16), paper=(1024, 128))[scale]
+    samples, tokens = Scaled(smoke=(4, 2), quick=(10, 4), paper=(10, 4))[scale]
     return Experiment(
         data=noisy_signals(
             dim, tokens=tokens, samples=samples, snr=logspace(0.15, 6.0, Scaled(2, 6, 10)[scale])
         ),
         network=network(hidden, reading["w_O"]),
         attack=attacks(reading["budgets"])[
-            Scaled(slice(1, None, 2), slice(None), slice(None))[scale]
+            Scaled(smoke=slice(1, None, 2), quick=slice(None), paper=slice(None))[scale]
         ],
         training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=Scaled(3, 150, 400)[scale]),
         evaluation=Evaluation(samples=Scaled(10, 40, 500)[scale]),

@@ -51,7 +51,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Training:
+class PlainTraining:
     """Signals, points, labels and initial weights of independent runs, with radius and rate."""
 
     signals: Float[Tensor, "runs 2 dim"]
@@ -63,7 +63,7 @@ class Training:
     rate: float
     """eta"""
 
-    def scaled(self, factor: float) -> "Training":
+    def scaled(self, factor: float) -> "PlainTraining":
         """(c X, c tau, eta / c^2, W / c): the same trajectory of f (papers/zhang.md S3)."""
         return replace(
             self,
@@ -148,7 +148,7 @@ def gradients(weights: Weights, x: Points, y: Labels) -> tuple[Tensor, ...]:
         return torch.autograd.grad(total, (query, key, value))
 
 
-def walk(training: Training, steps: int) -> list[Move]:
+def walk(training: PlainTraining, steps: int) -> list[Move]:
     """So many steps of Algorithm 1."""
     weights, moves = training.weights, []
     for _ in range(steps):
@@ -161,7 +161,7 @@ def walk(training: Training, steps: int) -> list[Move]:
 
 def drawn(
     runs: int, radius: float, *, hidden: int = 5, samples: int = 6, tokens: int = 3, dim: int = 12
-) -> Training:
+) -> PlainTraining:
     """Small runs of Definition 1 with weights of order 1; `radius` is a share of |mu|."""
     signal = 2.0
     data = SignalNoise(
@@ -175,4 +175,4 @@ def drawn(
     )
     weights = Weights(query, key, value, streams("output").normal(hidden) / hidden**0.5)
     signals = sample.latent["signal"]
-    return Training(signals, sample.x, sample.y, weights, radius * signal, rate=0.5)
+    return PlainTraining(signals, sample.x, sample.y, weights, radius * signal, rate=0.5)
