@@ -14,10 +14,10 @@ from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.pgd import PGD
 from benign.data.signal_noise import SignalNoise
 from benign.networks.attention import Attention
+from benign.papers.attention_setting import LEVEL, RADIUS
 from benign.papers.registry import recipe
 from benign.papers.zhang import appendix, figures, linear_mode, radii
 from benign.papers.zhang.figures import linear_theory
-from benign.papers.zhang.setting import LEVEL, RADIUS
 from benign.plot.variables import extended_curve
 from benign.spec.axes import cells
 from benign.spec.base import canonical

@@ -123,13 +123,13 @@ def _attention(setup: Setup) -> Advice:
 def _race(n: jiang.JiangNumbers, case: zhang.Case) -> list[str]:
     """What N SNR^2 predicts, by the theorems and by their proofs."""
     strong = n.strong_noise_std / n.noise_std
-    asked = zhang.needed_race(n.loss, case, jiang.ALL_ONE) if n.radius else 1.0
+    needed = zhang.needed_race(n.loss, case, jiang.ALL_ONE) if n.radius else 1.0
     proof = jiang.benign_constant(n.tokens, strong)
     word = (
-        "benign" if n.race >= asked else "harmful" if not n.radius else "not promised to be benign"
+        "benign" if n.race >= needed else "harmful" if not n.radius else "not promised to be benign"
     )
     lines = [
-        f"N SNR^2 = {number(n.race)}, theorem: of order {number(asked)} or more for benign overfitting "
+        f"N SNR^2 = {number(n.race)}, theorem: of order {number(needed)} or more for benign overfitting "
         f"({word} with constant 1), its proof: at least {number(proof)}"
     ]
     if n.radius:

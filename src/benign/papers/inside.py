@@ -185,12 +185,14 @@ _CHOICES: dict[str, tuple[type, Callable[[Any], Inside]]] = {
 }
 
 
-def _inside(choice: Choice, made: Experiment, asked: Conditions, rate: str, steps: float) -> Inside:
+def _inside(
+    choice: Choice, made: Experiment, required: Conditions, rate: str, steps: float
+) -> Inside:
     """What is made, unless a condition fails; `rate` is the name of the one that `relaxed` leaves."""
     if choice.relaxed is not None:
-        asked = asked.without(rate)
-    asked.require()
-    return Inside(made, asked, steps)
+        required = required.without(rate)
+    required.require()
+    return Inside(made, required, steps)
 
 
 def _samples_and_snr(

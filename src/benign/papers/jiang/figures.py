@@ -12,7 +12,7 @@ from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, experiment_of
 from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
-from benign.papers.attention_questions import (
+from benign.papers.attention_setting import (
     LABELS,
     OUTPUT,
     PROJECTION,
@@ -40,6 +40,7 @@ from benign.papers.jiang.theory import (
     test_loss_limit,
 )
 from benign.papers.recipes import Recipe
+from benign.papers.statistics import converged
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
@@ -48,7 +49,6 @@ from benign.spec.axes import linspace, logspace
 from benign.stats.boundary import boundary
 from benign.stats.intervals import mean_interval, number
 from benign.sweep.dataset import ended
-from benign.training.descent import Status
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -230,7 +230,7 @@ def _summarise_2(result: xr.Dataset) -> str:
         lines.append(
             f"{name}: {ends[0]:.3g} at the smallest N and SNR, {ends[1]:.3g} at the largest"
         )
-    runs, there = ended(result), result.status == Status.CONVERGED
+    runs, there = ended(result), converged(result)
     lines.append(
         f"{int(there.sum())} of {int(runs.sum())} runs reach the training loss, the largest loss at "
         f"the end is {float(result.train_loss.max()):.3g}"
@@ -332,7 +332,7 @@ def _formula(case: _CurveFigure) -> str:
 
 def _summarise_case(case: _CurveFigure, result: xr.Dataset) -> str:
     n, groups = numbers(result), {"scores": SCORES, "attention": ATTENTION, "values": VALUES}
-    reached = int((result.status == Status.CONVERGED).sum())
+    reached = int((converged(result)).sum())
     lines = [
         f"{reached} of {int(ended(result).sum())} runs reached the training loss {n.loss:g}",
         f"steps: {_mean(result.steps)}; {_times(case, result)}",

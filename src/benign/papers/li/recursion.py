@@ -79,7 +79,7 @@ class Problem:
 
 
 class PatchGroup(NamedTuple):
-    """Patches of one kind: how many, how strong in each class, and what the filters make of them."""
+    """Patches of one kind, robust or not: their number, strength in each class, and products with the filters."""
 
     patches: int
     strength: PerClass
@@ -246,7 +246,7 @@ def saturation(problem: Problem, B: Own, attack_rate: Number) -> PerClass:
 
 
 class Power(NamedTuple):
-    """When x reaches its target, and where y is then."""
+    """When x reaches its target, and where y is then (Lemma B.2)."""
 
     time: Tensor
     y: Tensor
@@ -283,8 +283,8 @@ def phase_times(start: Features, attack_rate: Number = 0.0, clip: Number = 0.0) 
     return PhaseTimes(_phase_time(robust, *numbers), _phase_time(others, *numbers))
 
 
-def _phase_time(part: PatchGroup, problem: Problem, attack_rate: Number, clip: Number) -> PerClass:
-    count, strength, filters = part
+def _phase_time(group: PatchGroup, problem: Problem, attack_rate: Number, clip: Number) -> PerClass:
+    count, strength, filters = group
     q, classes = problem.q, filters.shape[1]
     numbers = (problem.rho, problem.rate, attack_rate, clip)
     rho, rate, attack_rate, eps = (column(number, strength) for number in numbers)

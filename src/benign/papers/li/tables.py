@@ -135,7 +135,7 @@ class Table1Case:
         size, source = SIZES[scale], source_of(scale, reading, self.paper)
         facts = facts_of(source)
         attack = PGD(ball=ball(source), steps=size.ascend, step=2.5 / size.ascend)
-        asked = FeatureTests(
+        feature_tests = FeatureTests(
             attack=attack,
             samples=min(size.inverted, facts.test),
             steps=size.steps,
@@ -159,7 +159,7 @@ class Table1Case:
                 samples=min(size.tests, facts.test),
                 attack=EnsembleAttack(ball=ball(source), steps=2 * size.ascend, restarts=1),
                 at="snapshots",
-                features=asked,
+                features=feature_tests,
             ),
             seeds=size.seeds,
             pairing="common",

@@ -51,7 +51,7 @@ ALL_ONE = WangConstants()
 
 @dataclass(frozen=True, kw_only=True)
 class WangNumbers:
-    """What Assumption 1 is about, in units of the noise."""
+    """The quantities that Assumption 1 bounds, in units of the noise."""
 
     samples: int
     dim: int
@@ -72,7 +72,7 @@ class WangNumbers:
 
     @staticmethod
     def of(setup: Setup) -> "WangNumbers":
-        """The numbers of a cell."""
+        """Return the numbers of a cell."""
         data, network = parts(setup)
         unit, start = data.noise_std, network.init_std
         if start is None:  # the limit, or of PyTorch's size
@@ -91,7 +91,7 @@ class WangNumbers:
 
 
 def parts(setup: Setup) -> tuple[Mixture, TwoLayer]:
-    """Data and network of a cell; ValueError where the theorem is about others."""
+    """Return data and network of a cell. Raise ValueError if Theorem 3.1 is about others."""
     data, network = one_cell(setup).data, setup.network
     if not isinstance(data, Mixture) or not isinstance(network, TwoLayer):
         raise ValueError(
@@ -104,9 +104,9 @@ def parts(setup: Setup) -> tuple[Mixture, TwoLayer]:
 def conditions(
     numbers: WangNumbers | Setup, given: WangConstants = ALL_ONE, robust: bool = False
 ) -> Conditions:
-    """Assumption 1 item by item, with (A) for a smooth activation and (B) for ReLU and its kin.
+    """Return Assumption 1 item by item, with (A) for a smooth activation and (B) for ReLU and its kin.
 
-    The last row is what item 3 of Theorem 3.1, the bound on the robust error, needs more; asked for if `robust`.
+    The last row is what item 3 of Theorem 3.1 (robust error) needs as well; informational unless `robust`.
     """
     n = numbers if isinstance(numbers, WangNumbers) else WangNumbers.of(numbers)
     c, d, r = given.const, n.dim, n.signal
@@ -129,21 +129,21 @@ def conditions(
 
 
 def needed_dim(n: WangNumbers, given: WangConstants) -> float:
-    """(1): the smallest d, which does not depend on the `dim` of the numbers."""
+    """Return the smallest d of Assumption 1 (1), which does not depend on the `dim` of the numbers."""
     return max(given.const * n.signal**2 * n.samples, _noise_dim(n, given))
 
 
 def smallest_signal(n: WangNumbers, given: WangConstants, dim: int | None, robust: bool) -> float:
-    """The smallest r at which the conditions that rise with it hold, at the given d or the smallest for it.
+    """Return the smallest r at which the items of Assumption 1 that rise with it hold, at the given or smallest d.
 
-    The interval is halved; its upper end where no r is large enough.
+    Found by bisection of `SIGNALS`; its upper end if no r is large enough.
     """
 
     def fits(signal: float) -> bool:
         here = replace(n, signal=signal)
         here = replace(here, dim=dim or smallest_whole(needed_dim(here, given)))
-        asked = conditions(here, given, robust)
-        return all(row.holds for row in asked if row.required and row.name in RISING)
+        rows = conditions(here, given, robust)
+        return all(row.holds for row in rows if row.required and row.name in RISING)
 
     low, high = SIGNALS
     if not fits(high):
@@ -155,7 +155,7 @@ def smallest_signal(n: WangNumbers, given: WangConstants, dim: int | None, robus
 
 
 def largest_rate(dim: float, given: WangConstants) -> float:
-    """(4): the largest eta."""
+    """Return the largest eta of Assumption 1 (4)."""
     return 1 / (given.const * float(dim) ** 2)
 
 
@@ -192,7 +192,7 @@ def _log(count: float, c: WangConstants) -> float:
 
 
 def _departures(setup: Setup) -> list[str]:
-    """In what a cell is not the setting of Theorem 3.1."""
+    """Return how a cell differs from the setting of Theorem 3.1."""
     (data, network), training = parts(setup), setup.training
     found = {
         "labels flipped in blocks": data.flip > 0 and data.flip_mode == "blocks",

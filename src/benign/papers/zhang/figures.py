@@ -10,13 +10,18 @@ import xarray as xr
 from benign.claims.study import Question, Reading, Scaled
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, specification
-from benign.papers.attention_questions import (
+from benign.papers.attention_setting import (
     LABELS,
+    LEVEL,
     OUTPUT,
     PROJECTION,
+    RADIUS,
     network,
+    noisy_signals,
+    pgd,
 )
 from benign.papers.recipes import Recipe, means_text
+from benign.papers.statistics import converged
 from benign.papers.zhang.appendix import HEADS, NORMS
 from benign.papers.zhang.augment import AUGMENT
 from benign.papers.zhang.images import FIGURE_1CD, FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8
@@ -24,7 +29,6 @@ from benign.papers.zhang.inside import INSIDE
 from benign.papers.zhang.linear_mode import critical_snr
 from benign.papers.zhang.output import OUTPUT_NORM
 from benign.papers.zhang.radius import RADII
-from benign.papers.zhang.setting import LEVEL, RADIUS, noisy_signals, pgd
 from benign.papers.zhang.theory import conditions
 from benign.papers.zhang.tokens import TOKENS
 from benign.plot.lines import Curves, curves_figure
@@ -34,7 +38,6 @@ from benign.plot.variables import extended_curve
 from benign.spec.axes import linspace, logspace, zipped
 from benign.stats.boundary import Boundary, boundary
 from benign.sweep.dataset import ended
-from benign.training.descent import Status
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -302,7 +305,7 @@ def _summarise_2(result: xr.Dataset) -> str:
         lines.append(f"{fixed}:")
         for place in runs[varied].values:
             cell = runs.sel({varied: place})
-            reached = int((cell.status == Status.CONVERGED).sum())
+            reached = int(converged(cell).sum())
             measures = {
                 "steps": cell.steps,
                 "robust training loss": cell.train_loss,
@@ -447,7 +450,7 @@ def _summarise_3(result: xr.Dataset) -> str:
     ]
     for radius in result.radius.values:
         cell = result.sel(radius=radius)
-        reached = int((cell.status == Status.CONVERGED).sum())
+        reached = int(converged(cell).sum())
         growth = cell.value_norm - cell.value_norm_curve.isel(step=0)
         measures = {
             "steps": cell.steps,

@@ -35,11 +35,11 @@ from benign.papers.images import (
     which_images,
 )
 from benign.papers.recipes import Draw, Maps, Recipe, Summarise
+from benign.papers.statistics import converged
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
 from benign.stats.boundary import Boundary, boundary
 from benign.sweep.dataset import ended
-from benign.training.descent import Status
 from benign.training.setup import Evaluation
 
 # Attacks and experiments.
@@ -289,7 +289,7 @@ def summarising(printed: Printed) -> Summarise:
 
 def fitted(result: xr.Dataset) -> str:
     """How many runs reached the loss, and how far the others are from it."""
-    runs, there = ended(result), result.status == Status.CONVERGED
+    runs, there = ended(result), converged(result)
     loss = result.train_loss.where(runs & ~there)
     rest = f"; the others end at {float(loss.min()):.3g} to {float(loss.max()):.3g}"
     far = rest if loss.notnull().any() else ""
@@ -303,7 +303,7 @@ def _recipe(
     figure: ImageFigure,
     *others: str,
     printed: Printed | None = None,
-    asked: tuple[Question, ...] = (),
+    questions: tuple[Question, ...] = (),
 ) -> Recipe:
     known = printed or {}
     return Recipe(
@@ -314,7 +314,7 @@ def _recipe(
         figure=drawing(name, known),
         summarise=summarising(known),
         panels=panelling(known),
-        questions=(BALL, *asked, which_images(figure.paper, *others), *TRANSFORMER),
+        questions=(BALL, *questions, which_images(figure.paper, *others), *TRANSFORMER),
     )
 
 
@@ -343,7 +343,7 @@ FIGURE_6 = _recipe(
     "the same on Tiny-ImageNet, cut at 0.70, drawn at N SNR^2 = 30000 and 60000",
     ImageFigure(paper="tiny_imagenet", attack=apgd, sizes=FEW),
     printed=TINY,
-    asked=(WEAKER,),
+    questions=(WEAKER,),
 )
 FIGURE_7 = _recipe(
     "fig7",

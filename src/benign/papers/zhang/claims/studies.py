@@ -16,7 +16,7 @@ from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
-from benign.papers.attention_questions import OUTPUT, network
+from benign.papers.attention_setting import OUTPUT, changed, network, noisy_signals, pgd
 from benign.papers.inside import attention_along, descent_along
 from benign.papers.jiang.theory import (
     ALL_ONE,
@@ -27,7 +27,6 @@ from benign.papers.jiang.theory import (
     score_variances,
 )
 from benign.papers.zhang import theory
-from benign.papers.zhang.setting import changed, noisy_signals, pgd
 from benign.spec.axes import logspace, replace, zipped
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation, Setup

@@ -15,6 +15,7 @@ from benign.claims import (
     slope_by_seed,
     worst,
 )
+from benign.papers.attention_setting import LEVEL
 from benign.papers.jiang.theory import ALL_ONE, JiangNumbers, largest_rate
 from benign.papers.statistics import converged, log_steps, steps_to_loss
 from benign.papers.zhang.augment import COPIES, INJECTED, worth
@@ -27,7 +28,6 @@ from benign.papers.zhang.claims.studies import (
     SPARSE,
     case_1,
 )
-from benign.papers.zhang.setting import LEVEL
 from benign.papers.zhang.theory import minimal_steps_corrected, wang_steps
 from benign.spec.axes import cells
 
