@@ -83,8 +83,9 @@ def cross_product_printed(
 def cross_product_corrected(mu: float, tau: float, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Lemma 13, corrected: the largest |<mu~, xi~>| over both balls lies between these.
 
-    Noise tokens have length `noise`. The first is reached by moving the signal along xi, and xi along the moved signal; the second is the triangle
-    inequality. Both have tau |xi|, of order tau sigma_p sqrt d, where the printed bound has sqrt(log).
+    Noise tokens have length `noise`. The first is reached by moving the signal along xi, and xi along the moved signal;
+    the second is the triangle inequality. Both have tau |xi|, of order tau sigma_p sqrt d, where the printed bound has
+    sqrt(log).
     """
     return tau * noise + tau * math.hypot(mu, tau), tau * (noise + mu + tau)
 
