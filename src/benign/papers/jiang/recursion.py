@@ -178,7 +178,7 @@ class State:
 
 
 def start(batch: Batch) -> State:
-    """The state of a batch that has not been trained yet."""
+    """Return the state of a batch that has not been trained yet (papers/jiang.md 2.3)."""
     setup, params, sample = batch.setup, batch.params, batch.sample
     network = setup.network
     if not isinstance(network, Attention):
@@ -198,7 +198,7 @@ def start(batch: Batch) -> State:
 
 
 def predict(state: State, steps: int) -> Iterator[State]:
-    """This state and those after each of so many steps."""
+    """Yield this state and those after each of so many steps of the recursion (papers/jiang.md 2.3)."""
     yield state
     for _ in range(steps):
         state = state.after()
