@@ -16,7 +16,7 @@ from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
 from benign.sweep.runner import Runner
 from benign.sweep.status_text import error_lines
-from benign.sweep.terminal import counted, statuses, watching
+from benign.sweep.terminal import counted, display_for, statuses
 from benign.sweep.text import echo, print_error, shown
 from benign.sweep.track.tracking import logged
 
@@ -46,7 +46,7 @@ def run_request(request: RunRequest, runner: Runner, verbose: bool) -> bool:
         echo(cost)
         if _gains_by_compiling(runner):
             echo("all runs train to their last step: `--compile` may halve the time of a step")
-    with watching(sys.stderr) as watcher, warnings.catch_warnings():
+    with display_for(sys.stderr) as watcher, warnings.catch_warnings():
         warnings.simplefilter("always", ResultWarning)  # of every request
         warnings.simplefilter("ignore", RunsFailed)  # reported below, at length
         result = runner.run(watcher)

@@ -17,7 +17,7 @@ from benign import __version__
 from benign.experiment import Experiment, Folder
 from benign.spec.axes import cells
 from benign.sweep.dispatch import compute_units
-from benign.sweep.estimate import Estimate, estimate
+from benign.sweep.estimate import Cost, estimate
 from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.folders import check_code, result_of
 from benign.sweep.plan import NUMERICS, OtherExperiment, Unit, extend_history, keys_of, units_of
@@ -31,7 +31,7 @@ from benign.sweep.results import (
     unfinished,
 )
 from benign.sweep.store import About, Store
-from benign.sweep.terminal import on_terminal
+from benign.sweep.terminal import display_on_terminal
 from benign.sweep.track.tracking import Tracking
 from benign.sweep.validation import RecordCache
 from benign.testing.components import try_own_parts
@@ -89,7 +89,7 @@ class Runner:
     ) -> None:
         config.check()
         self.experiment, self.folder, self.config = experiment, Path(folder), config
-        self._cost: Estimate | None = None
+        self._cost: Cost | None = None
         self._tracking = Tracking(config.track, experiment, folder)
         if config.executor is None:  # else this machine need not be able to
             check_machine(self._cells(), config.device, 1)
@@ -105,7 +105,7 @@ class Runner:
             self._write_about()
         self.config = replace(config, workers=self._workers())
 
-    def cost(self) -> Estimate:
+    def cost(self) -> Cost:
         """Estimate memory and time of the units that are left."""
         if self._cost is None:
             self._cost = estimate(self.plan.left, self.config.device)
@@ -118,7 +118,7 @@ class Runner:
         """
         if self.plan.note:
             warnings.warn(f"{self.folder}: {self.plan.note}", ResultWarning, stacklevel=3)
-        with nullcontext(watcher) if watcher else on_terminal(sys.stderr) as display:
+        with nullcontext(watcher) if watcher else display_on_terminal(sys.stderr) as display:
             blocking = compute_units(
                 self.plan.left,
                 self.plan.done,

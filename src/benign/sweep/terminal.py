@@ -48,19 +48,19 @@ def duration(seconds: float) -> str:
     return f"{seconds / 86400:.0f} days"
 
 
-def watching(stream: Any) -> "Watching":
+def display_for(stream: Any) -> "Display":
     """Return the watcher that suits a stream; use it in a `with` block."""
     terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
     return Bar(stream) if terminal else Lines(stream)
 
 
-def on_terminal(stream: Any) -> AbstractContextManager[Watcher]:
+def display_on_terminal(stream: Any) -> AbstractContextManager[Watcher]:
     """Return the watcher of a terminal, or a silent one if the stream is not a terminal."""
     terminal = stream is not None and stream.isatty()  # a program without a console has no stderr
-    return watching(stream) if terminal else nullcontext(Watcher())
+    return display_for(stream) if terminal else nullcontext(Watcher())
 
 
-class Watching(Watcher, ABC):
+class Display(Watcher, ABC):
     """Keeps count of a sweep; a subclass shows it, every few seconds and as each unit ends."""
 
     every = 5.0
@@ -141,14 +141,14 @@ class Watching(Watcher, ABC):
     def close(self) -> None:
         """Leave the terminal as it was; called at the end and when interrupted."""
 
-    def __enter__(self) -> "Watching":
+    def __enter__(self) -> "Display":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class Lines(Watching):
+class Lines(Display):
     """Plain lines, for pipes and log files."""
 
     def __init__(self, stream: Any):
@@ -162,7 +162,7 @@ class Lines(Watching):
         print(line, file=self.stream, flush=True)
 
 
-class Bar(Watching):
+class Bar(Display):
     """A progress bar."""
 
     every = 0.2
