@@ -46,6 +46,26 @@ def belongs(folder: Path, key: str, **other: object) -> None:
     path.write_bytes(sealed(asdict(lease.leases_in(store)[key]) | other))
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"executor": "ray"}, ["`executor`", "dask", "slurm", "tcp://", "'ray'"]),
+        ({"executor": ""}, ["`executor`", "dask", "''"]),
+        ({"executor": "slurm"}, ["`executor`", "slurm.yaml", "No such file"]),
+        ({"executor": "no.json"}, ["`executor`", "no.json", "No such file"]),
+        ({"executor": "dask", "keep_weights": True}, ["`keep_weights`", "`executor`", "'dask'"]),
+    ],
+)
+def test_an_executor_is_checked_before_a_folder_is_made_and_without_dask(
+    options, words, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "benign.sweep.executors.cluster", None)  # not importable
+    with pytest.raises(ValueError, match=says(*words)):
+        tiny().run(tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
+
+
 def test_units_of_another_host_are_left_to_it(tmp_path, computed):
     folder = tmp_path / "run"
     Runner(tiny(), folder)

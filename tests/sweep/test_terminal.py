@@ -86,12 +86,12 @@ def test_lines_show_what_there_is_to_do_and_how_it_went(clock):
         ("8 of 12", "4 x 3 x 8, ", {"10", "4"}, "15 s", "17 s"),
         ("12 of 12", "4 failed", {"2"}, "20 s", ""),
     ]
-    for line, (done, shape, others, taken, left) in zip(lines_shown, expected, strict=True):
+    for line, (done, shape, others, elapsed, left) in zip(lines_shown, expected, strict=True):
         before, doing, time = line.split(" | ")
         assert before.startswith(done)
         assert shape in doing
         assert set(re.findall(r"\d+", doing.replace(shape, ""))) == others
-        assert re.findall(r"\d+ s\b", time) == [taken, *filter(None, [left])]
+        assert re.findall(r"\d+ s\b", time) == [elapsed, *filter(None, [left])]
     assert all("training" in line.split(" | ")[-1] for line in lines_shown[:2]), (
         "time of tests is unknown"
     )

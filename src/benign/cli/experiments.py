@@ -1,4 +1,7 @@
-"""The commands about papers and experiments: `benign papers`, `show`, `run`, `resume`, `audit`, `schema`."""
+"""The commands about papers and experiments: `benign papers`, `show`, `run`, `resume`, `audit`, `schema`.
+
+`run` and `resume` are declared here, with their options; cli/run carries them out.
+"""
 
 import json
 import os

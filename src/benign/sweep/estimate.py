@@ -37,7 +37,7 @@ class Cost:
     least_seconds: float
     most_seconds: float
     sure_training: float
-    """seconds of training to a loss of 0, of which every step is taken"""
+    """seconds of training of the runs to a loss of 0, which take every step"""
 
 
 def estimate(units: list[Unit], device: str) -> Cost:

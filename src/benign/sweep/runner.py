@@ -91,7 +91,7 @@ class Runner:
         self.experiment, self.folder, self.config = experiment, Path(folder), config
         self._cost: Cost | None = None
         self._tracking = Tracking(config.track, experiment, folder)
-        if config.executor is None:  # else this machine need not be able to
+        if not config.on_cluster:  # else this machine need not be able to
             check_machine(self._cells(), config.device, 1)
         if not dry_run:
             self._check_parts()
@@ -100,7 +100,7 @@ class Runner:
         self._records = RecordCache(self._store) if self._store else ()
         self.plan = self._plan(config.recompute, dry_run)
         if not dry_run:
-            if config.executor is None and self.plan.left:
+            if self.plan.left and not config.on_cluster:
                 check_data(self._cells())
             self._write_about()
         self.config = replace(config, workers=self._workers())
@@ -165,7 +165,7 @@ class Runner:
     def _check_parts(self) -> None:
         try_own_parts(self._cells())
         try_own_metrics(self._cells())
-        if self.config.executor is None and not self.folder.exists():
+        if not (self.config.on_cluster or self.folder.exists()):
             check_data(self._cells())  # before a folder is made
 
     def _open(self, dry_run: bool) -> Store | None:
@@ -219,7 +219,7 @@ class Runner:
         config = self.config
         if config.workers is not None:
             return config.workers
-        if config.executor is not None:
+        if config.on_cluster:
             return cores()
         if config.device != "cpu" or cores() == 1 or not self.plan.left:
             return 1

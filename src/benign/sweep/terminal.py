@@ -1,7 +1,7 @@
 """Shows the progress of a sweep: a bar on a terminal, plain lines elsewhere.
 
-Both are watchers of a sweep (`benign.sweep.progress`), called at every step: a call that has nothing to show
-only reads the clock.
+A `Display` is a watcher of a sweep (`benign.sweep.progress`) that shows it; `Watcher` itself is silent. Displays are
+called at every step: a call that has nothing to show only reads the clock.
 """
 
 import os
@@ -49,19 +49,19 @@ def duration(seconds: float) -> str:
 
 
 def display_for(stream: Any) -> "Display":
-    """Return the watcher that suits a stream; use it in a `with` block."""
+    """Return a bar for a terminal and lines for any other stream; use it in a `with` block."""
     terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
     return Bar(stream) if terminal else Lines(stream)
 
 
 def display_on_terminal(stream: Any) -> AbstractContextManager[Watcher]:
-    """Return the watcher of a terminal, or a silent one if the stream is not a terminal."""
+    """Return the display of a terminal, or a silent watcher if the stream is not a terminal."""
     terminal = stream is not None and stream.isatty()  # a program without a console has no stderr
     return display_for(stream) if terminal else nullcontext(Watcher())
 
 
 class Display(Watcher, ABC):
-    """Keeps count of a sweep; a subclass shows it, every few seconds and as each unit ends."""
+    """Counts the runs of a sweep; a subclass shows them, every few seconds and as each unit ends."""
 
     every = 5.0
 
