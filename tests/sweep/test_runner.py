@@ -172,9 +172,9 @@ def test_a_unit_that_hangs_takes_no_other_with_it(run, tmp_path):
     (tmp_path / "own.py").write_text(OWN.format(does="time.sleep(1000)"))
     words = ["--plugin", tmp_path / "own.py", "run", tiny_file(tmp_path), "--out", tmp_path / "run"]
     with forgetting():
-        code, out, _ = run(*words, "--workers", "2", "--unit-timeout", "2")
+        code, _, err = run(*words, "--workers", "2", "--unit-timeout", "2")
         assert code == 1
-        assert holds(out, "2 s", "--unit-timeout")
+        assert holds(err, "2 s", "--unit-timeout")
         with pytest.warns(RunsFailed):
             status_of = open_result(tmp_path / "run").status
         assert (status_of.sel(samples=2) == Status.FAILED).all()
