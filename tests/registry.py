@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import gettempdir
 
 from benign.papers import registry
 from benign.spec import plugins
@@ -25,10 +26,12 @@ def forgetting() -> Iterator[None]:
     try:
         yield
     finally:
-        ours = {module.__name__ for module in plugins._loaded.values()}
-        ours -= {module.__name__ for module in before[-1].values()}
+        loaded = {module.__name__ for module in plugins._loaded.values()}
         for table, kept in zip(tables, before, strict=True):
             table.clear()
             table.update(kept)
-        for name in [each for each in sys.modules if each.partition(".")[0] in ours - modules]:
-            del sys.modules[name]
+        for name in sys.modules.keys() - modules:
+            # A plugin that fails is dropped from the loaded ones; its modules stay in Python's table.
+            file = getattr(sys.modules[name], "__file__", None) or ""
+            if name.partition(".")[0] in loaded or file.startswith(gettempdir()):
+                del sys.modules[name]
