@@ -112,7 +112,7 @@ def test_a_download_without_network_is_one_line(run, folder, monkeypatch):
 
 def test_a_download_goes_into_the_folder_that_is_named(run, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        sources.FORMATS["mnist"].__class__, "fetch", lambda self, place: offered(place)
+        sources.KNOWN_FORMATS["mnist"].__class__, "fetch", lambda self, place: offered(place)
     )
 
     def offered(place: Path) -> None:
