@@ -207,6 +207,18 @@ def test_a_corrected_file_is_read_anew(tmp_path):
     assert path.resolve() in plugins.papers()
 
 
+def test_a_copy_of_an_installed_paper_is_refused_with_the_remedy(install, tmp_path, capsys):
+    site = install("kou", kou_files())
+    for name, text in kou_files().items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    code, _, err = run(capsys, "--plugin", "kou", "papers")
+    assert code == 2
+    where = str(site / "kou" / "__init__.py")
+    assert holds(err, "'kou'", "kou-paper 1.5", where, "`--plugin`", "`pip uninstall kou-paper`")
+    assert "rename" not in err
+
+
 def test_the_option_needs_a_path(capsys):
     code, _, err = run(capsys, "run", "flat/fig1", "--plugin")
     assert code == 2
@@ -218,6 +230,14 @@ def test_the_message_for_a_recipe_that_is_not_loaded_says_how_to_load_it(flat, c
     assert code == 2
     assert holds(err, "'flat/fig1'", "`benign --plugin flat ...`")
     assert "flat/fig1" not in recipes()
+
+
+@pytest.mark.parametrize("pattern", ["flat", "flat/", "flat/thm*"])
+def test_the_message_for_claims_that_are_not_loaded_says_how_to_load_them(flat, capsys, pattern):
+    code, _, err = run(capsys, "verify", pattern)
+    assert code == 2
+    assert holds(err, repr(pattern), "`benign --plugin flat ...`")
+    assert "--plugin" not in run(capsys, "verify", "nowhere")[2]
 
 
 # Installed packages.

@@ -8,6 +8,7 @@ imported when something of them is needed: names of papers import no figures, re
 import fnmatch
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,9 +164,11 @@ def matching(patterns: Sequence[str]) -> list[Claim]:
     known = claims()
     for pattern in patterns:
         if not any(_matches(name, pattern) for name in known):
+            hint = plugins.loading_hint(pattern.rstrip("/"))
+            hint = hint or plugins.loading_hint(os.path.dirname(pattern))
             raise StudyError(
                 f"no claim matches {pattern!r}: name a paper ({', '.join(papers())}), "
-                f"an id such as {next(iter(known))} or a glob; `benign verify --list` shows all"
+                f"an id such as {next(iter(known))} or a glob; `benign verify --list` shows all{hint}"
             )
     return [
         claim

@@ -15,6 +15,7 @@ from benign.papers.registry import recipes
 from benign.plot.caption import endings, origin
 from benign.plot.maps import pictures
 from benign.spec.base import SpecError
+from benign.spec.plugins import loading_hint
 from benign.spec.yaml import read_source, with_overrides
 from benign.sweep.folders import current_experiment
 from benign.sweep.status_text import result_text
@@ -94,9 +95,8 @@ def target_kind(target: str) -> TargetKind:
         return "recipe"
     if os.path.isdir(target):
         return "folder"
-    raise ValueError(
-        f"no recipe or file {target!r}; the recipes are {', '.join(recipes())}{_hint(target)}"
-    )
+    hint = loading_hint(os.path.dirname(target))
+    raise ValueError(f"no recipe or file {target!r}; the recipes are {', '.join(recipes())}{hint}")
 
 
 def requests_of(target: str, options: RequestOptions) -> list[RunRequest]:
@@ -139,18 +139,6 @@ def _completed(fields: dict[str, Any]) -> dict[str, Any]:
         return Experiment.from_dict(fields).as_dict()
     except SpecError:
         return fields
-
-
-def _hint(target: str) -> str:
-    """Return how to load the recipe if a folder or file here may define it; else an empty string."""
-    place = os.path.dirname(target)
-    for file, source in (
-        (os.path.join(place, "figures.py"), place),
-        (f"{place}.py", f"{place}.py"),
-    ):
-        if place and os.path.isfile(file):
-            return f"\nto load {source}: `benign --plugin {source} ...`"
-    return ""
 
 
 def _of_recipe(chosen: Recipe, options: RequestOptions) -> list[RunRequest]:
