@@ -130,6 +130,19 @@ def test_a_loaded_recipe_runs_is_shown_and_opened(flat, capsys):
     assert "2 runs" in out
 
 
+@pytest.mark.parametrize(
+    ("part", "decorator"), [("build", "builds"), ("figure", "draws"), ("summarise", "summarises")]
+)
+def test_a_recipe_that_lacks_a_part_is_refused(flat, part, decorator):
+    figures = flat / "figures.py"
+    figures.write_text(figures.read_text().replace(f"@FIG1.{decorator}\n", ""))
+    bo.load(flat)
+    expected = says("'flat/fig1'", f"`{part}`", f"`@RECIPE.{decorator}`")
+    with pytest.raises(StudyError, match=expected) as refused:
+        bo.recipe("flat/fig1")
+    assert sum(f"`{name}`" in str(refused.value) for name in ("build", "figure", "summarise")) == 1
+
+
 def test_a_file_of_ones_own_kinds_runs_in_two_processes(flat, tmp_path, capsys, monkeypatch):
     """Workers know the classes and the probe: neither is NaN or unknown there."""
     fields = {

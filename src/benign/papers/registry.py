@@ -62,8 +62,10 @@ class Paper:
         return self.figures if self.plugin is None else plugins.origin(self.plugin)
 
     def read_recipes(self) -> list[Recipe]:
-        """Import the figures and return the recipes; raise if one is not called after the paper."""
+        """Import the figures and return the recipes; raise if one lacks a part or is not called after the paper."""
         recipes = importlib.import_module(self.figures).RECIPES
+        for recipe in recipes:
+            recipe.check()
         return [self._own("recipe", recipe.name, recipe) for recipe in recipes]
 
     def read_claims(self) -> list[Claim]:
