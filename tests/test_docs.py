@@ -3,6 +3,7 @@
 import re
 import runpy
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from benign.cli import main as cli
 from benign.cli.main import app
 from benign.experiment import Experiment
 from benign.papers.registry import recipes
+from benign.spec import plugins
 from benign.sweep.folders import open_result
 from benign.training.metrics import METRICS
 from tests.registry import forgetting
@@ -37,6 +39,12 @@ AFTERWARDS = {
     "adding": """
     assert result.test_accuracy.min() > 0.7, "a quadratic network separates the shells"
     assert result.largest_margin.min() > 0 and result.attrs["runs_failed"] == 0
+    assert {"largest_margin", "largest_margin_curve"} <= set(result.data_vars)
+    signed = {"kind": "sign_descent", "rate": 0.02, "stop_loss": 0.3, "max_steps": 500}
+    attack = {"kind": "straight_in_every_basis", "ball": {"radius": 0.01}}
+    fields = {**sweep.as_dict(), "training": signed, "attack": attack, "seeds": 1}
+    fields["data"]["gap"] = 2.0
+    assert bo.Experiment.from_dict(fields).run("runs/signed").train_loss.max() <= 0.3
 """,
     "around": """
 from pathlib import Path
@@ -118,7 +126,7 @@ def check_commands(page: str) -> None:
 
 def test_a_paper_of_a_users_own(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    file, use = blocks(PAGES["papers"], "python")
+    file, use, *_ = blocks(PAGES["papers"], "python")
     [commands] = blocks(PAGES["papers"], "sh")
     Path("own.py").write_text(file, encoding="utf-8")
     for line in commands.splitlines():
@@ -130,12 +138,43 @@ def test_a_paper_of_a_users_own(tmp_path: Path, monkeypatch, capsys):
         exec(use, {})
     printed = capsys.readouterr().out
     assert printed.startswith("Own, 2026: How far apart")
+    assert "own/fig1.wide" in printed
     assert printed.endswith("Accuracy over dimension and gap 3\n")
     low, high = map(float, re.findall(r"test accuracy (\S+) to (\S+)", printed)[0])
     assert low < 0.8 < 0.9 < high, "wide gaps are learned, narrow ones are not"
     assert Path("runs/own/fig1/smoke/default/fig1.png").is_file()
     drawn = Path("runs/own/fig1/smoke/start=hybrid/fig1.svg").read_text(encoding="utf-8")
     assert "preset=hybrid" in drawn
+
+
+def test_the_installed_package_of_the_page(tmp_path: Path, monkeypatch):
+    """Its files are installed as setuptools does, and its own tests pass."""
+    found = re.findall(
+        r"```(?:python|toml)\n# (my-paper/\S+)\n(.*?)```", PAGES["papers"], re.DOTALL
+    )
+    files = {name: text for name, text in found}
+    tree = blocks(PAGES["papers"], "text")[0]
+    assert all(name.removeprefix("my-paper/") in tree for name in files)
+    assert len(files) == 4
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    project = tomllib.loads(files["my-paper/pyproject.toml"])["project"]
+    info = tmp_path / "my-paper" / f"my_paper-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    group, points = plugins.GROUP, project["entry-points"][plugins.GROUP]
+    listed = "\n".join(f"{name} = {module}" for name, module in points.items())
+    (info / "entry_points.txt").write_text(f"[{group}]\n{listed}\n")
+    monkeypatch.syspath_prepend(tmp_path / "my-paper")
+    plugins._entry_points.cache_clear()
+    with forgetting():
+        tests = runpy.run_path(str(tmp_path / "my-paper/tests/test_my_paper.py"))
+        tests["test_the_figure_is_a_valid_experiment_at_every_scale"]()
+        tests["test_the_claims_hold_at_smoke_scale"](tmp_path / "runs")
+    plugins._entry_points.cache_clear()
 
 
 def check_coordinates(folder: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benign.experiment import Experiment
+from benign.papers.registry import OWN, claims
 from benign.spec.yaml import read_yaml
 from tests.says import holds
 
@@ -26,6 +27,11 @@ def test_the_file_is_the_experiment_in_python(tmp_path: Path):
     names: dict = {}
     exec(block("python").partition("result = ")[0], names)
     assert Experiment.from_dict(read_yaml(path)) == names["sweep"]
+
+
+def test_the_number_of_claims_is_that_of_the_registry():
+    [number] = re.findall(r"all (\d+) statements", (ROOT / "README.md").read_text())
+    assert int(number) == sum(name.partition("/")[0] in OWN for name in claims())
 
 
 @pytest.mark.slow

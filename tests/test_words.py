@@ -1,17 +1,17 @@
 """scripts/words.py: which words count as private, and where."""
 
-from collections import Counter
-
 import words
 
 
-def found(text: str) -> list[int]:
-    return [number for number, _ in words.lines_with(words.FORBIDDEN, text)]
+def lines_with_words(text: str) -> list[int]:
+    return [number for number, _, _ in words.words_in(words.FORBIDDEN, text)]
 
 
 def test_words_are_found_in_sentences_and_identifiers():
-    assert found("A mistake is told.\nfine\nIt TELLS") == [1, 3]
-    assert found("told_parts = 1\nToldParts\nROOMS_MAY_USE\nparts_of_ground = f(told, told)") == [
+    assert lines_with_words("A mistake is told.\nfine\nIt TELLS") == [1, 3]
+    assert lines_with_words(
+        "told_parts = 1\nToldParts\nROOMS_MAY_USE\nparts_of_ground = f(told, told)"
+    ) == [
         1,
         2,
         3,
@@ -22,14 +22,16 @@ def test_words_are_found_in_sentences_and_identifiers():
 
 
 def test_other_words_that_contain_them_are_left():
-    assert not found("background, foreground, ground truth, headroom, household, stellar")
+    assert not lines_with_words(
+        "background, foreground, ground truth, headroom, household, stellar"
+    )
 
 
-def test_a_folder_above_its_limit_is_named_with_its_counts():
-    counts = Counter({"docs": 3, "src/benign/cli": 1, "tests": 2})
-    one, other = words.excess(counts, {"docs": 2, "tests": 2})
-    assert one.startswith("docs: 3 private words, 2 allowed")
-    assert other.startswith("src/benign/cli: 1 private words, 0 allowed")
+def test_a_refused_word_is_named_with_its_file_and_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(words, "ROOT", tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("fine\n  toldParts = 1\n")
+    assert words.refused([tmp_path / "docs" / "a.md"]) == ["docs/a.md:2: 'told' in: toldParts = 1"]
 
 
 def test_files_are_counted_by_folder():

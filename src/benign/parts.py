@@ -1,4 +1,4 @@
-"""The names needed to write a data model, a network, an attack, a metric or a paper of your own.
+"""The names needed to write a data model, a network, an attack, a training method, a metric or a paper of your own.
 
     from benign.parts import DataModel, PerRun, Sample
 
@@ -40,10 +40,12 @@ if TYPE_CHECKING:
     from benign.spec.base import Positive as Positive
     from benign.spec.base import Spec as Spec
     from benign.spec.base import Whole as Whole
+    from benign.spec.registry import guarantees as guarantees
     from benign.streams import Streams as Streams
     from benign.sweep.store import StoreError as StoreError
     from benign.training.descent import Status as Status
     from benign.training.descent import Step as Step
+    from benign.training.optimisers import Training as Training
     from benign.training.setup import Setup as Setup
 
 _HOME = {
@@ -77,9 +79,11 @@ _HOME = {
     "Study": "claims.study",
     "StudyError": "claims.study",
     "Target": "attacks.attack",
+    "Training": "training.optimisers",
     "Whole": "spec.base",
     "certificate": "attacks.certificates",
     "default": "spec.axes",
+    "guarantees": "spec.registry",
     "column": "data.model",
     "signed_labels": "data.model",
 }

@@ -55,6 +55,14 @@ def test_the_projection_is_the_best_of_a_fine_grid(per):
         assert best - (near - point).norm() < 0.005
 
 
+@PER
+@NORMS
+@pytest.mark.parametrize("box", [None, (0.0, 1.0)])
+def test_only_an_l2_ball_without_a_box_is_round(p, per, box):
+    ball = Ball(p=p, radius=2.0, per=per, box=box)
+    assert ball.is_round == (p == 2 and box is None)
+
+
 def test_every_run_has_its_own_radius():
     radius = doubles(0.1, 1.0, 3.0)
     delta = project(Ball(radius=1.0), 100 * normals(3, 2, 2, 4), each(*radius.tolist()))

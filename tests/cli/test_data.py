@@ -24,7 +24,7 @@ FIELDS = {
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder of data, named as a user does; results lie beside it."""
+    """An empty folder of data, named as a user does; results lie next to it."""
     place = tmp_path / "data"
     place.mkdir()
     monkeypatch.setenv(VARIABLE, str(place))
@@ -112,7 +112,7 @@ def test_a_download_without_network_is_one_line(run, folder, monkeypatch):
 
 def test_a_download_goes_into_the_folder_that_is_named(run, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        sources.FORMATS["mnist"].__class__, "fetch", lambda self, place: offered(place)
+        sources.KNOWN_FORMATS["mnist"].__class__, "fetch", lambda self, place: offered(place)
     )
 
     def offered(place: Path) -> None:

@@ -2,6 +2,7 @@
 
 import gc
 import gzip
+import os
 import pickle
 import subprocess
 import sys
@@ -19,16 +20,20 @@ import torch
 
 from benign.data import formats, sources
 from benign.data.folder import VARIABLE, data_folder, staging
-from benign.data.npz import npz_fingerprint, write_npz
+from benign.data.npz import Sizes, npz_fingerprint, write_npz
 from benign.data.sources import (
     KNOWN,
     absent_message,
+    assurance,
     download,
     fingerprint,
     image_set,
+    own_names,
     part_on,
+    sizes,
     where_is,
 )
+from benign.spec.base import digest
 from tests import image_files
 from tests.says import holds, says
 
@@ -185,6 +190,63 @@ def test_images_live_on_the_device_and_a_changed_file_is_read_again(folder):
     assert torch.equal(first.images, image_set("mine").train.images)
     write_npz(folder / "mine.npz", image_files.arrays(1, 4, seed=1))
     assert not torch.equal(part_on("mine", "train", "cpu").images, first.images)
+
+
+def test_every_known_set_has_a_format_and_facts():
+    assert [*formats.KNOWN_FORMATS] == [*KNOWN]
+
+
+def test_names_of_own_sets_are_listed_without_those_that_no_source_can_have(folder):
+    for name in ("mine", "b", ".hidden", "two words", "mnist"):
+        write_npz(folder / f"{name}.npz", image_files.arrays(1, 4))
+    assert own_names() == ["b", "mine"]
+
+
+class NpyFolder(formats.OwnFormat):
+    """A format of a reader: a folder NAME.npy with a file for each array."""
+
+    pattern = "{}.npy"
+
+    @staticmethod
+    def names(folder: Path) -> set[str]:
+        return {path.stem for path in folder.glob("*.npy")}
+
+    def read(self, folder: Path) -> formats.Arrays:
+        return {file.stem: np.load(file, allow_pickle=False) for file in self.files(folder)}
+
+    def sizes(self, folder: Path) -> Sizes:
+        arrays = self.read(folder)
+        train, *shape = arrays["x_train"].shape
+        return Sizes(train, len(arrays["y_test"]), (*shape,), 1 + int(arrays["y_train"].max()))
+
+    def fingerprint(self, folder: Path) -> str | None:
+        return digest([file.read_bytes().hex() for file in sorted(self.files(folder))])
+
+    def assurance(self, folder: Path) -> str:
+        return "not verified"
+
+
+def test_a_format_is_one_class_and_one_entry(folder, monkeypatch):
+    monkeypatch.setattr(sources, "OWN_FORMATS", (*formats.OWN_FORMATS, NpyFolder))
+    write_npz(folder / "other.npz", image_files.arrays(1, 4))
+    made = image_files.arrays(3, 4)
+    assert holds(refusal("mine"), "mine.npz or mine.npy", str(folder))
+    (folder / "mine.npy").mkdir()
+    for name, array in made.items():
+        np.save(folder / "mine.npy" / f"{name}.npy", array)
+    assert own_names() == ["mine", "other"]
+    assert where_is("mine") == folder / "mine.npy"
+    assert sizes("mine") == (9, 6, (4, 4, 3), 3)
+    assert assurance("mine") == "not verified"
+    same("mine", made)
+    first = fingerprint("mine")
+    changed = made | {"x_test": 255 - made["x_test"]}
+    file = folder / "mine.npy" / "x_test.npy"
+    np.save(file, changed["x_test"])  # of the same size, in a folder that does not change
+    os.utime(file, (1, 1))
+    same("mine", changed)
+    assert torch.equal(part_on("mine", "test", "cpu").images, image_set("mine").test.images)
+    assert fingerprint("mine") not in (None, first)
 
 
 # Fingerprints
@@ -378,8 +440,7 @@ def test_a_download_replaces_damaged_files(server, folder, monkeypatch):
     made = image_files.served(monkeypatch, "mnist", *server)
     download("mnist")
     file = folder / FILES["mnist"]
-    file.write_bytes(b"damaged")
-    sources._cached_set.cache_clear()
+    file.write_bytes(b"damaged")  # in a subfolder of the set, after it has been cached
     assert holds(refusal("mnist"), str(file), "md5")
     download("mnist")
     same("mnist", made)

@@ -40,7 +40,7 @@ def test_the_bracket_of_lemma_18_closes_at_its_radius():
     advice = advise(samples=2000, snr=4.0, tokens=2, dim=10**6, radius=0.001)
     edge = limits(advice)["attention learns", "corrected"]
     assert 0 < edge < 1 / (30 * 4)
-    numbers = jiang.Numbers.of(advice.experiment, attacked=True)
+    numbers = jiang.JiangNumbers.of(advice.experiment, attacked=True)
     for radius, exists in ((0.999 * edge, True), (1.001 * edge, False)):
         gain, cost = zhang.bracket(dataclasses.replace(numbers, radius=radius), jiang.ALL_ONE)
         assert (gain > cost) is exists

@@ -172,7 +172,7 @@ def test_and_its_ratios():
     ("power", "loss", "holds"), [(1, "0.14", True), (2, "0.021", True), (3, "0.003", False)]
 )
 def test_powers_of_the_logarithm(power: float, loss: str, holds: bool):
-    found = jiang.conditions(jiang_figure(6.4), given=jiang.Constants(log_power=power))
+    found = jiang.conditions(jiang_figure(6.4), given=jiang.JiangConstants(log_power=power))
     prints(found["(9)"].bound, loss)
     assert found["(9)"].holds == holds
     assert found["(3)"].bound == pytest.approx(math.log(1024) ** power)
@@ -255,15 +255,15 @@ def test_constants_move_every_bound_their_way():
     """const and polylog narrow all conditions with a tilde, alone or together; (8) and (10) hide nothing."""
     plain = jiang.conditions(jiang_figure(20.0))
     for constants in ({"const": 6.0}, {"polylog": 6.0}, {"const": 2.0, "polylog": 3.0}):
-        found = jiang.conditions(jiang_figure(20.0), given=jiang.Constants(**constants))
+        found = jiang.conditions(jiang_figure(20.0), given=jiang.JiangConstants(**constants))
         for name in ("(1)", "(2)", "(6)", "(7)"):
             assert found[name].ratio == pytest.approx(plain[name].ratio / 6, rel=1e-10)
         for name in ("(8) low", "(8) high", "(10)", "regime"):
             assert found[name].ratio == plain[name].ratio
-    const = jiang.conditions(jiang_figure(20.0), given=jiang.Constants(const=6.0))
+    const = jiang.conditions(jiang_figure(20.0), given=jiang.JiangConstants(const=6.0))
     assert const["(3)"].ratio == pytest.approx(plain["(3)"].ratio / 6)
     assert const["(9)"].ratio == pytest.approx(plain["(9)"].ratio / 6)
-    regime = jiang.Constants(regime=5.0)
+    regime = jiang.JiangConstants(regime=5.0)
     cases: list[tuple[Any, float]] = [("4.1", 1 / 5), ("4.2", 5.0)]
     for theorem, ratio in cases:
         here = jiang.conditions(jiang_figure(20.0), theorem, regime)["regime"].ratio
@@ -280,8 +280,8 @@ def test_ratios_do_not_depend_on_the_unit_of_length(unit: float, snr: float, rat
     lengths: Any = {"noise_std": 0.3, "strong_noise_std": 2.0, "score_std": 0.01, "value_std": 0.02}
     powers = {"noise_std": 1, "strong_noise_std": 1, "score_std": -1, "value_std": -1}
     scaled = {name: value * unit ** powers[name] for name, value in lengths.items()}
-    here = jiang.Numbers(**sizes, **lengths, output_norm=0.7, rate=rate, radius=0.1)
-    there = jiang.Numbers(**sizes, **scaled, output_norm=0.7, rate=rate / unit**2, radius=0.1)
+    here = jiang.JiangNumbers(**sizes, **lengths, output_norm=0.7, rate=rate, radius=0.1)
+    there = jiang.JiangNumbers(**sizes, **scaled, output_norm=0.7, rate=rate / unit**2, radius=0.1)
     for check in (jiang.conditions, zhang.conditions):
         for first, second in zip(check(here), check(there), strict=True):
             assert first.ratio == pytest.approx(second.ratio, rel=1e-10)
@@ -331,7 +331,7 @@ def test_zhang_cases_differ_in_regime_and_radius():
     prints(strong["uniform"].bound, "0.0442")
     assert not strong["uniform"].holds
     assert not strong["uniform"].required
-    wide = zhang.conditions(zhang_figure(4.0), 2, jiang.Constants(const=2.0))
+    wide = zhang.conditions(zhang_figure(4.0), 2, jiang.JiangConstants(const=2.0))
     assert wide["radius low"].bound == pytest.approx(2 * weak["radius"].bound)
     assert wide["radius high"].bound == 0.5
 
@@ -343,7 +343,7 @@ def test_lemma_18_allows_only_tiny_radii(tokens: int, edge: float):
     sizes: Any = {"samples": 100, "tokens": tokens, "dim": 10**6, "hidden": 10}
 
     def gain(radius: float) -> bool:
-        n = jiang.Numbers(
+        n = jiang.JiangNumbers(
             **sizes, **start, snr=1e4, noise_std=1e-6, rate=1.0, loss=0.1, radius=radius
         )
         return zhang.conditions(n)["Lemma 18"].holds
@@ -353,7 +353,7 @@ def test_lemma_18_allows_only_tiny_radii(tokens: int, edge: float):
 
 
 def test_lemma_18_term_by_term():
-    n = jiang.Numbers(
+    n = jiang.JiangNumbers(
         samples=10, tokens=3, dim=400, hidden=20, snr=2.0, noise_std=0.5, strong_noise_std=0.5,
         score_std=1.0, value_std=1.0, output_norm=1.0, rate=1.0, loss=0.1, radius=0.1,
     )  # fmt: skip
@@ -365,7 +365,7 @@ def test_lemma_18_term_by_term():
 
 def test_the_laws_of_the_number_of_steps():
     """papers/jiang.md 3 and papers/zhang.md 3, with constant 1; |mu|^2 = 400, sigma_p^2 d = 100."""
-    n = jiang.Numbers(
+    n = jiang.JiangNumbers(
         samples=10, tokens=3, dim=400, hidden=20, snr=2.0, noise_std=0.5, strong_noise_std=0.5,
         score_std=1.0, value_std=1.0, output_norm=0.5, rate=0.2, loss=0.1,
     )  # fmt: skip
@@ -429,7 +429,7 @@ def test_wang_figure_1_against_the_table(column: int):
 def test_no_cell_of_figure_1_satisfies_condition_1():
     """At the largest delta the best C over the grid is 0.34."""
     grid = [wang_figure(dim, r) for dim in range(1000, 18001, 1000) for r in range(1, 11)]
-    found = [wang.conditions(cell, wang.Constants(failure=0.499)) for cell in grid]
+    found = [wang.conditions(cell, wang.WangConstants(failure=0.499)) for cell in grid]
     prints(max(min(each["(1a)"].ratio, each["(1b)"].ratio) for each in found), "0.34")
 
 
@@ -440,8 +440,8 @@ def test_the_smaller_part_of_condition_b2():
 
 
 def test_wang_constant_moves_every_bound():
-    plain = wang.conditions(wang_figure(1000, 5.0), wang.Constants())
-    found = wang.conditions(wang_figure(1000, 5.0), wang.Constants(const=4.0))
+    plain = wang.conditions(wang_figure(1000, 5.0), wang.WangConstants())
+    found = wang.conditions(wang_figure(1000, 5.0), wang.WangConstants(const=4.0))
     for name in ("(1a)", "(1b)", "(2)", "(4)", "(5)", "(B1)", "(B2)", "item 3"):
         assert found[name].ratio == pytest.approx(plain[name].ratio / 4, rel=1e-12)
     for name in ("(3)", "(6)"):
@@ -478,7 +478,7 @@ DEPARTURES = [
     ("attention", {"network": small_network(attend="uniform")}),
     ("frozen", {"network": small_network(train="values")}),
     ("attacked", {"network": small_network(exposed="values")}),
-    ("mini-batches", {"drop_every": 3}),
+    ("constant rate", {"drop_every": 3}),
 ]
 
 
@@ -757,7 +757,9 @@ def check_smallest(found: Inside, check: Any) -> None:
 @given(chosen=st.fixed_dictionaries(ATTENTION), theorem=st.sampled_from(["4.1", "4.2"]))
 def test_jiang_smallest_is_smallest(chosen: Any, theorem: Any):
     found = inside("jiang", theorem=theorem, **chosen)
-    constants = jiang.Constants(**{k: chosen[k] for k in ("const", "polylog", "regime", "failure")})
+    constants = jiang.JiangConstants(
+        **{k: chosen[k] for k in ("const", "polylog", "regime", "failure")}
+    )
     check_smallest(found, lambda cell: jiang.conditions(cell, theorem, constants))
     hidden, dim = sizes(found)
     with pytest.raises(ValueError, match=r"\(1\)"):
@@ -771,7 +773,9 @@ def test_jiang_smallest_is_smallest(chosen: Any, theorem: Any):
 )
 def test_zhang_smallest_is_smallest(chosen: Any, case: Any):
     found = inside("zhang", case=case, **chosen)
-    constants = jiang.Constants(**{k: chosen[k] for k in ("const", "polylog", "regime", "failure")})
+    constants = jiang.JiangConstants(
+        **{k: chosen[k] for k in ("const", "polylog", "regime", "failure")}
+    )
     check_smallest(found, lambda cell: zhang.conditions(cell, case, constants))
 
 
@@ -787,7 +791,7 @@ def test_zhang_smallest_is_smallest(chosen: Any, case: Any):
 def test_wang_smallest_is_smallest(activation: str, const: float, failure: float, **chosen: Any):
     given: Any = {"activation": activation, "const": const, "failure": failure} | chosen
     found = inside("wang", **given)
-    constants = wang.Constants(const=const, failure=failure)
+    constants = wang.WangConstants(const=const, failure=failure)
     check_smallest(found, lambda cell: wang.conditions(cell, constants))
     smaller = 0.99 * found.experiment.data.signal
     with pytest.raises(ValueError, match=r"\((A|B)\d\) "):

@@ -6,7 +6,7 @@ import xarray as xr
 
 from benign.papers.jiang import figures
 from benign.papers.jiang.figures import FIG3, FIG4
-from benign.papers.jiang.theory import Numbers, parts, steps_derived
+from benign.papers.jiang.theory import JiangNumbers, parts, steps_derived
 from benign.papers.recipes import Recipe
 from benign.sweep.dataset import assemble
 from benign.training.descent import Status
@@ -26,7 +26,7 @@ def made_up(recipe: Recipe, **values: float) -> xr.Dataset:
 def test_the_formula_of_the_time_is_that_of_the_specification(recipe, theorem, steps):
     """papers/jiang.md 4.3: with w_O divided by 16, 2 / (eta eps mu^2 |w_O|^2) and N / (eta eps sigma~^2 d |w_O|^2)."""
     cell = recipe.experiment("paper", recipe.reading({"w_O": "divided"}))
-    assert steps_derived(Numbers.of(cell), theorem, 1.0) == pytest.approx(steps, rel=1e-3)
+    assert steps_derived(JiangNumbers.of(cell), theorem, 1.0) == pytest.approx(steps, rel=1e-3)
     assert f"= {steps}" in recipe.summarise(made_up(recipe))
 
 

@@ -12,7 +12,7 @@ from benign.claims import Evidence, Outcome, Study, Verdict, judge
 from benign.experiment import Experiment
 from benign.papers.jiang.claims.figures import BOUNDARY
 from benign.papers.jiang.claims.studies import BENIGN_END
-from benign.papers.jiang.theory import Numbers
+from benign.papers.jiang.theory import JiangNumbers
 from benign.papers.li.claims.studies import STANDARD
 from benign.papers.registry import claims
 from benign.papers.verify import Verifier
@@ -140,7 +140,7 @@ def flips(experiment: Experiment, strongest: float = 2.5) -> xr.Dataset:
     """Attention that flips from strong noise to signal where N SNR^2 is so many times C_p^2, in every row."""
     leads, losses = [], []
     for _, cell in cells(experiment):
-        n = Numbers.of(cell)
+        n = JiangNumbers.of(cell)
         race = n.race / (n.strong_noise_std / n.noise_std) ** 2
         leads.append(np.tanh(np.log(race / strongest)))
         losses.append(0.2 * (strongest / race) ** 2)

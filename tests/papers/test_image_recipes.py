@@ -9,7 +9,7 @@ from benign.claims.study import SCALES
 from benign.data.constructions import PixelNoise
 from benign.data.images import Images
 from benign.experiment import Experiment
-from benign.papers.images import Size, count_tests, facts_of, images, sample_pictures
+from benign.papers.images import ImageSize, count_tests, facts_of, images, sample_pictures
 from benign.papers.recipes import Recipe
 from benign.papers.registry import recipes
 from benign.papers.wang import images as wang_images
@@ -100,7 +100,7 @@ def test_a_radius_called_weaker_is_a_tenth_of_the_printed_one():
 
 
 def test_sets_with_few_images_have_smaller_grids():
-    size = Size(samples=(1000, 6000, 6), ratios=(0.4, 2.0, 3), epochs=1, test=2000)
+    size = ImageSize(samples=(1000, 6000, 6), ratios=(0.4, 2.0, 3), epochs=1, test=2000)
     reading = {"classes": "two"}
     data: Any = images(size, reading, "digits", 2, PixelNoise(snr=1.0))
     assert max(data.samples.values) <= 302  # of 0 and 1

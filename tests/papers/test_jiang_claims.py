@@ -12,10 +12,10 @@ from benign.claims import Evidence, Outcome, judge
 from benign.experiment import Experiment
 from benign.papers.jiang import theory
 from benign.papers.jiang.claims.identities import CLAIMS as IDENTITIES
-from benign.papers.jiang.claims.studies import BENIGN_RATES, HARMFUL_END, Cell
+from benign.papers.jiang.claims.studies import BENIGN_RATES, HARMFUL_END, JiangCell
 from benign.papers.jiang.claims.studies import experiment as experiment_of
 from benign.papers.jiang.claims.trajectory import trajectories
-from benign.papers.jiang.theory import Numbers, conditions
+from benign.papers.jiang.theory import JiangNumbers, conditions
 from benign.papers.registry import matching
 from benign.spec.axes import cells
 from benign.training.descent import Status
@@ -50,11 +50,11 @@ def planted_times(power: float, noise: float = 0.02, seeds: int = 5) -> Evidence
     )
 
 
-def _numbers(experiment: Experiment) -> list[Numbers]:
-    return [Numbers.of(cell) for _, cell in cells(experiment)]
+def _numbers(experiment: Experiment) -> list[JiangNumbers]:
+    return [JiangNumbers.of(cell) for _, cell in cells(experiment)]
 
 
-def _law(n: Numbers, power: float) -> float:
+def _law(n: JiangNumbers, power: float) -> float:
     return n.signal ** (-power / 2) / (n.rate * n.loss * n.output_norm**2)
 
 
@@ -107,7 +107,7 @@ def test_a_test_loss_is_confirmed_or_refuted(losses: float, outcome: str):
 
 
 def test_cells_are_inside_their_theorem():
-    cell = Cell(race=1.0, samples=4, tokens=4, loss=0.1)
+    cell = JiangCell(race=1.0, samples=4, tokens=4, loss=0.1)
     made = experiment_of([cell], seeds=1, steps=10)
     assert all(conditions(n, "4.2").hold for n in _numbers(made))
     hasty = experiment_of([replace(cell, speed=0.1)], seeds=1, steps=10)
@@ -116,7 +116,7 @@ def test_cells_are_inside_their_theorem():
 
 
 def test_a_trajectory_is_the_run(tmp_path: Path):
-    made = experiment_of([Cell(race=1.0, samples=4, tokens=4, loss=0.3)], seeds=2, steps=200)
+    made = experiment_of([JiangCell(race=1.0, samples=4, tokens=4, loss=0.3)], seeds=2, steps=200)
     result = made.run(tmp_path)
     for seed, run in enumerate(trajectories(Evidence("smoke", {}, (result,), (made,)))):
         end = result.isel(cell=0, seed=seed)
@@ -133,7 +133,7 @@ def test_a_trajectory_is_the_run(tmp_path: Path):
         np.testing.assert_allclose((run.fresh.margins > 0).mean(), end.test_accuracy)
 
 
-NUMBERS = Numbers(
+NUMBERS = JiangNumbers(
     samples=20,
     tokens=4,
     dim=100,

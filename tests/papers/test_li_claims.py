@@ -196,14 +196,14 @@ def test_the_step_at_which_a_curve_settles():
 # Formulas.
 
 
-def numbers(**changes) -> theory.Numbers:
+def numbers(**changes) -> theory.LiNumbers:
     """Figure 3's."""
     fig3 = {
         "classes": 2, "dim": 100, "samples": 100, "alpha": 2.0, "beta": 1.0, "robust_patches": 1,
         "other_patches": 15, "noise_std": 0.1, "init_std": 0.1, "width": 100, "q": 3, "rho": 1.0,
         "rate": 0.1, "eps": 1.2, "attack_rate": 10.0,
     }  # fmt: skip
-    return theory.Numbers(**(fig3 | changes))
+    return theory.LiNumbers(**(fig3 | changes))
 
 
 def test_conditions_at_figure_3():
@@ -214,7 +214,7 @@ def test_conditions_at_figure_3():
     assert conditions["separation"].ratio == pytest.approx(2 / 2.4)
     assert (conditions["separation"].holds, conditions["separation"].required) == (False, False)
     assert not theory.conditions(numbers(init_std=0.01), "4.3").hold
-    strict = theory.Constants(log_power=1.0)
+    strict = theory.LiConstants(log_power=1.0)
     assert [row.name for row in theory.conditions(numbers(), "4.3", strict).failing] == ["B.3 rho"]
     (_, cell), _ = cells(recipe("li/fig3").experiment("paper"))
     assert theory.conditions(cell, "4.3")["B.3 sigma_0"].ratio == pytest.approx(0.1)

@@ -1,4 +1,4 @@
-"""`benign verify`: runs what claims need, once, and tells and writes the verdicts."""
+"""`benign verify`: runs what claims need, once, then prints and writes the verdicts."""
 
 import json
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from benign.papers.verify import Verifier, readings_of, verify
 from tests.registry import forgetting
 from tests.says import holds, says
 
-ROOM = '''
-"""A room with claims in its figures."""
+PAPER = '''
+"""A paper with claims in its figures."""
 
 import benign as bo
 from benign.claims import Claims, Study, Undecided, at_least, at_most, exact, mean
@@ -32,9 +32,9 @@ def build(scale, reading):
     )
 
 
-RUNS = Study(name="room/runs", build=build)
+RUNS = Study(name="kou/runs", build=build)
 RECIPES = []
-CLAIMS = Claims("room")
+CLAIMS = Claims("kou")
 
 
 def conditions(cell):
@@ -59,7 +59,7 @@ def vacuous(evidence):
     raise Undecided("vacuous: the bound exceeds 1")
 
 
-@CLAIMS.add("fig9.images", "Figure 9", at_least(0.5), "room/fig9")
+@CLAIMS.add("fig9.images", "Figure 9", at_least(0.5), "kou/fig9")
 def images(evidence):
     """Images are learned."""
     return mean("accuracy", evidence.result.test_accuracy)
@@ -67,63 +67,63 @@ def images(evidence):
 
 
 @pytest.fixture
-def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
-    file = tmp_path / "room.py"
-    file.write_text(ROOM, encoding="utf-8")
+    file = tmp_path / "kou.py"
+    file.write_text(PAPER, encoding="utf-8")
     with forgetting():
         yield file
 
 
 def run(capsys, *words):
     code = cli.main(list(words))
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
 
 
-def test_claims_are_judged_told_and_written(room, capsys):
-    code, out, _ = run(capsys, "--plugin", "room.py", "verify", "room", "--scale", "smoke")
+def test_claims_are_judged_printed_and_written(paper, capsys):
+    code, out, _ = run(capsys, "--plugin", "kou.py", "verify", "kou", "--scale", "smoke")
     assert code == 0
-    assert "holds outside its conditions  room/thm1.accuracy" in out
+    assert "holds outside its conditions  kou/thm1.accuracy" in out
     assert any(holds(line, "conditions", "1 of 2 cells", "(1) at 0.8") for line in out.splitlines())
-    assert "refuted       room/thm1.chance" in out
+    assert "refuted       kou/thm1.chance" in out
     assert "vacuous: the bound exceeds 1" in out
-    assert any(holds(line, "recipe", "room/fig9") for line in out.splitlines())
+    assert any(holds(line, "recipe", "kou/fig9") for line in out.splitlines())
     assert holds(out, "1 holds outside its conditions", "1 refuted", "2 inconclusive")
-    told = json.loads(Path("runs/verdicts/verdicts.json").read_text())
-    by_id = {each["id"]: each for each in told["verdicts"]}
-    assert by_id["room/thm1.chance"]["parts"][0]["low"] > 0.6
-    assert by_id["room/thm1.accuracy"]["condition ratios"] == {"(1)": 0.8}
+    verdicts = json.loads(Path("runs/verdicts/verdicts.json").read_text())["verdicts"]
+    by_id = {verdict["id"]: verdict for verdict in verdicts}
+    assert by_id["kou/thm1.chance"]["parts"][0]["low"] > 0.6
+    assert by_id["kou/thm1.accuracy"]["condition ratios"] == {"(1)": 0.8}
     page = Path("runs/verdicts/verdicts.md").read_text()
-    assert "| room/thm1.chance | refuted |" in page
+    assert "| kou/thm1.chance | refuted |" in page
 
 
-def test_a_second_call_computes_nothing_and_says_the_same(room, capsys):
-    words = ["--plugin", "room.py", "verify", "room/thm1*", "--scale", "smoke"]
+def test_a_second_call_computes_nothing_and_says_the_same(paper, capsys):
+    words = ["--plugin", "kou.py", "verify", "kou/thm1*", "--scale", "smoke"]
     first = run(capsys, *words)
-    stamps = {path: path.stat().st_mtime_ns for path in Path("runs/room").rglob("*.zip")}
+    stamps = {path: path.stat().st_mtime_ns for path in Path("runs/kou").rglob("*.zip")}
     second = run(capsys, *words)
 
     def without_times(text):
         return [line.partition("  (")[0] for line in text.splitlines()]
 
     assert without_times(first[1]) == without_times(second[1])
-    assert stamps == {path: path.stat().st_mtime_ns for path in Path("runs/room").rglob("*.zip")}
+    assert stamps == {path: path.stat().st_mtime_ns for path in Path("runs/kou").rglob("*.zip")}
 
 
-def test_runs_are_shared_between_claims(room):
-    bo.load(room)
-    asked = []
+def test_runs_are_shared_between_claims(paper):
+    bo.load(paper)
+    requested = []
 
     def runner(experiment, folder, title):
-        asked.append((folder, title))
+        requested.append((folder, title))
         return experiment.run(folder)
 
     verifier = Verifier("smoke", Path("runs"), runner)
-    for claim in matching(["room/thm1*"]):
+    for claim in matching(["kou/thm1*"]):
         assert [each.verdict.error for each in verifier.judge(claim)] == [""]
-    assert asked == [
-        (Path("runs/room/runs/smoke/default"), "room/runs, smoke scale, reading default")
+    assert requested == [
+        (Path("runs/kou/runs/smoke/default"), "kou/runs, smoke scale, reading default")
     ]
 
 
@@ -145,45 +145,45 @@ def test_each_reading_is_judged_alone():
     assert readings_of([], "all") == [{}]
 
 
-def test_a_broken_statistic_fails_the_command(room, capsys):
-    room.write_text(ROOM.replace("evidence.result.test_accuracy", "evidence.result.nonsense"))
+def test_a_broken_statistic_fails_the_command(paper, capsys):
+    paper.write_text(PAPER.replace("evidence.result.test_accuracy", "evidence.result.nonsense"))
     code, out, _ = run(
-        capsys, "--plugin", "room.py", "verify", "room/thm1.chance", "--scale", "smoke"
+        capsys, "--plugin", "kou.py", "verify", "kou/thm1.chance", "--scale", "smoke"
     )
     assert code == 1
-    assert "error         room/thm1.chance" in out
+    assert "error         kou/thm1.chance" in out
     assert "nonsense" in out
 
 
-def test_claims_are_listed_without_running(room, capsys):
-    code, out, _ = run(capsys, "--plugin", "room.py", "verify", "room", "--list")
+def test_claims_are_listed_without_running(paper, capsys):
+    code, out, _ = run(capsys, "--plugin", "kou.py", "verify", "kou", "--list")
     assert code == 0
-    assert holds(out, "Accuracy is at least 0.9.", "Theorem 1", "room/runs")
+    assert holds(out, "Accuracy is at least 0.9.", "Theorem 1", "kou/runs")
     assert any(holds(line, "4 claims", "1") for line in out.splitlines())
     assert not Path("runs").exists()
 
 
-def test_what_matches_nothing_is_refused(room, capsys):
-    code, _, err = run(capsys, "--plugin", "room.py", "verify", "--only", "room/thm9*")
+def test_what_matches_nothing_is_refused(paper, capsys):
+    code, _, err = run(capsys, "--plugin", "kou.py", "verify", "--only", "kou/thm9*")
     assert code == 2
-    assert holds(err, "claim", "'room/thm9*'", "paper (", "jiang")
+    assert holds(err, "claim", "'kou/thm9*'", "paper (", "jiang")
 
 
-def test_two_claims_of_one_id_are_refused(room):
-    room.write_text(ROOM.replace("thm1.chance", "thm1.accuracy"))
-    bo.load(room)
-    with pytest.raises(ValueError, match=says("two", "'room/thm1.accuracy'")):
+def test_two_claims_of_one_id_are_refused(paper):
+    paper.write_text(PAPER.replace("thm1.chance", "thm1.accuracy"))
+    bo.load(paper)
+    with pytest.raises(ValueError, match=says("two", "'kou/thm1.accuracy'")):
         claims()
 
 
-def test_a_claim_is_called_as_its_room(room):
-    room.write_text(ROOM.replace('Claims("room")', 'Claims("other")'))
-    bo.load(room)
-    with pytest.raises(ValueError, match=says("'other/thm1.accuracy'", "`room/...`")):
+def test_a_claim_is_called_as_its_paper(paper):
+    paper.write_text(PAPER.replace('Claims("kou")', 'Claims("other")'))
+    bo.load(paper)
+    with pytest.raises(ValueError, match=says("'other/thm1.accuracy'", "`kou/...`")):
         claims()
 
 
-def test_found_runs_are_judged_as_they_are(tmp_path):
+def test_existing_runs_are_judged_as_they_are(tmp_path):
     """Nothing is run: a smaller grid than the recipe's is judged, and says so; what is not there cannot be."""
     recipe = bo.recipe("jiang/fig1")
     fields = recipe.experiment("smoke").as_dict()
@@ -192,17 +192,15 @@ def test_found_runs_are_judged_as_they_are(tmp_path):
     small.run(tmp_path / "jiang" / "fig1" / "paper" / "default", made=made)
     chosen = matching(["jiang/fig1.monotone", "jiang/fig2.mnist"])
     verify(chosen, "paper", "default", "cpu", 1, tmp_path, False, no_run=True)
-    told = {
-        each["id"]: each
-        for each in json.loads((tmp_path / "verdicts" / "verdicts.json").read_text())["verdicts"]
-    }
-    assert told["jiang/fig1.monotone"]["changes"] == ["jiang/fig1: seeds=2"]
-    assert told["jiang/fig1.monotone"]["seeds"] == [2]
-    assert "confirmed" not in told["jiang/fig1.monotone"]["verdict"]
-    assert holds(told["jiang/fig2.mnist"]["reason"], "runs", "jiang/fig2")
+    verdicts = json.loads((tmp_path / "verdicts" / "verdicts.json").read_text())["verdicts"]
+    by_id = {verdict["id"]: verdict for verdict in verdicts}
+    assert by_id["jiang/fig1.monotone"]["changes"] == ["jiang/fig1: seeds=2"]
+    assert by_id["jiang/fig1.monotone"]["seeds"] == [2]
+    assert "confirmed" not in by_id["jiang/fig1.monotone"]["verdict"]
+    assert holds(by_id["jiang/fig2.mnist"]["reason"], "runs", "jiang/fig2")
 
 
-def test_found_runs_of_two_readings_keep_their_own_changes(tmp_path):
+def test_existing_runs_of_two_readings_keep_their_own_changes(tmp_path):
     """Changes were kept by study: those of the reading that was opened last stood for all readings."""
     recipe = bo.recipe("jiang/fig1")
     readings = recipe.readings("all")[:2]

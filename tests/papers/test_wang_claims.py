@@ -63,7 +63,7 @@ def floor_result(experiment: Experiment, excess: float) -> xr.Dataset:
     """Robust errors that exceed the sharp floor by a fixed amount."""
     rows = []
     for cell in cells_of(experiment):
-        n = extremes.Numbers.of(cell)
+        n = extremes.LemmaNumbers.of(cell)
         rows.append(float(robust_error_floor(n.signal, n.radius, studies.FLIP)) + excess)
     errors = np.repeat(np.array(rows)[:, None], experiment.seeds, 1)
     return xr.Dataset({"robust_noisy_error": (("cell", "seed"), errors)})
@@ -164,7 +164,7 @@ def replays_of(study: Study, folder: Path) -> tuple[Replays, ...]:
 def test_extremes_are_those_of_a_plain_replay(tmp_path: Path):
     experiment = studies.INSIDE.experiment("smoke")
     cell = cells_of(experiment)[0]
-    n = extremes.Numbers.of(cell)
+    n = extremes.LemmaNumbers.of(cell)
     replay = experiment.replay(cell=0, seed=1)
     growth, total, start, weights = 0.0, 0.0, None, None
     for step in replay.steps():

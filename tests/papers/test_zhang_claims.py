@@ -11,12 +11,12 @@ import torch
 import xarray as xr
 
 from benign.claims import Claim, Evidence, Outcome, judge
-from benign.papers.jiang.theory import Numbers
+from benign.papers.jiang.theory import JiangNumbers
 from benign.papers.verify import Verifier
 from benign.papers.zhang import augment, bounds, plain
 from benign.papers.zhang.claims import CLAIMS, draws, identities, theorem3, weak
 from benign.papers.zhang.claims.figures import concordant, crossings
-from benign.papers.zhang.claims.studies import Cell, case_1, case_2
+from benign.papers.zhang.claims.studies import ZhangCell, case_1, case_2
 from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.theory import minimal_steps_corrected, theorem_steps
 from benign.spec.axes import cells
@@ -140,13 +140,13 @@ def test_the_slowdown_of_the_closed_form_is_that_by_the_square():
 
 
 def test_the_shortest_training_is_that_of_the_theorem_at_the_largest_rate():
-    cell = Cell(samples=8, snr=2.0, loss=0.1).experiment(steps=1, seeds=1)
-    n = Numbers.of(cell)
+    cell = ZhangCell(samples=8, snr=2.0, loss=0.1).experiment(steps=1, seeds=1)
+    n = JiangNumbers.of(cell)
     assert math.isclose(theorem_steps(n, 1), minimal_steps_corrected(n))
 
 
 def test_a_cell_is_inside_condition_1():
-    made = Cell(samples=8, snr=2.0, loss=0.1).experiment(steps=10, seeds=1, radii=[0.05])
+    made = ZhangCell(samples=8, snr=2.0, loss=0.1).experiment(steps=10, seeds=1, radii=[0.05])
     _, cell = next(cells(made))
     weak = case_1(cell)
     assert weak is not None
@@ -187,12 +187,12 @@ def test_a_wrong_factor_in_the_gradients_is_found(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_scaling_of_the_rate_by_c_alone_is_found(monkeypatch: pytest.MonkeyPatch):
-    right = plain.Training.scaled
+    right = plain.PlainTraining.scaled
 
-    def wrong(training: plain.Training, factor: float) -> plain.Training:
+    def wrong(training: plain.PlainTraining, factor: float) -> plain.PlainTraining:
         return replace(right(training, factor), rate=training.rate / factor)
 
-    monkeypatch.setattr(plain.Training, "scaled", wrong)
+    monkeypatch.setattr(plain.PlainTraining, "scaled", wrong)
     assert outcomes(ALL["sym.scale"]) == {"": Outcome.FAILS}
 
 

@@ -14,10 +14,10 @@ from benign.attacks.multi_norm import MultiNorm
 from benign.attacks.pgd import PGD
 from benign.data.signal_noise import SignalNoise
 from benign.networks.attention import Attention
+from benign.papers.attention_setting import LEVEL, RADIUS
 from benign.papers.registry import recipe
 from benign.papers.zhang import appendix, figures, linear_mode, radii
 from benign.papers.zhang.figures import linear_theory
-from benign.papers.zhang.setting import LEVEL, RADIUS
 from benign.plot.variables import extended_curve
 from benign.spec.axes import cells
 from benign.spec.base import canonical
@@ -91,7 +91,7 @@ def test_figure_2_has_one_family_in_snr_and_one_in_n(scale: str):
     assert of_snr == f"N = {int(sizes.samples.max())}"
     assert of_n == "SNR = 12"
     assert (ratios.samples == sizes.samples.max()).all()
-    assert (sizes.snr == figures.SNR_2).all()
+    assert (sizes.snr == figures.FIG2_SNR).all()
     for family, name in ((ratios, "snr"), (sizes, "samples")):
         values = family[name].values
         assert (np.diff(values) > 0).all()

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benign.papers.jiang.theory import Numbers
+from benign.papers.jiang.theory import JiangNumbers
 from benign.papers.zhang import bounds, theory
 from tests.reference import close, doubles
 
-NUMBERS = Numbers(
+NUMBERS = JiangNumbers(
     samples=20,
     tokens=2,
     dim=10**6,

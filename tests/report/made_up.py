@@ -8,6 +8,7 @@ from benign.data.mixture import Mixture
 from benign.data.model import DataModel
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
+from benign.papers.registry import claims, recipe, study_of
 from benign.sweep.compute import Computed, write_unit
 from benign.sweep.plan import NUMERICS, Run, units_of
 from benign.sweep.store import About, Store
@@ -58,3 +59,18 @@ def _size(data: DataModel) -> float:
     assert isinstance(data, SignalNoise)
     assert data.snr is not None
     return data.samples * data.snr**2
+
+
+def claims_of(paper: str) -> set[str]:
+    """Return the ids of the claims of a paper."""
+    return {name for name in claims() if name.startswith(f"{paper}/")}
+
+
+def judged_on(name: str) -> set[str]:
+    """Return the ids of the claims that need the runs of one recipe only."""
+    chosen = recipe(name)
+    return {
+        claim.id
+        for claim in claims().values()
+        if claim.studies and all(study_of(need) is chosen for need in claim.studies)
+    }

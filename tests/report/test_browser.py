@@ -13,7 +13,7 @@ from benign.papers.registry import recipe
 from benign.report.page import write_report
 from benign.sweep.folders import open_result
 from tests.browser import Visit
-from tests.report.made_up import fill
+from tests.report.made_up import claims_of, fill, judged_on
 from tests.tiny import tiny
 
 BAD = '<img src=x onerror="window.bad=1">'
@@ -201,11 +201,13 @@ def test_a_finger_chooses_a_cell_of_either_reading(paper: Visit):
 def test_claims_are_filtered(paper: Visit):
     page = paper.page
     rows = page.locator(".claims tbody tr:visible")
-    assert rows.count() == 8  # four claims under two readings
+    judged = len(judged_on("jiang/fig1"))
+    every = 2 * judged  # under two readings
+    assert rows.count() == every
     form = page.locator(".filters")
     form.locator("[name=text]").fill("exponent slope")
     texts = rows.all_inner_texts()
-    assert 0 < len(texts) < 8
+    assert 0 < len(texts) < every
     assert all("exponent" in each and "slope" in each for each in texts)
     form.locator("[name=text]").fill("")
     form.locator("[name=verdict]").select_option("not judged")
@@ -225,9 +227,10 @@ def test_claims_are_filtered(paper: Visit):
     assert rows.count() == squares > 0
     form.locator("[name=text]").fill("")
     form.locator("[name=verdict]").select_option("judged")
-    assert re.search(r"\b4 of 61\b.*\b8\b", form.locator(".count").inner_text())
+    counts = rf"\b{judged} of {len(claims_of('jiang'))}\b.*\b{every}\b"
+    assert re.search(counts, form.locator(".count").inner_text())
     form.locator("[name=reading]").select_option("w_O=divided")
-    assert rows.count() == 4
+    assert rows.count() == judged
     assert all("w_O=divided" in each for each in rows.all_inner_texts())
     form.locator("[name=reading]").select_option("")
     page.locator("#claims").scroll_into_view_if_needed()

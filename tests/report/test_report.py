@@ -22,7 +22,7 @@ from benign.claims.verdict import judge
 from benign.experiment import Experiment
 from benign.papers.registry import claims as all_claims
 from benign.papers.registry import recipe
-from benign.papers.requests import RunOptions, plans
+from benign.papers.requests import RequestOptions, requests_of
 from benign.report import claims
 from benign.report.claims import factor, theorems
 from benign.report.folder import ResultFolder, open_folders
@@ -32,7 +32,7 @@ from benign.sweep.folders import open_experiment, open_result
 from benign.sweep.runner import Runner
 from benign.sweep.store import About, Store
 from benign.training.descent import Status
-from tests.report.made_up import fill
+from tests.report.made_up import claims_of, fill, judged_on
 from tests.says import holds, says
 from tests.tiny import tiny
 
@@ -124,7 +124,8 @@ def test_the_page_says_what_was_run_what_holds_and_how_to_run_it_again(written: 
     minute = written[written.index('id="minute"') : written.index("</section>")]
     assert holds(minute, "24 training runs", "2 folders", "24 converged")
     assert holds(minute, "test loss", "number of training points N", "signal-to-noise ratio")
-    assert holds(minute, "4 of the 61 claims", "reading")
+    judged, every = len(judged_on("jiang/fig1")), len(claims_of("jiang"))
+    assert holds(minute, f"{judged} of the {every} claims", "reading")
     assert "Jiang, Huang, Zhang, Suzuki, Nie: Unveil Benign Overfitting" in written
     assert "the fixed output vector w_O" in written
     assert "<b>divided</b>: yes" in written
@@ -138,9 +139,9 @@ def test_the_page_says_what_was_run_what_holds_and_how_to_run_it_again(written: 
 def test_the_command_makes_the_very_same_experiment(tmp_path: Path):
     chosen = recipe("zhang/fig1")
     answers = chosen.reading({"noise": "std", "labels": "fair"})
-    options = RunOptions("smoke", ["noise=std", "labels=fair"], None, ["training.rate=0.2"], 3)
-    (plan,) = plans("zhang/fig1", options)
-    fill(tmp_path, plan.experiment, plan.made)
+    options = RequestOptions("smoke", ["noise=std", "labels=fair"], None, ["training.rate=0.2"], 3)
+    (request,) = requests_of("zhang/fig1", options)
+    fill(tmp_path, request.experiment, request.made)
     folder = ResultFolder.open(tmp_path)
     assert folder.command == (
         "benign run zhang/fig1 --scale smoke --reading noise=std --reading labels=fair "
@@ -170,7 +171,7 @@ def test_verdicts_equal_those_of_judge(default: ResultFolder):
     rows = {row.id: row for row in claims.rows([default])}
     evidence = Evidence("smoke", default.reading, (default.result,), (default.experiment,))
     judged = [row for row in rows.values() if row.verdict != claims.NOT_JUDGED]
-    assert len(judged) == 4
+    assert {row.id for row in judged} == judged_on("jiang/fig1")
     for row in judged:
         verdict = judge(all_claims()[row.id], evidence)
         assert row.verdict == verdict.label
@@ -179,7 +180,7 @@ def test_verdicts_equal_those_of_judge(default: ResultFolder):
         ]
         assert row.reason == verdict.reason
     assert {row.paper for row in rows.values()} == {"jiang"}
-    assert len(rows) == sum(name.startswith("jiang/") for name in all_claims())
+    assert rows.keys() == claims_of("jiang")
 
 
 def test_verdict_files_next_to_the_runs_fill_the_table(
@@ -320,15 +321,15 @@ def test_a_few_verdicts_are_listed_claim_by_claim_at_the_top(default: ResultFold
     linked = re.findall(
         r'class="verdict (\w+)"[^>]*>([^<]+)</span> <a href="#(jiang/[^"]+)">', minute
     )
-    assert len(linked) == 4
+    assert len(linked) == len(judged_on("jiang/fig1"))
     for _, verdict, claim in linked:
         assert f'<tr id="{claim}" data-paper="jiang" data-verdict="{verdict}">' in written
 
 
 def planned(folder: Path, target: str, *answers: str) -> ResultFolder:
     """A folder in which nothing has been computed yet."""
-    (plan,) = plans(target, RunOptions("smoke", answers))
-    Store.open(folder, create=True).set_about(About([plan.experiment.as_dict()], plan.made))
+    (request,) = requests_of(target, RequestOptions("smoke", answers))
+    Store.open(folder, create=True).set_about(About([request.experiment.as_dict()], request.made))
     return ResultFolder.open(folder)
 
 
@@ -405,10 +406,10 @@ def test_a_verdict_gives_the_number_of_runs_that_did_not_converge(
 def test_what_was_changed_sets_verdicts_apart_and_settings_stand_above_their_maps(
     jiang: Path, default: ResultFolder, tmp_path: Path
 ):
-    (plan,) = plans(
-        "jiang/fig1", RunOptions("smoke", ["w_O=divided"], None, ["training.max_steps=7"])
+    (request,) = requests_of(
+        "jiang/fig1", RequestOptions("smoke", ["w_O=divided"], None, ["training.max_steps=7"])
     )
-    fill(tmp_path, plan.experiment, plan.made)
+    fill(tmp_path, request.experiment, request.made)
     found = [default, ResultFolder.open(tmp_path)]
     under = {row.under for row in claims.rows(found) if row.verdict != claims.NOT_JUDGED}
     assert under == {"w_O=undivided", "w_O=divided, jiang/fig1: training.max_steps=7"}

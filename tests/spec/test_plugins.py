@@ -130,6 +130,19 @@ def test_a_loaded_recipe_runs_is_shown_and_opened(flat, capsys):
     assert "2 runs" in out
 
 
+@pytest.mark.parametrize(
+    ("part", "decorator"), [("build", "builds"), ("figure", "draws"), ("summarise", "summarises")]
+)
+def test_a_recipe_that_lacks_a_part_is_refused(flat, part, decorator):
+    figures = flat / "figures.py"
+    figures.write_text(figures.read_text().replace(f"@FIG1.{decorator}\n", ""))
+    bo.load(flat)
+    expected = says("'flat/fig1'", f"`{part}`", f"`@RECIPE.{decorator}`")
+    with pytest.raises(StudyError, match=expected) as refused:
+        bo.recipe("flat/fig1")
+    assert sum(f"`{name}`" in str(refused.value) for name in ("build", "figure", "summarise")) == 1
+
+
 def test_a_file_of_ones_own_kinds_runs_in_two_processes(flat, tmp_path, capsys, monkeypatch):
     """Workers know the classes and the probe: neither is NaN or unknown there."""
     fields = {
@@ -207,6 +220,18 @@ def test_a_corrected_file_is_read_anew(tmp_path):
     assert path.resolve() in plugins.papers()
 
 
+def test_a_copy_of_an_installed_paper_is_refused_with_the_remedy(install, tmp_path, capsys):
+    site = install("kou", kou_files())
+    for name, text in kou_files().items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    code, _, err = run(capsys, "--plugin", "kou", "papers")
+    assert code == 2
+    where = str(site / "kou" / "__init__.py")
+    assert holds(err, "'kou'", "kou-paper 1.5", where, "`--plugin`", "`pip uninstall kou-paper`")
+    assert "rename" not in err
+
+
 def test_the_option_needs_a_path(capsys):
     code, _, err = run(capsys, "run", "flat/fig1", "--plugin")
     assert code == 2
@@ -218,6 +243,14 @@ def test_the_message_for_a_recipe_that_is_not_loaded_says_how_to_load_it(flat, c
     assert code == 2
     assert holds(err, "'flat/fig1'", "`benign --plugin flat ...`")
     assert "flat/fig1" not in recipes()
+
+
+@pytest.mark.parametrize("pattern", ["flat", "flat/", "flat/thm*"])
+def test_the_message_for_claims_that_are_not_loaded_says_how_to_load_them(flat, capsys, pattern):
+    code, _, err = run(capsys, "verify", pattern)
+    assert code == 2
+    assert holds(err, repr(pattern), "`benign --plugin flat ...`")
+    assert "--plugin" not in run(capsys, "verify", "nowhere")[2]
 
 
 # Installed packages.

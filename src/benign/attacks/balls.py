@@ -80,9 +80,14 @@ class Ball(Spec):
                 "leave it out and give `radius` in the data's units"
             )
 
+    @property
+    def is_round(self) -> bool:
+        """Whether this is a whole l2 ball: p = 2, and no box cuts anything out. It is then alike in every basis."""
+        return self.p == 2 and self.box is None
+
     def recordable(self) -> bool:
         """Return whether projections are the same operations for all values, so that a GPU can record them."""
-        return self.p == "inf" or (self.p == 2 and self.box is None)
+        return self.p == "inf" or self.is_round
 
     def each(self) -> "list[Ball]":
         """Return the one ball; `Balls` has several."""
@@ -157,7 +162,7 @@ class Ball(Spec):
 
     def project(self, delta: Points, radius: Units, x: Points) -> Points:
         """Return the nearest perturbation of x inside the ball and the box. May be in place."""
-        if self.p == 2 and self.box is None:
+        if self.is_round:
             return shrink(delta, self.norm(delta), radius)
         if self.p == "inf" and self.box is None:
             return delta.clamp_max_(radius).clamp_min_(-radius)

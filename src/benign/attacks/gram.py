@@ -34,7 +34,7 @@ def space_for(target: Target, ball: Ball, steps: int) -> PerturbationSpace:
     network, (samples, tokens, dim) = target.network, target.x.shape[1:]
     if not isinstance(network, SeesProducts) or not has_guarantee(network, "token_products"):
         return PerturbationSpace(target, ball)
-    if not PRODUCTS.on or ball.p != 2 or ball.box is not None:
+    if not PRODUCTS.on or not ball.is_round:
         return PerturbationSpace(target, ball)
     columns = network.weight_columns(target.params)
     # The columns of `TwoLayer` are as long as a point, so they have no products with a token.

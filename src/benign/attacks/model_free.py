@@ -232,7 +232,7 @@ class FeatureOrthogonal(Attack):
         if directions == "axes":
             return
         ball = self.attack.threat()
-        if not isinstance(ball, Ball) or ball.p != 2 or ball.box is not None:
+        if not isinstance(ball, Ball) or not ball.is_round:
             raise ValueError(
                 f"`data.directions` must be 'axes' with this `attack`, got {directions!r}: off features that "
                 "are not axes only an l2 ball without a box keeps its points, so use either"

@@ -176,10 +176,10 @@ def radius_share(setup: Setup) -> float:
     if setup.attack is None:
         return 0.0
     threat, norm = setup.attack.threat(), signal_norm(setup)
-    if not isinstance(threat, Ball) or threat.p != 2 or threat.relative_to == "point":
+    if not isinstance(threat, Ball) or not threat.is_round or threat.relative_to == "point":
         raise ValueError(
-            f"`attack` ({setup.attack.kind}) must stay in one l2 ball whose radius is a length or a share of the "
-            "signal: the theorems assume such a ball"
+            f"`attack` ({setup.attack.kind}) must stay in one l2 ball without a box, whose radius is a length or a "
+            "share of the signal: the theorems assume such a ball"
         )
     return float(threat.size(setup.data) / norm)
 

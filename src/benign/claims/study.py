@@ -18,7 +18,7 @@ Reading = dict[str, str]
 
 @dataclass(frozen=True)
 class Scaled(Generic[T]):
-    """One value for each scale.
+    """One value for each scale: by keyword for tuples and objects, in order for single numbers.
 
     >>> Scaled(smoke=32, quick=256, paper=1024)["quick"]
     256
@@ -57,7 +57,7 @@ class Question:
         return next(iter(self.answers))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Study:
     """The runs on which claims are judged: how to build their experiment."""
 

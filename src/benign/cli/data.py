@@ -55,15 +55,13 @@ def data(
 
 
 def _table() -> str:
-    """Return a table of the known sets and of the files in the folder of image sets."""
+    """Return a table of the known sets and of the user's own in the folder of image sets."""
     from benign.data.folder import data_folder
-    from benign.data.sources import KNOWN, where_is
+    from benign.data.sources import KNOWN, own_names, where_is
 
     rows = [("name", "training", "test", "size", "classes", "where")]
-    own = {file.stem for file in data_folder().glob("[!.]*.npz")}
     rows += [
-        (name, *_sizes(name), str(where_is(name) or "not here"))
-        for name in [*KNOWN, *sorted(own - {*KNOWN})]
+        (name, *_sizes(name), str(where_is(name) or "not here")) for name in [*KNOWN, *own_names()]
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ["  ".join(f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows]
@@ -72,26 +70,19 @@ def _table() -> str:
 
 def _sizes(name: str) -> tuple[str, str, str, str]:
     """Return the numbers of training and test images, their size and the number of classes, as text."""
-    from benign.data.npz import npz_sizes
-    from benign.data.sources import KNOWN, where_is
+    from benign.data.sources import sizes
 
-    place = where_is(name)
-    if name == "digits" or place is None or place.suffix != ".npz":
-        facts = KNOWN[name]
-        train, test, classes = facts.train, facts.test, facts.classes
-        size: tuple[int, ...] = (facts.side, facts.side, facts.channels)
-    else:
-        try:
-            train, test, size, classes = npz_sizes(place)
-        except ValueError:
-            return ("damaged", "", "", "")
-    return (f"{train:,}", f"{test:,}", " x ".join(map(str, size)), str(classes))
+    try:
+        train, test, shape, classes = sizes(name)
+    except ValueError:
+        return ("damaged", "", "", "")
+    return (f"{train:,}", f"{test:,}", " x ".join(map(str, shape)), str(classes))
 
 
 def _details(name: str) -> str:
-    from benign.data.sources import fingerprint, image_set, where_is
+    from benign.data.sources import assurance, fingerprint, image_set, where_is
 
-    images, place = image_set(name), where_is(name)
+    images = image_set(name)
     channels, height, width = images.train.images.shape[1:]
     counts = [
         f"  {number} {label}: {train:,} training, {test:,} test"
@@ -102,7 +93,7 @@ def _details(name: str) -> str:
             f"{name}: {height} x {width} pixels, {channels} channels, {len(images.class_names)} classes",
             f"training: {len(images.train.labels):,} images, test: {len(images.test.labels):,}",
             *counts,
-            f"where: {place} ({_assurance(name)})",
+            f"where: {where_is(name)} ({assurance(name)})",
             *([f"fingerprint: {mark}"] if (mark := fingerprint(name)) else []),
         ]
     )
@@ -116,16 +107,3 @@ def _counts(images: "ImageSet") -> list[tuple[str, int, int]]:
         for part in (images.train, images.test)
     )
     return [(images.class_names[k], train[k], test[k]) for k in numbers]
-
-
-def _assurance(name: str) -> str:
-    """Return how the files of a set were verified."""
-    from benign.data.formats import FORMATS
-    from benign.data.sources import where_is
-
-    place = where_is(name)
-    if name == "digits":
-        return "comes with the package"
-    if place is None or place.suffix == ".npz":
-        return "a file of arrays, for which there is no md5"
-    return FORMATS[name].assurance(place.parent)

@@ -25,16 +25,16 @@ def use_folder(folder: Path) -> None:
 
 
 @contextmanager
-def staging(parts: tuple[str, ...]) -> Iterator[Path]:
+def staging(paths: tuple[str, ...]) -> Iterator[Path]:
     """Yield a temporary folder to write these files or folders to; without an error they move to the folder of data."""
     folder = data_folder()
     folder.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=".staging-", dir=folder))
     try:
         yield temporary
-        for part in parts:
-            if (folder / part).exists():  # the former one is deleted with the temporary folder
-                os.replace(folder / part, temporary / f"former-{part}")
-            os.replace(temporary / part, folder / part)
+        for path in paths:
+            if (folder / path).exists():  # the former one is deleted with the temporary folder
+                os.replace(folder / path, temporary / f"former-{path}")
+            os.replace(temporary / path, folder / path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -46,8 +46,8 @@ class Images(DataModel):
     """
 
     source: Shape[str]
-    """digits (shipped), mnist, fashion_mnist, cifar10, svhn, tiny_imagenet, or the name of an .npz file in the folder
-    of data (docs/images.md)"""
+    """digits (shipped), mnist, fashion_mnist, cifar10, svhn, tiny_imagenet, or the name of a set of your own in the
+    folder of data (docs/images.md)"""
     tokens: Shape[Count] = default(1)
     """patches of a picture, a square number"""
     dim: Shape[Count] = default(0)
@@ -204,13 +204,13 @@ class Images(DataModel):
     def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
         kind, _, block = split.partition("/")
         part = part_on(self.source, kind, str(streams.device))
-        places = self._places(part, streams, kind, int(block or 0) * BLOCK, count)
-        pictures = self._resampled(part.images[places].to(dtype) / 255)
+        indices = self._indices(part, streams, kind, int(block or 0) * BLOCK, count)
+        pictures = self._resampled(part.images[indices].to(dtype) / 255)
         x = self.patches(self.construction.apply(pictures, streams, split))
-        y = self._label(part.labels[places]).to(dtype)
-        return Sample(x, y, y, {"image": places})
+        y = self._label(part.labels[indices]).to(dtype)
+        return Sample(x, y, y, {"image": indices})
 
-    def _places(
+    def _indices(
         self, part: Part, streams: Streams, kind: str, begin: int, count: int
     ) -> Int64[Tensor, "runs samples"]:
         """Return indices of images of the used classes in a random order of each run, from position `begin` on."""
@@ -219,9 +219,9 @@ class Images(DataModel):
         orders = []
         for group in groups:
             classes = torch.tensor(group, device=part.labels.device)
-            places = torch.isin(part.labels, classes).nonzero()[:, 0]
+            indices = torch.isin(part.labels, classes).nonzero()[:, 0]
             name = f"{kind}/images/{group[0]}" if balanced else f"{kind}/images"
-            orders.append(places[streams(name).uniform(len(places)).argsort(stable=True, dim=1)])
+            orders.append(indices[streams(name).uniform(len(indices)).argsort(stable=True, dim=1)])
         if balanced:  # one of each class in turn
             fewest = min(order.shape[1] for order in orders)
             orders = [torch.stack([order[:, :fewest] for order in orders], 2).flatten(1)]
@@ -235,8 +235,8 @@ class Images(DataModel):
 
     def _label(self, labels: Int64[Tensor, "runs samples"]) -> Int64[Tensor, "runs samples"]:
         used = torch.tensor(self._used(), device=labels.device)
-        place = (labels[..., None] == used).long().argmax(2)
-        return 2 * place - 1 if self.labels == "signed" else place
+        position = (labels[..., None] == used).long().argmax(2)
+        return 2 * position - 1 if self.labels == "signed" else position
 
     def _resampled(self, pictures: Pictures) -> Float[Tensor, "runs samples channels side side"]:
         here, side = pictures.shape[-2:], self.side

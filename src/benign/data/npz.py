@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,6 +39,18 @@ class ImageSet:
     train: Part
     test: Part
     class_names: tuple[str, ...]
+
+
+class Sizes(NamedTuple):
+    """Sizes of an image set."""
+
+    train: int
+    """training images"""
+    test: int
+    """test images"""
+    shape: tuple[int, ...]
+    """height, width, channels"""
+    classes: int
 
 
 def from_arrays(arrays: Mapping[str, Any]) -> ImageSet:
@@ -92,19 +104,16 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"{path} cannot be read as an .npz file of arrays: {reason}") from error
 
 
-def npz_sizes(path: Path) -> tuple[int, int, tuple[int, ...], int]:
-    """Return the numbers of training and test images, [height, width, channels] and the number of classes.
-
-    The pictures of the file are not read.
-    """
+def npz_sizes(path: Path) -> Sizes:
+    """Return the sizes of an image set; the pictures of the file are not read. Raise ValueError if it is damaged."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            labels = {split: file[f"y_{split}"] for split in ("train", "test")}
+            train, test = (file[f"y_{split}"] for split in ("train", "test"))
             with file.zip.open("x_train.npy") as member:
                 np.lib.format.read_magic(member)
                 shape, _, _ = np.lib.format.read_array_header_1_0(member)
-        classes = 1 + max(int(each.max()) for each in labels.values())
-        return len(labels["train"]), len(labels["test"]), (*shape[1:], 1)[:3], classes
+        classes = 1 + max(int(train.max()), int(test.max()))
+        return Sizes(len(train), len(test), (*shape[1:], 1)[:3], classes)
     except Exception as error:
         raise ValueError(f"{path} cannot be read as an .npz file of arrays") from error
 
@@ -128,4 +137,4 @@ def npz_fingerprint(path: Path) -> str | None:
             members = [file.getinfo(f"{name}.npy") for name in NEEDED]
     except (OSError, KeyError, zipfile.BadZipFile):
         return None
-    return digest([(each.filename, each.CRC, each.file_size) for each in members])
+    return digest([(member.filename, member.CRC, member.file_size) for member in members])

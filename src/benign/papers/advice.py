@@ -96,14 +96,14 @@ def advise(
             advice = make(cell)
             if copies == 1:
                 return advice
-            copied = _copied(jiang.Numbers.of(cell), copies)
+            copied = _copied(jiang.JiangNumbers.of(cell), copies)
             return replace(advice, regime=(*advice.regime, copied))
     known = ", ".join(kind.__name__ for kind in _ADVISERS)
     raise ValueError(f"`network` ({cell.network.kind}): there are theorems for {known}")
 
 
 def _attention(setup: Setup) -> Advice:
-    n = jiang.Numbers.of(setup, attacked=setup.attack is not None)
+    n = jiang.JiangNumbers.of(setup, attacked=setup.attack is not None)
     edge = 1 / math.log(n.hidden) if n.hidden > 1 else math.inf
     case: zhang.Case = 1 if n.radius <= edge else 2
     if n.radius:
@@ -120,16 +120,16 @@ def _attention(setup: Setup) -> Advice:
     )
 
 
-def _race(n: jiang.Numbers, case: zhang.Case) -> list[str]:
+def _race(n: jiang.JiangNumbers, case: zhang.Case) -> list[str]:
     """What N SNR^2 predicts, by the theorems and by their proofs."""
     strong = n.strong_noise_std / n.noise_std
-    asked = zhang.needed_race(n.loss, case, jiang.ALL_ONE) if n.radius else 1.0
+    needed = zhang.needed_race(n.loss, case, jiang.ALL_ONE) if n.radius else 1.0
     proof = jiang.benign_constant(n.tokens, strong)
     word = (
-        "benign" if n.race >= asked else "harmful" if not n.radius else "not promised to be benign"
+        "benign" if n.race >= needed else "harmful" if not n.radius else "not promised to be benign"
     )
     lines = [
-        f"N SNR^2 = {number(n.race)}, theorem: of order {number(asked)} or more for benign overfitting "
+        f"N SNR^2 = {number(n.race)}, theorem: of order {number(needed)} or more for benign overfitting "
         f"({word} with constant 1), its proof: at least {number(proof)}"
     ]
     if n.radius:
@@ -138,7 +138,7 @@ def _race(n: jiang.Numbers, case: zhang.Case) -> list[str]:
     return lines
 
 
-def _copied(n: jiang.Numbers, copies: int, injected: float = 1.0) -> str:
+def _copied(n: jiang.JiangNumbers, copies: int, injected: float = 1.0) -> str:
     """Guideline 2 of Zhang et al.: N, SNR and N SNR^2 with K noise-injected copies of every point."""
     printed, corrected = augmented_race(n.race, copies, injected)
     return (
@@ -149,7 +149,7 @@ def _copied(n: jiang.Numbers, copies: int, injected: float = 1.0) -> str:
     )
 
 
-def _attention_radii(n: jiang.Numbers, edge: float) -> list[Limit]:
+def _attention_radii(n: jiang.JiangNumbers, edge: float) -> list[Limit]:
     barrier = min(math.sqrt(0.5), 0.5 * math.sqrt(1 + n.snr**-2))
     stall = float(expected_stall_radius(1.0, n.snr, n.tokens, n.samples))
     return [
@@ -175,7 +175,7 @@ def _attention_radii(n: jiang.Numbers, edge: float) -> list[Limit]:
     ]
 
 
-def _largest_bracket(n: jiang.Numbers) -> float:
+def _largest_bracket(n: jiang.JiangNumbers) -> float:
     """The radius up to which the corrected T1 of Lemma 18 exists; 0 where it never does."""
 
     def exists(radius: float) -> bool:
@@ -191,7 +191,7 @@ def _largest_bracket(n: jiang.Numbers) -> float:
     return low
 
 
-def _attention_steps(n: jiang.Numbers, case: zhang.Case) -> list[Limit]:
+def _attention_steps(n: jiang.JiangNumbers, case: zhang.Case) -> list[Limit]:
     mu = math.sqrt(n.signal)
 
     def corrected(tokens: int) -> float:
@@ -208,7 +208,7 @@ def _attention_steps(n: jiang.Numbers, case: zhang.Case) -> list[Limit]:
 
 
 def _two_layer(setup: Setup) -> Advice:
-    n = wang.Numbers.of(setup)
+    n = wang.WangNumbers.of(setup)
     level = n.signal**2 * math.sqrt(n.samples / n.dim)
     margin = float(averaged_alignment(n.signal, n.dim, n.samples, n.flip))
     errors = [linear_rule_errors(margin, r * n.signal, n.flip).robust for r in (0.0, n.radius)]
@@ -239,7 +239,7 @@ def _two_layer(setup: Setup) -> Advice:
     )
 
 
-def _two_layer_steps(n: wang.Numbers, loss: float) -> tuple[Limit, ...]:
+def _two_layer_steps(n: wang.WangNumbers, loss: float) -> tuple[Limit, ...]:
     """A margin grows by about eta d / (4 n) a step at first, then as log t (papers/wang.md 5); a loss of 0 is never
     reached."""
     if not loss:
@@ -249,7 +249,7 @@ def _two_layer_steps(n: wang.Numbers, loss: float) -> tuple[Limit, ...]:
 
 
 def _patch_cnn(setup: Setup) -> Advice:
-    n = li.Numbers.of(setup)
+    n = li.LiNumbers.of(setup)
     counts = n.robust_patches, n.other_patches
     regime = [
         f"standard training prefers non-robust features: n_N beta^q / (n_R alpha^q) = "

@@ -131,7 +131,7 @@ SHARE = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size:
+class ImageSize:
     """A figure at one scale."""
 
     samples: tuple[int, int, int]
@@ -151,7 +151,7 @@ class Size:
 
 
 def images(
-    size: Size, reading: Reading, source: str, patch: int, construction: Construction
+    size: ImageSize, reading: Reading, source: str, patch: int, construction: Construction
 ) -> Images:
     """Pictures of a set in patches of `patch` pixels a side; fewer training images where the set has no more."""
     facts = facts_of(source)
@@ -176,24 +176,24 @@ def image_counts(source: str, reading: Reading) -> tuple[int, int]:
     return int(share * facts.train), int(share * facts.test)
 
 
-def _sample_sizes(size: Size, most: int) -> list[int]:
+def _sample_sizes(size: ImageSize, most: int) -> list[int]:
     """Evenly spaced numbers of training images; all are fewer where the largest is more than there are."""
     low, high, count = size.samples
     factor = min(1.0, most / high)
     return [int(factor * each) for each in linspace(low, high, count)]
 
 
-def count_tests(size: Size, reading: Reading, source: str) -> int:
+def count_tests(size: ImageSize, reading: Reading, source: str) -> int:
     """Test images of a run: the size's, or all there are."""
     return min(size.test, image_counts(source, reading)[1])
 
 
-def ratios(size: Size) -> list[float]:
+def ratios(size: ImageSize) -> list[float]:
     """Signal-to-noise ratios of a figure."""
     return linspace(*size.ratios)
 
 
-def transformer(size: Size, reading: Reading, classes: int | None) -> VisionTransformer:
+def transformer(size: ImageSize, reading: Reading, classes: int | None) -> VisionTransformer:
     """Two attention layers of four heads, then an MLP with ReLU."""
     whole = reading["architecture"] == "full"
     return VisionTransformer(
@@ -208,7 +208,7 @@ def transformer(size: Size, reading: Reading, classes: int | None) -> VisionTran
     )
 
 
-def training(size: Size, reading: Reading) -> Training:
+def training(size: ImageSize, reading: Reading) -> Training:
     """At a constant rate to a loss of 0.01, as on synthetic data."""
     if reading["optimiser"] == "gradient_descent":
         return GradientDescent(rate=0.1, stop_loss=0.01, max_steps=10 * size.epochs)

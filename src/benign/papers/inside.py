@@ -59,7 +59,7 @@ class Choice(Spec):
     test_samples: Count = 1000
 
 
-class AttentionChoice(Choice, jiang.Constants):
+class AttentionChoice(Choice, jiang.JiangConstants):
     """What may be chosen for the theorems of Jiang and Zhang."""
 
     samples: Count | None = 20
@@ -92,7 +92,7 @@ class ZhangChoice(AttentionChoice):
     """tau / |mu|; None is the largest of case 1, the middle of case 2"""
 
 
-class WangChoice(Choice, wang.Constants):
+class WangChoice(Choice, wang.WangConstants):
     """What may be chosen for Wang's Theorem 3.1."""
 
     activation: Literal["relu", "smooth"] = "relu"
@@ -185,12 +185,14 @@ _CHOICES: dict[str, tuple[type, Callable[[Any], Inside]]] = {
 }
 
 
-def _inside(choice: Choice, made: Experiment, asked: Conditions, rate: str, steps: float) -> Inside:
+def _inside(
+    choice: Choice, made: Experiment, required: Conditions, rate: str, steps: float
+) -> Inside:
     """What is made, unless a condition fails; `rate` is the name of the one that `relaxed` leaves."""
     if choice.relaxed is not None:
-        asked = asked.without(rate)
-    asked.require()
-    return Inside(made, asked, steps)
+        required = required.without(rate)
+    required.require()
+    return Inside(made, required, steps)
 
 
 def _samples_and_snr(
@@ -226,13 +228,15 @@ def _sizes(choice: AttentionChoice, samples: int, snr: float) -> tuple[int, int]
     return hidden, dim
 
 
-def _numbers(choice: AttentionChoice, samples: int, snr: float, strong: float) -> jiang.Numbers:
+def _numbers(
+    choice: AttentionChoice, samples: int, snr: float, strong: float
+) -> jiang.JiangNumbers:
     """All numbers, in units in which a noise token has length 1 (papers/jiang.md 1.5) and |w_O| = 1."""
     hidden, dim = _sizes(choice, samples, snr)
     scale, noise_std = max(1.0, snr**2), 1 / math.sqrt(dim)
     window = jiang.score_variances(scale, hidden, samples, choice.tokens, choice)
     rate = jiang.largest_rate(scale, hidden, choice) * (choice.relaxed or 1.0)
-    return jiang.Numbers(
+    return jiang.JiangNumbers(
         samples=samples,
         tokens=choice.tokens,
         dim=dim,
@@ -249,7 +253,7 @@ def _numbers(choice: AttentionChoice, samples: int, snr: float, strong: float) -
 
 
 def _attention_experiment(
-    choice: AttentionChoice, n: jiang.Numbers, steps: float, attack: Attack | None = None
+    choice: AttentionChoice, n: jiang.JiangNumbers, steps: float, attack: Attack | None = None
 ) -> Experiment:
     """Uniform attention would take M^2 times as many steps (papers/zhang.md S8): the cap allows for that.
 
@@ -330,8 +334,8 @@ def pgd(radius: float, per: Literal["token", "sample"]) -> PGD | None:
     return PGD(ball=Ball(radius=radius, relative_to="signal", per=per), steps=20, step=0.2)
 
 
-def _wang_numbers(choice: WangChoice) -> wang.Numbers:
-    n = wang.Numbers(
+def _wang_numbers(choice: WangChoice) -> wang.WangNumbers:
+    n = wang.WangNumbers(
         samples=choice.samples,
         dim=choice.dim or 1,
         signal=choice.signal or 1.0,

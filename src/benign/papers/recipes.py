@@ -17,12 +17,12 @@ RECIPES = [FIG1]
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import xarray as xr
 
 from benign.claims.conditions import Conditions
-from benign.claims.study import Reading, Study
+from benign.claims.study import Reading, Study, StudyError
 from benign.claims.verdict import summarise_conditions
 from benign.experiment import Experiment
 from benign.plot.caption import describe
@@ -37,11 +37,13 @@ Maps = Callable[[xr.Dataset], list[Panel]]
 F = TypeVar("F", bound=Callable)
 
 
-def _undefined(*arguments: object) -> Experiment:
-    raise NotImplementedError("a recipe needs functions that build, draw and summarise")
+UNDEFINED: Any = None
+"""a part of a recipe that a function below the recipe has yet to define"""
+PARTS = {"build": "builds", "figure": "draws", "summarise": "summarises"}
+"""what a recipe needs, with the decorator that defines it"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Recipe(Study):
     """A figure of a paper: how to build its experiment, draw its result and summarise it."""
 
@@ -49,11 +51,11 @@ class Recipe(Study):
     """what is drawn, over which axes"""
     shows: str
     """what the figure is to show, in a few words"""
-    build: Build = _undefined
+    build: Build = UNDEFINED
     """makes the experiment of a scale and a reading"""
-    figure: Draw = _undefined  # pyright: ignore[reportAssignmentType]
+    figure: Draw = UNDEFINED
     """draws a result with a caption: one figure, or several by the names of their files"""
-    summarise: Summarise = _undefined  # pyright: ignore[reportAssignmentType]
+    summarise: Summarise = UNDEFINED
     """says in a few lines what a result shows"""
     panels: Maps | None = None
     """the maps of the figure, for pages that draw them in another way; None for figures without maps"""
@@ -64,23 +66,33 @@ class Recipe(Study):
 
     def builds(self, function: F) -> F:
         """Make a function the one that builds the experiment."""
-        return self._with("build", function)
+        self.build = function
+        return function
 
     def draws(self, function: F) -> F:
         """Make a function the one that draws the figure."""
-        return self._with("figure", function)
+        self.figure = function
+        return function
 
     def summarises(self, function: F) -> F:
         """Make a function the one that summarises the result."""
-        return self._with("summarise", function)
+        self.summarise = function
+        return function
 
     def maps(self, function: F) -> F:
         """Make a function the one that returns the maps of the figure."""
-        return self._with("panels", function)
-
-    def _with(self, name: str, function: F) -> F:
-        object.__setattr__(self, name, function)  # once, where the recipe is defined
+        self.panels = function
         return function
+
+    def check(self) -> None:
+        """Raise StudyError if the recipe has no function that builds, draws or summarises."""
+        missing = [name for name in PARTS if getattr(self, name) is UNDEFINED]
+        if missing:
+            decorators = ", ".join(f"`@RECIPE.{PARTS[name]}`" for name in missing)
+            raise StudyError(
+                f"recipe {self.name!r} lacks {', '.join(f'`{name}`' for name in missing)}: "
+                f"define it by a function under {decorators}"
+            )
 
     def draw(self, result: xr.Dataset, folder: Path, caption: str) -> list[Path]:
         """Draw the result into a folder and return the files; the figure is called as the recipe is."""

@@ -8,6 +8,7 @@ imported when something of them is needed: names of papers import no figures, re
 import fnmatch
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,8 +62,10 @@ class Paper:
         return self.figures if self.plugin is None else plugins.origin(self.plugin)
 
     def read_recipes(self) -> list[Recipe]:
-        """Import the figures and return the recipes; raise if one is not called after the paper."""
+        """Import the figures and return the recipes; raise if one lacks a part or is not called after the paper."""
         recipes = importlib.import_module(self.figures).RECIPES
+        for recipe in recipes:
+            recipe.check()
         return [self._own("recipe", recipe.name, recipe) for recipe in recipes]
 
     def read_claims(self) -> list[Claim]:
@@ -163,9 +166,11 @@ def matching(patterns: Sequence[str]) -> list[Claim]:
     known = claims()
     for pattern in patterns:
         if not any(_matches(name, pattern) for name in known):
+            hint = plugins.loading_hint(pattern.rstrip("/"))
+            hint = hint or plugins.loading_hint(os.path.dirname(pattern))
             raise StudyError(
                 f"no claim matches {pattern!r}: name a paper ({', '.join(papers())}), "
-                f"an id such as {next(iter(known))} or a glob; `benign verify --list` shows all"
+                f"an id such as {next(iter(known))} or a glob; `benign verify --list` shows all{hint}"
             )
     return [
         claim

@@ -1,4 +1,4 @@
-"""Statistics that the claims of several papers share: cells, times, means, errors, boundaries."""
+"""Statistics that the recipes and claims of several papers share: cells, times, means, errors, boundaries."""
 
 import numpy as np
 import xarray as xr
@@ -8,6 +8,7 @@ from benign.claims import Measured, Undecided
 from benign.experiment import Experiment
 from benign.spec.axes import cells
 from benign.stats.boundary import Boundary
+from benign.sweep.dataset import ended
 from benign.training.descent import Status
 from benign.training.setup import Setup
 
@@ -20,6 +21,11 @@ def cells_of(experiment: Experiment) -> list[Setup]:
 def converged(result: xr.Dataset) -> xr.DataArray:
     """Return which runs reached their loss."""
     return result.status == Status.CONVERGED
+
+
+def reached_loss(result: xr.Dataset) -> xr.DataArray:
+    """Return 1 for runs that reached their loss, 0 for runs that ended otherwise, NaN for runs that did not end."""
+    return converged(result).astype(float).where(ended(result))
 
 
 def steps_to_loss(result: xr.Dataset) -> xr.DataArray:

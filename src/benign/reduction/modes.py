@@ -486,6 +486,10 @@ def _ball_problem(field: str, ball: Ball) -> str | None:
         )
     if ball.box is not None:
         return f"`{field}.ball.box` is {[*ball.box]}, which belongs to one basis: leave it out"
+    if not ball.is_round:
+        return (
+            f"`{field}.ball` is not a whole l2 ball, and only such a ball is alike in every basis"
+        )
     if ball.relative_to == "point":
         return (
             f"`{field}.ball.relative_to` is 'point', and test points are longer than their part in the span: "

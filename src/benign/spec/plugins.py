@@ -123,6 +123,15 @@ def named() -> list[Path]:
     return [Path(path) for path in os.environ.get(VARIABLE, "").split(os.pathsep) if path]
 
 
+def loading_hint(paper: str) -> str:
+    """Return how to load a paper if a folder or file of that name is here; else an empty string."""
+    sources = {os.path.join(paper, "figures.py"): paper, f"{paper}.py": f"{paper}.py"}
+    for file, source in sources.items():
+        if paper and os.path.isfile(file):
+            return f"\nto load {source}: `benign --plugin {source} ...`"
+    return ""
+
+
 def in_front(arguments: list[str]) -> list[str]:
     """Return a command line with every `--plugin PATH` first, where the program reads it; users write it anywhere."""
     front, rest, waiting = [], [], iter(arguments)
@@ -161,6 +170,11 @@ def _imported(given: Path) -> ModuleType:
     if not name.isidentifier():
         raise PluginError(f"rename it, {name!r} cannot be the name of a module")
     if other := _other_origin(name, file):
+        if distribution := _installed_as(name):
+            raise PluginError(
+                f"the paper {name!r} of the installed package {distribution} is loaded already, from {other}: leave "
+                f"out `--plugin`, or remove the package with `pip uninstall {distribution.partition(' ')[0]}`"
+            )
         raise PluginError(f"rename it, there is a module {name!r} already, {other}")
     try:
         return _with_figures(sys.modules.get(name) or _executed(name, file))
@@ -190,6 +204,18 @@ def _other_origin(name: str, file: Path) -> str | None:
         return None
     origin = getattr(known, "__file__", None) or (spec and spec.origin) or "built in"
     return None if Path(origin).resolve() == file else origin
+
+
+def _installed_as(name: str) -> str | None:
+    """Return name and version of the distribution whose paper is the module of that name, or None."""
+    return next(
+        (
+            distribution
+            for module, distribution in _entry_points().items()
+            if module.partition(".")[0] == name
+        ),
+        None,
+    )
 
 
 def _executed(name: str, file: Path) -> ModuleType:

@@ -23,16 +23,16 @@ from benign.networks.initial import GaussianInit
 from benign.networks.network import Network
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
+from benign.papers.attention_setting import LEVEL, RADIUS, pgd
 from benign.papers.recipes import Recipe
+from benign.papers.statistics import converged
 from benign.papers.zhang.linear_mode import population_error, separator
-from benign.papers.zhang.setting import LEVEL, RADIUS, pgd
 from benign.plot.laws import Critical, exponents_panels
 from benign.plot.style import Figure
 from benign.spec.axes import logspace, zipped
 from benign.stats.boundary import Boundary, boundary
 from benign.streams import RunId, Streams
 from benign.sweep.dataset import ended
-from benign.training.descent import Status
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -216,7 +216,7 @@ def _runs_text(runs: xr.Dataset) -> str:
     done = ended(runs)
     if not done.any():
         return "no run has ended"
-    reached = (runs.status == Status.CONVERGED).where(done).mean().item()
+    reached = converged(runs).where(done).mean().item()
     masked = ((runs.audit.where(done).fillna(0).astype(int) & 3) > 0).where(done).mean().item()
     steps = runs.steps.where(done).median().item()
     return f"median steps {steps:.3g}, reach the loss {reached:.2f}, misled the training attack {masked:.2f}"

@@ -12,7 +12,7 @@ from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, experiment_of
 from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
-from benign.papers.attention_questions import (
+from benign.papers.attention_setting import (
     LABELS,
     OUTPUT,
     PROJECTION,
@@ -20,7 +20,7 @@ from benign.papers.attention_questions import (
 )
 from benign.papers.images import (
     TRANSFORMER,
-    Size,
+    ImageSize,
     count_tests,
     describe_images,
     images,
@@ -32,8 +32,15 @@ from benign.papers.images import (
     which_images,
 )
 from benign.papers.jiang.inside import INSIDE
-from benign.papers.jiang.theory import Numbers, Theorem, conditions, steps_derived, test_loss_limit
+from benign.papers.jiang.theory import (
+    JiangNumbers,
+    Theorem,
+    conditions,
+    steps_derived,
+    test_loss_limit,
+)
 from benign.papers.recipes import Recipe
+from benign.papers.statistics import converged
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
@@ -42,7 +49,6 @@ from benign.spec.axes import linspace, logspace
 from benign.stats.boundary import boundary
 from benign.stats.intervals import mean_interval, number
 from benign.sweep.dataset import ended
-from benign.training.descent import Status
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -162,11 +168,13 @@ NOISE = Question(
 _LAYOUT = {"digits": (2, 1), "mnist": (4, 4)}
 """pixels of a patch's side and of the frame: in MNIST the frame is the outer ring of patches"""
 _SIZES = Scaled(
-    smoke=Size(samples=(40, 120, 2), ratios=(0.2, 2.0, 2), hidden=8, epochs=1, batch=16, test=50),
-    quick=Size(
+    smoke=ImageSize(
+        samples=(40, 120, 2), ratios=(0.2, 2.0, 2), hidden=8, epochs=1, batch=16, test=50
+    ),
+    quick=ImageSize(
         samples=(300, 1500, 3), ratios=(0.2, 2.0, 4), hidden=32, epochs=30, batch=16, test=500
     ),
-    paper=Size(
+    paper=ImageSize(
         samples=(3000, 8400, 10), ratios=(0.2, 2.0, 10), hidden=64, epochs=100, test=10_000, seeds=2
     ),
 )
@@ -222,7 +230,7 @@ def _summarise_2(result: xr.Dataset) -> str:
         lines.append(
             f"{name}: {ends[0]:.3g} at the smallest N and SNR, {ends[1]:.3g} at the largest"
         )
-    runs, there = ended(result), result.status == Status.CONVERGED
+    runs, there = ended(result), converged(result)
     lines.append(
         f"{int(there.sum())} of {int(runs.sum())} runs reach the training loss, the largest loss at "
         f"the end is {float(result.train_loss.max()):.3g}"
@@ -246,7 +254,7 @@ VALUES = {"mu_+^T v": "value_positive_signal", "y xi_2^T v": "value_strong_noise
 
 
 @dataclass(frozen=True)
-class _Case:
+class _CurveFigure:
     """One of the two figures."""
 
     figure: str
@@ -256,11 +264,13 @@ class _Case:
     title: str
 
 
-BENIGN = _Case("fig3", "4.1", 16, 25.0, "Benign overfitting of a transformer along training")
-HARMFUL = _Case("fig4", "4.2", 10, 15.0, "Harmful overfitting of a transformer along training")
+BENIGN = _CurveFigure("fig3", "4.1", 16, 25.0, "Benign overfitting of a transformer along training")
+HARMFUL = _CurveFigure(
+    "fig4", "4.2", 10, 15.0, "Harmful overfitting of a transformer along training"
+)
 
 
-def _build_case(case: _Case, scale: str, reading: Reading) -> Experiment:
+def _build_case(case: _CurveFigure, scale: str, reading: Reading) -> Experiment:
     """Appendix A; below paper scale with smaller d and d_h and the same lengths of tokens."""
     dim = Scaled(64, 512, 2048)[scale]
     longer = math.sqrt(2048 / dim)
@@ -287,12 +297,12 @@ def _build_case(case: _Case, scale: str, reading: Reading) -> Experiment:
     )
 
 
-def numbers(result: xr.Dataset) -> Numbers:
+def numbers(result: xr.Dataset) -> JiangNumbers:
     """What the theorems are about, of the one cell of a result."""
-    return Numbers.of(experiment_of(result))
+    return JiangNumbers.of(experiment_of(result))
 
 
-def _draw_case(case: _Case, result: xr.Dataset, caption: str) -> Figure:
+def _draw_case(case: _CurveFigure, result: xr.Dataset, caption: str) -> Figure:
     time = steps_derived(numbers(result), case.theorem, attention=1.0)
 
     def panel(label: str, named: dict[str, str], **more) -> Curves:
@@ -314,15 +324,15 @@ def _draw_case(case: _Case, result: xr.Dataset, caption: str) -> Figure:
     return curves_figure([row], title=case.title, caption=f"{caption} {note}")
 
 
-def _formula(case: _Case) -> str:
+def _formula(case: _CurveFigure) -> str:
     if case.theorem == "4.1":
         return "2 / (eta eps |mu|^2 |w_O|^2)"
     return "N / (eta eps C_p^2 sigma_p^2 d |w_O|^2)"
 
 
-def _summarise_case(case: _Case, result: xr.Dataset) -> str:
+def _summarise_case(case: _CurveFigure, result: xr.Dataset) -> str:
     n, groups = numbers(result), {"scores": SCORES, "attention": ATTENTION, "values": VALUES}
-    reached = int((result.status == Status.CONVERGED).sum())
+    reached = int((converged(result)).sum())
     lines = [
         f"{reached} of {int(ended(result).sum())} runs reached the training loss {n.loss:g}",
         f"steps: {_mean(result.steps)}; {_times(case, result)}",
@@ -341,7 +351,7 @@ def _mean(values: xr.DataArray) -> str:
     return str(mean_interval(known)) if known.size else "of no run"
 
 
-def _times(case: _Case, result: xr.Dataset) -> str:
+def _times(case: _CurveFigure, result: xr.Dataset) -> str:
     """The formula at full attention, and with the attention that is left on the token that was learned."""
     n, learned = numbers(result), list(ATTENTION.values())[case.theorem == "4.2"]
     left = float(result[learned].mean())
@@ -351,13 +361,13 @@ def _times(case: _Case, result: xr.Dataset) -> str:
     return f"{text}, {number(steps_derived(n, case.theorem, left))} when divided by attention^2"
 
 
-def _limit(case: _Case, n: Numbers) -> str:
+def _limit(case: _CurveFigure, n: JiangNumbers) -> str:
     if case.theorem == "4.2":
         return ""
     return f"; log(1 + eps^((2M - 1) / M^2)), with all attention on mu: {test_loss_limit(n.loss, n.tokens, 1.0):.3f}"
 
 
-def _recipe(case: _Case, shows: str) -> Recipe:
+def _recipe(case: _CurveFigure, shows: str) -> Recipe:
     kind = case.title.split()[0].lower()
     return Recipe(
         name=f"jiang/{case.figure}",

@@ -19,11 +19,11 @@ from benign.papers.jiang.theory import (
     strong_noise_factor,
 )
 from benign.papers.recipes import Recipe, means_text
+from benign.papers.statistics import converged
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import Figure
 from benign.spec.axes import zipped
 from benign.sweep.dataset import ended
-from benign.training.descent import Status
 from benign.training.setup import Evaluation
 
 SAMPLES, TOKENS = 20, 4
@@ -132,7 +132,7 @@ def _benign() -> float:
 def _summarise(result: xr.Dataset) -> str:
     lines = []
     for loss, part in _by_race(result):
-        reached = int((part.status == Status.CONVERGED).sum())
+        reached = int(converged(part).sum())
         lines.append(f"eps = {loss:g}: {reached} of {int(ended(part).sum())} runs reached it")
         for race in part.race.values:
             cell = part.sel(race=race)

@@ -26,6 +26,7 @@ from benign.data.signal_noise import SignalNoise
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit, Init, TorchDefault
 from benign.spec.base import NonNegative, Positive, Spec
+from benign.training.optimisers import gradient_descent_at_one_rate
 from benign.training.setup import Setup
 
 Theorem: TypeAlias = Literal["4.1", "4.2"]
@@ -35,8 +36,8 @@ HARMFUL_CONSTANT = 4.0
 """N SNR^2 is at most this in the proof of Theorem 4.2 (eq. 144)"""
 
 
-class Constants(Spec):
-    """What the O, Omega and polylog of the papers leave open."""
+class JiangConstants(Spec):
+    """What the O, Omega and polylog of Condition 4.1 (Jiang) and of Condition 1 (Zhang) leave open."""
 
     const: Moderate = 1.0
     """constant of every O and Omega"""
@@ -62,12 +63,12 @@ class Constants(Spec):
         return f"{text}, regime constant {self.regime:g}, delta {self.failure:g}"
 
 
-ALL_ONE = Constants()
+ALL_ONE = JiangConstants()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numbers:
-    """What the conditions of Jiang and of Zhang are about."""
+class JiangNumbers:
+    """The quantities that Condition 4.1 (Jiang) and Condition 1 (Zhang) bound."""
 
     samples: int
     tokens: int
@@ -92,13 +93,13 @@ class Numbers:
     """tau / |mu|"""
 
     @staticmethod
-    def of(setup: Setup, attacked: bool = False) -> "Numbers":
-        """The numbers of a cell; its radius is read only where it is `attacked`."""
+    def of(setup: Setup, attacked: bool = False) -> "JiangNumbers":
+        """Return the numbers of a cell; the radius of its attack is read only if `attacked`."""
         data, network = parts(setup)
         if not setup.training.stop_loss:
             raise ValueError("`training.stop_loss` is eps and must be more than 0, got 0.0")
         score, value = _spreads(network.init, data.dim)
-        return Numbers(
+        return JiangNumbers(
             samples=data.samples,
             tokens=data.tokens,
             dim=data.dim,
@@ -136,7 +137,7 @@ class Numbers:
 
 
 def parts(setup: Setup) -> tuple[SignalNoise, Attention]:
-    """Data and network of a cell; ValueError where the theorems are about others."""
+    """Return data and network of a cell. Raise ValueError if Theorems 4.1 and 4.2 are about others."""
     data, network = one_cell(setup).data, setup.network
     if not isinstance(data, SignalNoise) or not isinstance(network, Attention):
         raise ValueError(
@@ -147,18 +148,18 @@ def parts(setup: Setup) -> tuple[SignalNoise, Attention]:
 
 
 def conditions(
-    numbers: Numbers | Setup, theorem: Theorem = "4.1", given: Constants = ALL_ONE
+    numbers: JiangNumbers | Setup, theorem: Theorem = "4.1", given: JiangConstants = ALL_ONE
 ) -> Conditions:
-    """Condition 4.1 item by item, the regime of a theorem, and what its proof really uses.
+    """Return Condition 4.1 item by item, the regime of Theorem 4.1 or 4.2, and what its proof really uses.
 
-    The last rows are not asked for: Theorems say that N SNR^2 is of order 1, their proofs need
+    The last rows are informational: the theorems say that N SNR^2 is of order 1, their proofs need
     N SNR^2 > 60 M^2 C_p^2 (Lemma D.5) or N SNR^2 <= 4 (eq. 144); balanced classes need N >= 8 log(4 / delta)
     (Lemma C.1); polylog d is at least log d.
     """
-    n = numbers if isinstance(numbers, Numbers) else Numbers.of(numbers)
+    n = numbers if isinstance(numbers, JiangNumbers) else JiangNumbers.of(numbers)
     rows = [*shared_rows(n, given, _NAMES), _strong_noise(n), _regime(n, theorem, given.regime)]
     rows += [row.informational() for row in (_proof(n, theorem), *log_rows(n, given))]
-    if not isinstance(numbers, Numbers):
+    if not isinstance(numbers, JiangNumbers):
         rows.insert(0, Condition.setting(departures(numbers, attacked=False)))
     return Conditions(f"Jiang Theorem {theorem} ({given})", tuple(rows))
 
@@ -177,8 +178,8 @@ _NAMES = {
 }
 
 
-def shared_rows(n: Numbers, c: Constants, names: Mapping[str, str]) -> list[Condition]:
-    """The conditions that Jiang and Zhang share, in the order and under the names of one of them."""
+def shared_rows(n: JiangNumbers, c: JiangConstants, names: Mapping[str, str]) -> list[Condition]:
+    """Return what Condition 4.1 (Jiang) and Condition 1 (Zhang) share, in the order and by the names of one of them."""
     at_least, at_most = Condition.at_least, Condition.at_most
     low, high = score_variances(n.scale, n.hidden, n.samples, n.tokens, c)
     hidden = needed_hidden(n.samples, n.snr, n.loss, c)
@@ -200,53 +201,56 @@ def shared_rows(n: Numbers, c: Constants, names: Mapping[str, str]) -> list[Cond
     return [replace(rows[key], name=name) for key, name in names.items()]
 
 
-def needed_hidden(samples: float, snr: float, loss: float, c: Constants) -> float:
-    """(1): the smallest d_h."""
+def needed_hidden(samples: float, snr: float, loss: float, c: JiangConstants) -> float:
+    """Return the smallest d_h of Condition 4.1 (1)."""
     return c.tilde * max(snr**4, snr**-4) * (samples / loss) ** 2
 
 
-def needed_dim(samples: float, hidden: float, loss: float, c: Constants) -> float:
-    """(2): the smallest d."""
+def needed_dim(samples: float, hidden: float, loss: float, c: JiangConstants) -> float:
+    """Return the smallest d of Condition 4.1 (2)."""
     return c.tilde * (samples / loss) ** 2 * hidden
 
 
-def largest_rate(scale: float, hidden: float, c: Constants) -> float:
-    """(6): the largest step size; `scale` is 1 / m2."""
+def largest_rate(scale: float, hidden: float, c: JiangConstants) -> float:
+    """Return the largest step size of Condition 4.1 (6); `scale` is 1 / m2."""
     return 1 / (scale * math.sqrt(hidden) * c.tilde)
 
 
-def largest_value_std(scale: float, hidden: float, output_norm: float, c: Constants) -> float:
-    """(7): the largest sigma_V."""
+def largest_value_std(scale: float, hidden: float, output_norm: float, c: JiangConstants) -> float:
+    """Return the largest sigma_V of Condition 4.1 (7)."""
     return 1 / (output_norm * math.sqrt(scale) * hidden**0.25 * c.tilde)
 
 
 def score_variances(
-    scale: float, hidden: float, samples: float, tokens: float, c: Constants
+    scale: float, hidden: float, samples: float, tokens: float, c: JiangConstants
 ) -> tuple[float, float]:
-    """(8): the smallest and the largest sigma_h^2, a factor of sqrt(L) apart; no constant is hidden here."""
+    """Return the smallest and the largest sigma_h^2 of Condition 4.1 (8).
+
+    They are a factor of sqrt(L) apart; no constant is hidden here.
+    """
     log = math.log(6 * samples**2 * tokens**2 / c.failure)
     largest = 1 / (scale * math.sqrt(hidden))
     return largest * log**-2, largest * log**-1.5
 
 
 def strong_noise_factor(tokens: int) -> float:
-    """(10): C_p, by how much token 2 is noisier than the others."""
+    """Return C_p of Condition 4.1 (10), by how much token 2 is noisier than the others."""
     return 5 * math.sqrt(tokens)
 
 
 def benign_constant(tokens: int, strong: float) -> float:
-    """60 M^2 C_p^2: what N SNR^2 exceeds in the proof of Theorem 4.1 (Lemma D.5, Claim 1)."""
+    """Return 60 M^2 C_p^2, what N SNR^2 exceeds in the proof of Theorem 4.1 (Lemma D.5, Claim 1)."""
     return 60 * (tokens * strong) ** 2
 
 
-def theorem_steps(n: Numbers, theorem: Theorem) -> float:
-    """T of the theorem with constant 1: gradient steps until the training loss is eps."""
+def theorem_steps(n: JiangNumbers, theorem: Theorem) -> float:
+    """Return T of Theorem 4.1 or 4.2 with constant 1: gradient steps until the training loss is eps."""
     slowness = 1 / n.signal if theorem == "4.1" else n.samples / n.noise
     return slowness / (n.rate * n.loss * n.output_norm**2)
 
 
-def log_rows(n: Numbers, c: Constants) -> list[Condition]:
-    """What the weakest reading of polylog d, and balanced classes, would ask."""
+def log_rows(n: JiangNumbers, c: JiangConstants) -> list[Condition]:
+    """Return what the weakest reading of polylog d in Condition 4.1 (3, 9), and balanced classes (Lemma C.1), need."""
     log = math.log(n.dim)
     return [
         Condition.at_least("N, log d", "N >= log d", n.samples, log),
@@ -258,7 +262,7 @@ def log_rows(n: Numbers, c: Constants) -> list[Condition]:
 
 
 def departures(setup: Setup, attacked: bool) -> list[str]:
-    """In what a cell is not the setting of Jiang's theorems, or of Zhang's where it is `attacked`."""
+    """Return how a cell differs from the setting of Theorems 4.1 and 4.2, or of Zhang's Theorem 2 if `attacked`."""
     data, network = parts(setup)
     found = {
         "noise not projected off the signals": not data.projected,
@@ -268,25 +272,25 @@ def departures(setup: Setup, attacked: bool) -> list[str]:
         "attention not learned": network.attend != "learned",
         "a part frozen": network.train != "all",
         "a part not attacked": network.exposed != "all",
-        "a falling rate or mini-batches": not setup.training.plain(),
+        "not gradient descent at a constant rate": not gradient_descent_at_one_rate(setup.training),
         "trained under attack": setup.attack is not None and not attacked,
         "stopped by the clean loss": setup.training.stop_on == "clean" and setup.attack is not None,
     }
     return [name for name, departs in found.items() if departs]
 
 
-def _strong_noise(n: Numbers) -> Condition:
+def _strong_noise(n: JiangNumbers) -> Condition:
     factor = n.strong_noise_std / n.noise_std
     return Condition.equal("(10)", "C_p = 5 sqrt(M)", factor, strong_noise_factor(n.tokens))
 
 
-def _regime(n: Numbers, theorem: Theorem, bound: float) -> Condition:
+def _regime(n: JiangNumbers, theorem: Theorem, bound: float) -> Condition:
     if theorem == "4.1":
         return Condition.at_least("regime", "N SNR^2 >= c", n.race, bound)
     return Condition.at_most("regime", "N SNR^2 <= c", n.race, bound)
 
 
-def _proof(n: Numbers, theorem: Theorem) -> Condition:
+def _proof(n: JiangNumbers, theorem: Theorem) -> Condition:
     if theorem == "4.1":
         bound = benign_constant(n.tokens, n.strong_noise_std / n.noise_std)
         return Condition.at_least("proof", "N SNR^2 > 60 M^2 C_p^2", n.race, bound)
@@ -317,20 +321,20 @@ DELTA = 0.01
 
 
 def log_factor(samples: float, tokens: float, failure: float = DELTA) -> float:
-    """L = log(6 N^2 M^2 / delta)."""
+    """Return L = log(6 N^2 M^2 / delta) of Condition 4.1 (8)."""
     return math.log(6 * (samples * tokens) ** 2 / failure)
 
 
 def start_spread(samples: float, tokens: float, strong: float, failure: float = DELTA) -> float:
-    """By how much sigma_V must stay below condition (7) for Lemma C.2: C_p sqrt(2 log(4 N M / delta)).
+    """Return by how much sigma_V must stay below condition (7) for Lemma C.2: C_p sqrt(2 log(4 N M / delta)).
 
     The paper hides it in the tilde of (7). Without it |V_{n,2}(0)| is C_p d_h^-1/4 and the lemma fails.
     """
     return strong * math.sqrt(2 * math.log(4 * samples * tokens / failure))
 
 
-def benign_stage_1_steps_printed(n: Numbers) -> float:
-    """T1 of Lemma D.5: 10 M (3M+1) N / (eta d_h^1/4 (N |mu|^2 - 60 M^2 C_p^2 sigma_p^2 d) |w_O|^2).
+def benign_stage_1_steps_printed(n: JiangNumbers) -> float:
+    """Return T1 of Lemma D.5: 10 M (3M+1) N / (eta d_h^1/4 (N |mu|^2 - 60 M^2 C_p^2 sigma_p^2 d) |w_O|^2).
 
     Infinite where N SNR^2 is at most 60 M^2 C_p^2: the lemma says nothing there.
     """
@@ -341,29 +345,34 @@ def benign_stage_1_steps_printed(n: Numbers) -> float:
     return 10 * n.tokens * (3 * n.tokens + 1) * n.samples / (_pace(n) * excess)
 
 
-def harmful_stage_1_steps_printed(n: Numbers) -> float:
-    """T1 as equation (151) prints it, with C_p^2 - 200 M: infinite for C_p^2 up to 200 M, so for C_p = 5 sqrt(M)."""
+def harmful_stage_1_steps_printed(n: JiangNumbers) -> float:
+    """Return T1 of Lemma E.3 as equation (151) prints it, with C_p^2 - 200 M.
+
+    Infinite for C_p^2 up to 200 M, so for C_p = 5 sqrt(M).
+    """
     return _harmful_stage_1(n, 200)
 
 
-def harmful_stage_1_steps_corrected(n: Numbers) -> float:
-    """T1 of Lemma E.3: 4 M (3M+1) N / (eta d_h^1/4 (C_p^2 - 24 M) sigma_p^2 d |w_O|^2)."""
+def harmful_stage_1_steps_corrected(n: JiangNumbers) -> float:
+    """Return T1 of Lemma E.3: 4 M (3M+1) N / (eta d_h^1/4 (C_p^2 - 24 M) sigma_p^2 d |w_O|^2)."""
     return _harmful_stage_1(n, 24)
 
 
-def _harmful_stage_1(n: Numbers, asked: float) -> float:
-    lead = (n.strong_noise_std / n.noise_std) ** 2 - asked * n.tokens
+def _harmful_stage_1(n: JiangNumbers, factor: float) -> float:
+    lead = (n.strong_noise_std / n.noise_std) ** 2 - factor * n.tokens
     if lead <= 0:
         return math.inf
     return 4 * n.tokens * (3 * n.tokens + 1) * n.samples / (_pace(n) * lead * n.noise)
 
 
-def _pace(n: Numbers) -> float:
+def _pace(n: JiangNumbers) -> float:
     return n.rate * n.hidden**0.25 * n.output_norm**2
 
 
-def steps_derived(n: Numbers, theorem: Theorem, attention: float) -> float:
-    """T with its constant, from the attention a that is left at the end (papers/jiang.md 3, leading constants).
+def steps_derived(n: JiangNumbers, theorem: Theorem, attention: float) -> float:
+    """Return T of Theorem 4.1 or 4.2 with its constant, from the attention a that is left at the end.
+
+    Derived in papers/jiang.md 3 (leading constants).
 
     Benign: 2 / (a^2 eta eps |mu|^2 |w_O|^2), a on the signal. Harmful: N / (a^2 eta eps C_p^2 sigma_p^2 d |w_O|^2),
     a on the strong token. The printed laws (`theorem_steps`) have neither a, nor the 2, nor C_p.
@@ -374,28 +383,35 @@ def steps_derived(n: Numbers, theorem: Theorem, attention: float) -> float:
 
 
 def test_loss_derived(attention: float, value: float) -> float:
-    """log(1 + exp(-a V)) with attention a on the signal of fresh points and V the value of the signal."""
+    """Return log(1 + exp(-a V)), the test loss derived for Theorem 4.1 (papers/jiang.md 3).
+
+    a is the attention of fresh points on the signal, V the value of the signal.
+    """
     return math.log1p(math.exp(-attention * value))
 
 
 def test_loss_limit(loss: float, tokens: int, attention: float) -> float:
-    """log(1 + eps^((2M-1) / (M^2 a))): large d, where fresh noise rows attend evenly."""
+    """Return log(1 + eps^((2M-1) / (M^2 a))), the test loss derived for Theorem 4.1 at large d.
+
+    There the noise rows of fresh points attend evenly (papers/jiang.md 3).
+    """
     return math.log1p(loss ** test_loss_exponent(tokens, attention))
 
 
 def test_loss_exponent(tokens: int, attention: float) -> float:
-    """(2M - 1) / (M^2 a): the power of eps that the test loss of benign overfitting falls with, for large d."""
+    """Return (2M - 1) / (M^2 a), the power of eps with which the test loss of Theorem 4.1 falls at large d."""
     return (2 * tokens - 1) / (tokens**2 * attention)
 
 
 def margin_bound_printed(loss: float, tokens: int) -> float:
-    """Lemma 5.5: y f of a fresh point is at least log(1 / eps) / (2 M^2) - 1 (eq. 136, constant 1)."""
+    """Return log(1 / eps) / (2 M^2) - 1, the least y f of a fresh point by Lemma 5.5 (eq. 136, constant 1)."""
     return math.log(1 / loss) / (2 * tokens**2) - 1
 
 
-def attention_left_printed(n: Numbers, row: str, failure: float = DELTA) -> float:
-    """(64), (65): attention left on noise, N L^3 / sqrt(d_h) by a `signal` row, SNR^2 times that by a `noise` row.
+def attention_left_printed(n: JiangNumbers, row: str, failure: float = DELTA) -> float:
+    """Return the attention left on noise.
 
+    Equations (64), (65): N L^3 / sqrt(d_h) by a `signal` row, SNR^2 times that by a `noise` row.
     E.5: L^3 / sqrt(d_h) by a `strong` row, SNR^-2 times that by a `harmful signal` row. 1 or more says nothing.
     """
     cubed = log_factor(n.samples, n.tokens, failure) ** 3 / math.sqrt(n.hidden)
@@ -404,5 +420,8 @@ def attention_left_printed(n: Numbers, row: str, failure: float = DELTA) -> floa
 
 
 def even_race_derived(strong: float) -> float:
-    """N SNR^2 = 2 C_p^2: at uniform attention the values of the signal and of the strong token grow alike."""
+    """Return N SNR^2 = 2 C_p^2, the boundary between Theorems 4.1 and 4.2 that is derived at uniform attention.
+
+    There the values of the signal and of the strong token grow alike.
+    """
     return 2 * strong**2

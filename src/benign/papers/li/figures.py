@@ -60,7 +60,7 @@ LOSS = Question(
 
 
 @dataclass(frozen=True)
-class Size:
+class LiSize:
     """What goes with the scale."""
 
     samples: int
@@ -72,7 +72,7 @@ class Size:
     """steps and restarts of the attack that judges"""
 
 
-def experiment(size: Size, reading: Reading, alpha: Any = 2.0, at: str = "end") -> Experiment:
+def experiment(size: LiSize, reading: Reading, alpha: Any = 2.0, at: str = "end") -> Experiment:
     """Standard and adversarial training with the numbers of Figure 3, but for `alpha`."""
     points = size.samples if reading["gradient"] == "mean" else 1
     rules: dict[str, Any] = {"rate": 1000.0 / points, "loss": reading["loss"]}
@@ -102,7 +102,7 @@ def experiment(size: Size, reading: Reading, alpha: Any = 2.0, at: str = "end") 
     )
 
 
-def _judge(size: Size, rules: dict[str, Any]) -> EnsembleAttack:
+def _judge(size: LiSize, rules: dict[str, Any]) -> EnsembleAttack:
     """For both kinds of training, with the paper's own attack among those tried."""
     steps, restarts = size.judge
     ball = Ball(p="inf", radius=EPS, per="sample")
@@ -156,10 +156,10 @@ DRAWN_NOTE = (
     "eps / 8 on the cross-entropy and on -F_y; a curve that is not seen lies under the next."
 )
 
-_SIZES_3 = Scaled(
-    smoke=Size(20, 10, 1, 50, 40, (20, 1)),
-    quick=Size(50, 30, 5, 100, 1000, (20, 2)),
-    paper=Size(100, 100, 5, 500, 1000),
+_FIG3_SIZES = Scaled(
+    smoke=LiSize(20, 10, 1, 50, 40, (20, 1)),
+    quick=LiSize(50, 30, 5, 100, 1000, (20, 2)),
+    paper=LiSize(100, 100, 5, 500, 1000),
 )
 
 
@@ -174,7 +174,7 @@ FIG3 = Recipe(
 
 @FIG3.builds
 def _build_3(scale: str, reading: Reading) -> Experiment:
-    size = _SIZES_3[scale]
+    size = _FIG3_SIZES[scale]
     if reading["steps"] == "5000":
         size = dataclasses.replace(size, steps=LONGER * size.steps)
     return experiment(size, reading, at="snapshots")
@@ -239,9 +239,9 @@ POINTS = 200
 """on which the bound is computed: it looks at all pairs"""
 
 _SIZES_ALPHA = Scaled(
-    smoke=Size(20, 10, 1, 20, 20, (5, 1)),
-    quick=Size(50, 20, 3, 100, 500, (20, 2)),
-    paper=Size(100, 100, 5, 500, 1000),
+    smoke=LiSize(20, 10, 1, 20, 20, (5, 1)),
+    quick=LiSize(50, 20, 3, 100, 500, (20, 2)),
+    paper=LiSize(100, 100, 5, 500, 1000),
 )
 
 

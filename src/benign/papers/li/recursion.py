@@ -19,6 +19,7 @@ from benign.data.feature_patches import FeaturePatches
 from benign.data.model import column
 from benign.losses import loss, loss_slope
 from benign.networks.patch_cnn import PatchCNN, smoothed_relu, smoothed_relu_derivative
+from benign.training.optimisers import gradient_descent_at_one_rate
 from benign.training.setup import Setup
 
 Number: TypeAlias = float | Float[Tensor, " runs"]
@@ -55,6 +56,11 @@ class Problem:
                 "`data` and `network` must be feature patches and a patch CNN, "
                 f"got {data.kind} and {network.kind}: the recursion knows no others"
             )
+        if not gradient_descent_at_one_rate(setup.training):
+            raise ValueError(
+                f"`training` must be plain gradient descent at a constant rate, got {setup.training.kind}: the "
+                "recursion knows no other; use `gradient_descent` with `drop_every: 0`"
+            )
         strengths = ((data.alpha, data.alpha_by_class), (data.beta, data.beta_by_class))
         alpha, beta = (
             torch.tensor([by_class], dtype=torch.float64) if by_class else number
@@ -64,11 +70,11 @@ class Problem:
         rho, rate = network.threshold, setup.training.rate
         return Problem(alpha, beta, robust, others, network.q, rho, rate)  # pyright: ignore[reportArgumentType]
 
-    def parts(self, robust: Tensor, others: Tensor) -> tuple["Part", "Part"]:
+    def parts(self, robust: Tensor, others: Tensor) -> tuple["PatchGroup", "PatchGroup"]:
         """The robust and the other patches, with their coefficients [runs, classes, ...]."""
         return (
-            Part(self.robust_patches, _by_class(self.alpha, robust), robust),
-            Part(self.other_patches, _by_class(self.beta, others), others),
+            PatchGroup(self.robust_patches, _by_class(self.alpha, robust), robust),
+            PatchGroup(self.other_patches, _by_class(self.beta, others), others),
         )
 
     def activate(self, z: Float[Tensor, "runs *shape"]) -> Float[Tensor, "runs *shape"]:
@@ -78,8 +84,8 @@ class Problem:
         return smoothed_relu_derivative(z, self.q, column(self.rho, z))
 
 
-class Part(NamedTuple):
-    """Patches of one kind: how many, how strong in each class, and what the filters make of them."""
+class PatchGroup(NamedTuple):
+    """Patches of one kind, robust or not: their number, strength in each class, and products with the filters."""
 
     patches: int
     strength: PerClass
@@ -145,7 +151,7 @@ class Features:
         return replace(self, robust=robust, non_robust=non_robust, number=self.number + 1)
 
     @property
-    def _parts(self) -> tuple[Part, Part]:
+    def _parts(self) -> tuple[PatchGroup, PatchGroup]:
         return self.problem.parts(self.robust, self.non_robust)
 
     @property
@@ -202,12 +208,12 @@ class AttackedFeatures:
         return replace(self, A=A, B=B, number=self.number + 1)
 
     @cached_property
-    def _parts(self) -> tuple[Part, Part]:
+    def _parts(self) -> tuple[PatchGroup, PatchGroup]:
         """With the strengths that the attack leaves."""
         robust, others = self.problem.parts(self.A, self.B)
         return self._attacked(robust), self._attacked(others)
 
-    def _attacked(self, part: Part) -> Part:
+    def _attacked(self, part: PatchGroup) -> PatchGroup:
         slopes = self.problem.derivative(part.strength[:, :, None] * part.filters)
         pushed = (slopes * part.filters).sum(2)
         taken = torch.minimum(column(self.attack_rate, pushed) * pushed, column(self.clip, pushed))
@@ -246,7 +252,7 @@ def saturation(problem: Problem, B: Own, attack_rate: Number) -> PerClass:
 
 
 class Power(NamedTuple):
-    """When x reaches its target, and where y is then."""
+    """When x reaches its target, and where y is then (Lemma B.2)."""
 
     time: Tensor
     y: Tensor
@@ -283,8 +289,8 @@ def phase_times(start: Features, attack_rate: Number = 0.0, clip: Number = 0.0) 
     return PhaseTimes(_phase_time(robust, *numbers), _phase_time(others, *numbers))
 
 
-def _phase_time(part: Part, problem: Problem, attack_rate: Number, clip: Number) -> PerClass:
-    count, strength, filters = part
+def _phase_time(group: PatchGroup, problem: Problem, attack_rate: Number, clip: Number) -> PerClass:
+    count, strength, filters = group
     q, classes = problem.q, filters.shape[1]
     numbers = (problem.rho, problem.rate, attack_rate, clip)
     rho, rate, attack_rate, eps = (column(number, strength) for number in numbers)

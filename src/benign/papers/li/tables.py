@@ -38,7 +38,7 @@ TRAININGS = ("standard", "adversarial")
 """how networks are trained: without and with an attack"""
 
 
-class Row(NamedTuple):
+class Table1Row(NamedTuple):
     """A row of Table 1."""
 
     accuracy: float
@@ -48,12 +48,12 @@ class Row(NamedTuple):
 
 
 TABLE_1 = {
-    ("mnist", "standard"): Row(99.56, 0.04, 88.11, 44.61),
-    ("mnist", "adversarial"): Row(99.41, 94.43, 39.49, 69.19),
-    ("cifar", "standard"): Row(95.74, 0.00, 91.79, 61.26),
-    ("cifar", "adversarial"): Row(86.28, 45.13, 10.88, 67.88),
-    ("svhn", "standard"): Row(96.84, 0.16, 73.91, 65.38),
-    ("svhn", "adversarial"): Row(91.99, 58.55, 35.50, 77.04),
+    ("mnist", "standard"): Table1Row(99.56, 0.04, 88.11, 44.61),
+    ("mnist", "adversarial"): Table1Row(99.41, 94.43, 39.49, 69.19),
+    ("cifar", "standard"): Table1Row(95.74, 0.00, 91.79, 61.26),
+    ("cifar", "adversarial"): Table1Row(86.28, 45.13, 10.88, 67.88),
+    ("svhn", "standard"): Table1Row(96.84, 0.16, 73.91, 65.38),
+    ("svhn", "adversarial"): Table1Row(91.99, 58.55, 35.50, 77.04),
 }
 """Table 1 (ResNet-18 for MNIST, WRN-34-10 for CIFAR-10 and SVHN), by data set and training"""
 
@@ -85,7 +85,7 @@ RADII = {"digits": 0.15, "mnist": MNIST_EPS}
 
 
 @dataclass(frozen=True)
-class Size:
+class TableSize:
     """What goes with the scale."""
 
     samples: int
@@ -105,14 +105,14 @@ class Size:
 
 
 SIZES = Scaled(
-    smoke=Size(256, 4, 1, 40, 12, 12, 2, 0),
-    quick=Size(500, 12, 3, 250, 50, 200, 4, 1),
-    paper=Size(100_000, 30, 5, 10_000, 1000, 1000, 10, 2, 128),
+    smoke=TableSize(256, 4, 1, 40, 12, 12, 2, 0),
+    quick=TableSize(500, 12, 3, 250, 50, 200, 4, 1),
+    paper=TableSize(100_000, 30, 5, 10_000, 1000, 1000, 10, 2, 128),
 )
 
 
 @dataclass(frozen=True)
-class Case:
+class Table1Case:
     """A data set of Table 1."""
 
     name: str
@@ -135,7 +135,7 @@ class Case:
         size, source = SIZES[scale], source_of(scale, reading, self.paper)
         facts = facts_of(source)
         attack = PGD(ball=ball(source), steps=size.ascend, step=2.5 / size.ascend)
-        asked = FeatureTests(
+        feature_tests = FeatureTests(
             attack=attack,
             samples=min(size.inverted, facts.test),
             steps=size.steps,
@@ -159,14 +159,14 @@ class Case:
                 samples=min(size.tests, facts.test),
                 attack=EnsembleAttack(ball=ball(source), steps=2 * size.ascend, restarts=1),
                 at="snapshots",
-                features=asked,
+                features=feature_tests,
             ),
             seeds=size.seeds,
             pairing="common",
         )
 
 
-MNIST = Case(
+MNIST = Table1Case(
     "mnist",
     "mnist",
     0.01,
@@ -182,8 +182,8 @@ _WIDE = (
     WideResNet(depth=10, widen=2, classes=10),
     WideResNet(classes=10),
 )
-CIFAR = Case("cifar", "cifar10", 0.1, _WIDE, 200, tuple(PAIRS.values()))
-SVHN = Case("svhn", "svhn", 0.01, _WIDE, 200)
+CIFAR = Table1Case("cifar", "cifar10", 0.1, _WIDE, 200, tuple(PAIRS.values()))
+SVHN = Table1Case("svhn", "svhn", 0.01, _WIDE, 200)
 
 
 def ball(source: str) -> Ball:
@@ -283,7 +283,7 @@ def _lines(rows: list[list[str]]) -> list[str]:
     return ["  ".join(word.ljust(w) for word, w in zip(row, widths, strict=True)) for row in rows]
 
 
-def _draw_bars(case: Case, found: xr.Dataset, caption: str) -> Figure:
+def _draw_bars(case: Table1Case, found: xr.Dataset, caption: str) -> Figure:
     ours = {
         f"{training} training": np.concatenate(
             [_per_cent(found[name].sel(training=training)) for name in COLUMNS]
@@ -314,7 +314,7 @@ def _draw_curves(found: xr.Dataset, caption: str) -> Figure:
     return curves_figure([panels], title=title, caption=f"{caption} {MADE}")
 
 
-def _draw_table_1(case: Case, result: xr.Dataset, caption: str) -> dict[str, Figure]:
+def _draw_table_1(case: Table1Case, result: xr.Dataset, caption: str) -> dict[str, Figure]:
     found, caption = by_training(result), f"{caption} {describe_scale(result)}."
     pictures = inversions_figure(
         found["inversions"].isel(training=0, seed=0),
@@ -328,7 +328,7 @@ def _draw_table_1(case: Case, result: xr.Dataset, caption: str) -> dict[str, Fig
     }
 
 
-def _summarise_table_1(case: Case, result: xr.Dataset) -> str:
+def _summarise_table_1(case: Table1Case, result: xr.Dataset) -> str:
     found = by_training(result)
     rows = [["training", *_with_paper(COLUMNS.values())]]
     for training in TRAININGS:
@@ -356,7 +356,7 @@ def _with_paper(columns: Iterable[str]) -> list[str]:
     return [each for name in columns for each in (name, "paper")]
 
 
-def _paper(case: Case) -> str:
+def _paper(case: Table1Case) -> str:
     network = "ResNet-18" if case is MNIST else "WRN-34-10"
     return f"{network}, all training images, {case.epochs} epochs"
 

@@ -19,13 +19,14 @@ from benign.claims.conditions import Condition, Conditions, Moderate, one_cell
 from benign.data.feature_patches import FeaturePatches
 from benign.networks.patch_cnn import PatchCNN
 from benign.spec.base import NonNegative, Positive, Spec
+from benign.training.optimisers import gradient_descent_at_one_rate
 from benign.training.setup import Setup
 
 Theorem = Literal["4.3", "4.4"]
 """standard training, adversarial training"""
 
 
-class Constants(Spec):
+class LiConstants(Spec):
     """What Assumptions 2.3 and B.3 leave open."""
 
     const: Moderate = 1.0
@@ -39,12 +40,12 @@ class Constants(Spec):
         return f"C = {self.const:g}, poly = d^{self.power:g}, polylog = log(d)^{self.log_power:g}"
 
 
-ALL_ONE = Constants()
+ALL_ONE = LiConstants()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numbers:
-    """What the assumptions are about."""
+class LiNumbers:
+    """The quantities that Assumptions 2.3 and B.3 bound."""
 
     classes: int
     dim: int
@@ -70,12 +71,12 @@ class Numbers:
     """eta~"""
 
     @staticmethod
-    def of(setup: Setup) -> "Numbers":
-        """The numbers of a cell."""
+    def of(setup: Setup) -> "LiNumbers":
+        """Return the numbers of a cell."""
         data, network = parts(setup)
         attack = setup.attack if isinstance(setup.attack, OneStep) else None
         threat = setup.attack.threat() if setup.attack else None
-        return Numbers(
+        return LiNumbers(
             classes=data.classes,
             dim=data.dim,
             samples=data.samples,
@@ -95,7 +96,7 @@ class Numbers:
 
 
 def parts(setup: Setup) -> tuple[FeaturePatches, PatchCNN]:
-    """Data and network of a cell; ValueError where the theorems are about others."""
+    """Return data and network of a cell. Raise ValueError if Theorems 4.3 and 4.4 are about others."""
     data, network = one_cell(setup).data, setup.network
     if not isinstance(data, FeaturePatches) or not isinstance(network, PatchCNN):
         raise ValueError(
@@ -106,22 +107,22 @@ def parts(setup: Setup) -> tuple[FeaturePatches, PatchCNN]:
 
 
 def conditions(
-    numbers: Numbers | Setup, theorem: Theorem, given: Constants = ALL_ONE
+    numbers: LiNumbers | Setup, theorem: Theorem, given: LiConstants = ALL_ONE
 ) -> Conditions:
-    """Assumptions 2.3 and B.3 item by item; Theorem 4.4 asks for the attack's too.
+    """Return Assumptions 2.3 and B.3 item by item; for Theorem 4.4 with those on the attack.
 
-    The last two rows are what Theorem 4.4 needs and does not ask for (papers/li.md 2.9).
+    The last two rows are what Theorem 4.4 needs and does not assume (papers/li.md 2.9).
     """
-    n = numbers if isinstance(numbers, Numbers) else Numbers.of(numbers)
+    n = numbers if isinstance(numbers, LiNumbers) else LiNumbers.of(numbers)
     rows = [*_data(n, given), *_network(n, given)]
     if theorem == "4.4":
         rows += [*_attack(n, given), *(row.informational() for row in _needed(n))]
-    if not isinstance(numbers, Numbers):
+    if not isinstance(numbers, LiNumbers):
         rows.insert(0, Condition.setting(_departures(numbers, theorem)))
     return Conditions(f"Li Theorem {theorem} ({given})", tuple(rows))
 
 
-def _data(n: Numbers, c: Constants) -> list[Condition]:
+def _data(n: LiNumbers, c: LiConstants) -> list[Condition]:
     root, poly = 1 / math.sqrt(n.dim), n.dim**c.power
     weak, strong = n.other_patches * n.beta**n.q, n.robust_patches * n.alpha**n.q
     return [
@@ -133,7 +134,7 @@ def _data(n: Numbers, c: Constants) -> list[Condition]:
     ]
 
 
-def _network(n: Numbers, c: Constants) -> list[Condition]:
+def _network(n: LiNumbers, c: LiConstants) -> list[Condition]:
     root, poly, polylog = 1 / math.sqrt(n.dim), n.dim**c.power, math.log(n.dim) ** c.log_power
     return [
         Condition.equal("B.3 sigma_0", "sigma_0 = 1/sqrt(d)", n.init_std, root),
@@ -144,7 +145,7 @@ def _network(n: Numbers, c: Constants) -> list[Condition]:
     ]
 
 
-def _attack(n: Numbers, c: Constants) -> list[Condition]:
+def _attack(n: LiNumbers, c: LiConstants) -> list[Condition]:
     fast = "eta~ >= 1: c0 > 0 of eta~ = d^c0"
     return [
         Condition.at_least("B.3 eps", "eps >= beta", n.eps, n.beta),
@@ -154,7 +155,7 @@ def _attack(n: Numbers, c: Constants) -> list[Condition]:
     ]
 
 
-def _needed(n: Numbers) -> list[Condition]:
+def _needed(n: LiNumbers) -> list[Condition]:
     slack = robust_network_slack(n.robust_patches, n.other_patches, n.alpha, n.eps, n.q)
     return [
         Condition.at_least("separation", "alpha >= 2 eps", n.alpha, 2 * n.eps),
@@ -163,7 +164,7 @@ def _needed(n: Numbers) -> list[Condition]:
 
 
 def _departures(setup: Setup, theorem: Theorem) -> list[str]:
-    """In what a cell is not the setting of the theorem."""
+    """Return how a cell differs from the setting of the theorem."""
     attack, training = setup.attack, setup.training
     trained = attack is not None and getattr(attack, "clip", None) != 0
     found = {
@@ -171,7 +172,7 @@ def _departures(setup: Setup, theorem: Theorem) -> list[str]:
         "an attack that is not one clipped step on -F_y": theorem == "4.4"
         and not (isinstance(attack, OneStep) and attack.loss == "own" and attack.clip is not None),
         "not attacked from the first step on": training.first_attacked_step > 0,
-        "a falling rate or mini-batches": not training.plain(),
+        "not gradient descent at a constant rate": not gradient_descent_at_one_rate(training),
     }
     return [name for name, departs in found.items() if departs]
 
@@ -180,35 +181,38 @@ def _departures(setup: Setup, theorem: Theorem) -> list[str]:
 
 
 def separation_slack(alpha: float, eps: float) -> float:
-    """alpha / (2 eps): below 1 points of two classes share an attacked point, and no classifier is robust at both."""
+    """Return alpha / (2 eps), what Theorem 4.4 needs to be at least 1 (papers/li.md 2.9).
+
+    Below 1 points of two classes share an attacked point, and no classifier is robust at both.
+    """
     return alpha / (2 * eps)
 
 
 def density_slack(robust: int, others: int, alpha: float, beta: float, q: int) -> float:
-    """Assumption 2.3 (b) with tau = q: sum beta^q / sum alpha^q."""
+    """Return the slack of Assumption 2.3 (b) with tau = q: sum beta^q / sum alpha^q."""
     return others * beta**q / (robust * alpha**q)
 
 
 def robust_network_slack(robust: int, others: int, alpha: float, eps: float, q: int) -> float:
-    """|J_R| max(1, (alpha-eps)/eps)^q / P: below 1 a network of robust features is robust in one class at most.
+    """Return |J_R| max(1, (alpha-eps)/eps)^q / P: below 1 a network of robust features is robust in one class at most.
 
-    Papers/li.md 2.9 (2). With `density_slack` >= 1 and eps >= beta it is always below 1.
+    Theorem 4.4 needs it (papers/li.md 2.9 (2)). With `density_slack` >= 1 and eps >= beta it is always below 1.
     """
     return robust * max(1.0, (alpha - eps) / eps) ** q / (robust + others)
 
 
 def linear_network_slack_printed(robust: int, alpha: float, eps: float) -> float:
-    """Proposition 3.2 as its proof has it: |J_R| (alpha - eps) / eps, without the factor P."""
+    """Return the slack of Proposition 3.2 as its proof has it: |J_R| (alpha - eps) / eps, without the factor P."""
     return robust * (alpha - eps) / eps
 
 
 def linear_network_slack_corrected(robust: int, others: int, alpha: float, eps: float) -> float:
-    """Proposition 3.2 with it: |J_R| (alpha - eps) / (P eps) must exceed 1 as gamma grows."""
+    """Return the slack of Proposition 3.2 with the factor P: |J_R| (alpha - eps) / (P eps), which must exceed 1."""
     return linear_network_slack_printed(robust, alpha, eps) / (robust + others)
 
 
 def robust_accuracy_limit(ones: np.ndarray, others: np.ndarray, eps: float) -> float:
-    """What no classifier's robust accuracy on these points of two classes can exceed, l_inf attacks of radius eps.
+    """Return what no classifier's robust accuracy on these points of two classes exceeds, for l_inf radius eps.
 
     Points at most 2 eps apart share an attacked point, so of a matched pair one is wrong: a largest matching.
     """
@@ -227,7 +231,7 @@ def largest_start_printed(width: int, dim: int) -> float:
 
 
 def largest_start_corrected(width: int, init_std: float) -> float:
-    """The largest of m Gaussians: sigma_0 sqrt(2 log m)."""
+    """Lemma D.3, corrected: the largest of m Gaussians, sigma_0 sqrt(2 log m)."""
     return init_std * math.sqrt(2 * math.log(width))
 
 
@@ -243,7 +247,10 @@ def held_back_printed(attack_rate: float) -> float:
 
 
 def held_back_corrected(attack_rate: float, beta: float, rho: float, q: int) -> float:
-    """The paper's own stopping rule with one leading filter: B^q = rho^(q-1) / (eta~ beta^(q-2)), so eta~^(-1/q)."""
+    """Lemmas D.24 and E.11, corrected: the paper's own stopping rule with one leading filter.
+
+    B^q = rho^(q-1) / (eta~ beta^(q-2)), so eta~^(-1/q).
+    """
     return (rho ** (q - 1) / (attack_rate * beta ** (q - 2))) ** (1 / q)
 
 

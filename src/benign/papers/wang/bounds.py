@@ -22,7 +22,7 @@ Numbers: TypeAlias = Float64[Tensor, "*shape"]
 
 
 def gaussian_overlap(distance: Number, noise_std: Number = 1.0) -> Numbers:
-    """I(v) = int min(p(xi), p(xi + v)) dxi of a Gaussian cluster: 2 Phi(-|v| / (2 sigma)).
+    """Return I(v) = int min(p(xi), p(xi + v)) dxi (Theorem 3.2) of a Gaussian cluster: 2 Phi(-|v| / (2 sigma)).
 
     The two densities cross on the hyperplane halfway between their centres.
     """
@@ -32,7 +32,7 @@ def gaussian_overlap(distance: Number, noise_std: Number = 1.0) -> Numbers:
 def error_floor(
     overlap: Number, flip: Number = 0.0, version: Literal["printed", "sharp"] = "sharp"
 ) -> Numbers:
-    """The robust error that every classifier has at least, for alpha < |mu|.
+    """Return the robust error that every classifier has at least (Theorem 3.2), for alpha < |mu|.
 
     `printed` is beta + (1 - 2 beta)/4 I(v) with v = 2 (1 - alpha/|mu|) mu (Theorem 3.2). `sharp` has
     1/2 for 1/4: the proof averages four errors of which two already sum to 1.
@@ -48,7 +48,7 @@ def robust_error_floor(
     noise_std: Number = 1.0,
     version: Literal["printed", "sharp"] = "sharp",
 ) -> Numbers:
-    """The same for Gaussian clusters, in an l2 ball of radius alpha; 1/2 where alpha >= |mu|.
+    """Return the bound of Theorem 3.2 for Gaussian clusters, in an l2 ball of radius alpha; 1/2 where alpha >= |mu|.
 
     `sharp`: beta + (1 - 2 beta) Phi(-(|mu| - alpha)/sigma), which sign<mu, x> attains at beta = 0.
     `printed`: half of what is added to beta. Flips are independent of the points; the error is
@@ -60,7 +60,7 @@ def robust_error_floor(
 
 
 def margin_per_norm(result: xr.Dataset) -> xr.DataArray:
-    """min over y of E[y f | y] / ||W||_2 of the runs of a result, what Lemma B.14 bounds from below."""
+    """Return min over y of E[y f | y] / ||W||_2 of the runs of a result, what Lemma B.14 bounds from below."""
     least = np.minimum(result.test_margin_positive, result.test_margin_negative)
     return least / result.spectral_norm
 
@@ -92,28 +92,31 @@ ndtr = torch.special.ndtr
 
 
 class Errors(NamedTuple):
-    """Of a linear rule against labels that are flipped with chance beta."""
+    """Errors of a linear rule against labels that are flipped with chance beta (papers/wang.md 2.5)."""
 
     clean: Numbers
     robust: Numbers
 
 
 def linear_rule_errors(s: Number, radius: Number, flip: Number = 0.0) -> Errors:
-    """Clean: beta + (1 - 2 beta) Phi(-s). Robust: (1 - beta) Phi(-(s - alpha)) + beta (1 - Phi(-(s + alpha)))."""
+    """Return the errors of a linear rule with alignment s (papers/wang.md 2.5).
+
+    Clean: beta + (1 - 2 beta) Phi(-s). Robust: (1 - beta) Phi(-(s - alpha)) + beta (1 - Phi(-(s + alpha))).
+    """
     s, alpha, beta = (torch.as_tensor(each, dtype=torch.float64) for each in (s, radius, flip))
     robust = (1 - beta) * ndtr(alpha - s) + beta * ndtr(s + alpha)
     return Errors(beta + (1 - 2 * beta) * ndtr(-s), robust)
 
 
 def averaged_alignment(signal: Number, dim: Number, samples: Number, flip: Number = 0.0) -> Numbers:
-    """s ~ q r^2 / sqrt(n d + q^2 r^2) of a typical draw, with q = (1 - 2 beta) n."""
+    """Return s ~ q r^2 / sqrt(n d + q^2 r^2) of a typical draw, q = (1 - 2 beta) n (papers/wang.md 2.5)."""
     r, d, n = (torch.as_tensor(each, dtype=torch.float64) for each in (signal, dim, samples))
     kept = (1 - 2 * torch.as_tensor(flip, dtype=torch.float64)) * n
     return kept * r**2 / (n * d + (kept * r) ** 2).sqrt()
 
 
 def critical_dim(signal: Number, samples: Number, radius: Number, flip: Number = 0.0) -> Numbers:
-    """The d at which s - alpha = 1, an error of 1 - Phi(1) against clean labels (papers/wang.md 2.5).
+    """Return the d at which s - alpha = 1, an error of 1 - Phi(1) against clean labels (papers/wang.md 2.5).
 
     d = (q^2 / n) (r^4 / (1 + alpha)^2 - r^2) with q = (1 - 2 beta) n.
     """
@@ -128,7 +131,7 @@ def alignment(
     y: Float[Tensor, "runs samples"],
     signal: Float[Tensor, "runs dim"],
 ) -> Float[Tensor, " runs"]:
-    """s = <u, mu> / |u| of these training points: u = sum_i y_i x_i."""
+    """Return s = <u, mu> / |u| of these training points, u = sum_i y_i x_i (papers/wang.md 2.5)."""
     u = torch.einsum("rn,rnd->rd", y, x)
     return (u * signal).sum(1) / torch.linalg.vector_norm(u, dim=1)
 
@@ -187,7 +190,7 @@ def smoothed_leaky_rate(
 
 
 def non_smooth_rate(steps: float, rate: float, signal: float, slope: float, active: float) -> float:
-    """Lemma B.29: L <= 30 / (r gamma c0 sqrt(eta T)). Printed beside it is "c0 > 1": c0 is a share, below 1."""
+    """Lemma B.29: L <= 30 / (r gamma c0 sqrt(eta T)). The paper prints "c0 > 1" with it: c0 is a share, below 1."""
     return 30 / (signal * slope * active * math.sqrt(rate * steps))
 
 

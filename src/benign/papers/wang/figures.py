@@ -30,7 +30,7 @@ from benign.papers.wang.setting import (
     RHO,
     SMALLEST,
     UNPRINTED,
-    Size,
+    WangSize,
     ball,
     by_radius,
     clusters,
@@ -60,8 +60,8 @@ PREDICTOR = "averaged linear predictor"
 LIMITS = (0.45, 0.9)
 """of accuracy against flipped labels: chance, and a little below, to the best that can be"""
 _SIZES_WINDOW = Scaled(
-    smoke=Size(samples=20, width=10, steps=20, ascend=5, seeds=1, test=50),
-    quick=Size(samples=50, width=40, steps=150, ascend=8, seeds=5, test=500),
+    smoke=WangSize(samples=20, width=10, steps=20, ascend=5, seeds=1, test=50),
+    quick=WangSize(samples=50, width=40, steps=150, ascend=8, seeds=5, test=500),
     paper=PAPER,
 )
 
@@ -90,7 +90,7 @@ FIG1 = Recipe(
 def _build_1(scale: str, reading: Reading) -> Experiment:
     quick = [2.5, 3.0, 3.5, 4.0, 5.0, 6.0], [500, 900, 1600, 2800, 5000, 9000]
     paper = [float(r) for r in range(1, 11)], [1000 * k for k in range(1, 19)]
-    signal, dim = Scaled(([2.0, 4.0, 8.0], [64, 200]), quick, paper)[scale]
+    signal, dim = Scaled(smoke=([2.0, 4.0, 8.0], [64, 200]), quick=quick, paper=paper)[scale]
     return _window(scale, reading, signal, dim, RHO)
 
 
@@ -107,7 +107,7 @@ FIG3 = Recipe(
 def _build_3(scale: str, reading: Reading) -> Experiment:
     paper = [500 * k for k in range(1, 13)], [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45]
     quick = [300, 700, 1200, 2000, 3000], [0.05, 0.15, 0.25, 0.35, 0.45]
-    dim, radius = Scaled(([64, 200], [0.05, 0.25, 0.45]), quick, paper)[scale]
+    dim, radius = Scaled(smoke=([64, 200], [0.05, 0.25, 0.45]), quick=quick, paper=paper)[scale]
     return _window(scale, reading, SIGNAL, dim, zipped("rho", radius))
 
 
@@ -290,9 +290,9 @@ def _summarise_3(result: xr.Dataset) -> str:
 # Figure 2: robust training loss and robust test error along training.
 
 
-_SIZES_2 = Scaled(
-    smoke=Size(samples=20, width=20, steps=16, ascend=4, seeds=1, test=20),
-    quick=Size(samples=50, width=100, steps=300, ascend=10, seeds=3, test=200),
+_FIG2_SIZES = Scaled(
+    smoke=WangSize(samples=20, width=20, steps=16, ascend=4, seeds=1, test=20),
+    quick=WangSize(samples=50, width=100, steps=300, ascend=10, seeds=3, test=200),
     # With the paper's 2000 points, tests at snapshots were two thirds of the cost. Here both labels of a point count
     # with their chance: at an error of 3 % beyond the noise, 500 such points are as good as 2000 with flipped labels.
     paper=replace(PAPER, test=500),
@@ -318,7 +318,7 @@ FIG2 = Recipe(
 
 @FIG2.builds
 def _build(scale: str, reading: Reading) -> Experiment:
-    size = _SIZES_2[scale]
+    size = _FIG2_SIZES[scale]
     signals, dims, radii = zip(*_SETTINGS, strict=True)
     sizes = [round(each * _DIMS[scale]) for each in dims]
     radius = zipped("setting", radii)

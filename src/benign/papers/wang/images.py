@@ -20,7 +20,7 @@ from benign.papers.wang.setting import (
     PRINTED_EXPONENTS,
     RADIUS,
     UNPRINTED,
-    Size,
+    WangSize,
     ball,
     by_radius,
     experiment,
@@ -47,8 +47,8 @@ DIGITS_DIMS = (9, 16, 25, 36, 49, 64)
 FEW_TESTS = 50
 """of the 58 test images of 0 and 1 among the digits"""
 SIZES = Scaled(
-    smoke=Size(samples=20, width=20, steps=40, ascend=4, seeds=1, test=FEW_TESTS),
-    quick=Size(samples=100, width=100, steps=500, ascend=5, seeds=3, test=500),
+    smoke=WangSize(samples=20, width=20, steps=40, ascend=4, seeds=1, test=FEW_TESTS),
+    quick=WangSize(samples=100, width=100, steps=500, ascend=5, seeds=3, test=500),
     paper=PAPER,
 )
 
@@ -57,7 +57,7 @@ SIZES = Scaled(
 class DigitFigure:
     """A figure at one scale, on one image set."""
 
-    size: Size
+    size: WangSize
     source: str
     dims: tuple[int, ...]
     """pixels of a picture, up to the set's own size"""
@@ -143,7 +143,9 @@ FIG4 = Recipe(
 @FIG4.builds
 def _build_4(scale: str, reading: Reading) -> Experiment:
     shown = figure(scale, reading)
-    norms = Scaled([0.1, 0.5, 2.0], [0.1, 0.2, 0.3, 0.5, 1.0, 2.0], linspace(0.1, 2.0, 20))[scale]
+    norms = Scaled(
+        smoke=[0.1, 0.5, 2.0], quick=[0.1, 0.2, 0.3, 0.5, 1.0, 2.0], paper=linspace(0.1, 2.0, 20)
+    )[scale]
     dims = Scaled(shown.dims[::3], shown.dims[::2], shown.dims)[scale]
     return shown.experiment(reading, norm=norms, dim=list(dims), radius=RHO)
 
@@ -161,7 +163,9 @@ def _build_5(scale: str, reading: Reading) -> Experiment:
     shown = figure(scale, reading)
     if scale == "paper":
         shown = replace(shown, size=replace(shown.size, seeds=5))
-    radii = Scaled([0.05, 0.45], linspace(0.05, 0.45, 5), linspace(0.05, 0.45, 9))[scale]
+    radii = Scaled(
+        smoke=[0.05, 0.45], quick=linspace(0.05, 0.45, 5), paper=linspace(0.05, 0.45, 9)
+    )[scale]
     dims = Scaled(shown.dims[::3], shown.dims[::2], shown.dims)[scale]
     return shown.experiment(reading, norm=SIGNAL, dim=list(dims), radius=zipped("rho", radii))
 

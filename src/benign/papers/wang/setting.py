@@ -44,7 +44,7 @@ NETWORK = Question(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size:
+class WangSize:
     """A figure at one scale."""
 
     samples: int
@@ -59,7 +59,9 @@ class Size:
 
 SMALLEST = "projected"
 """coordinates of the synthetic figures: the same runs, in the span of points and weights where that is less than R^d"""
-PAPER = Size(samples=100, width=1000, steps=1000, ascend=20, seeds=10, test=2000, precision="tf32")
+PAPER = WangSize(
+    samples=100, width=1000, steps=1000, ascend=20, seeds=10, test=2000, precision="tf32"
+)
 
 
 def ball(reading: Reading, radius: Any) -> Ball:
@@ -68,18 +70,24 @@ def ball(reading: Reading, radius: Any) -> Ball:
     return Ball(radius=radius, relative_to=relative, per="sample")
 
 
-def training_attack(size: Size, reading: Reading, radius: Any) -> PGD:
+def training_attack(size: WangSize, reading: Reading, radius: Any) -> PGD:
     """PGD from the clean point, in steps of a fifth of the radius where there are 20."""
     return PGD(ball=ball(reading, radius), steps=size.ascend, step=4 / size.ascend)
 
 
-def clusters(size: Size, signal: Any, dim: Any) -> Mixture:
+def clusters(size: WangSize, signal: Any, dim: Any) -> Mixture:
     """The synthetic data."""
     return Mixture(samples=size.samples, dim=dim, signal=signal, flip=FLIP)
 
 
 def experiment(
-    size: Size, reading: Reading, *, data: DataModel, radius: Any, evaluation: Evaluation, **more
+    size: WangSize,
+    reading: Reading,
+    *,
+    data: DataModel,
+    radius: Any,
+    evaluation: Evaluation,
+    **more,
 ) -> Experiment:
     """Rate 0.1, a tenth of it after half the steps, to the last step."""
     theory = reading["network"] == "hybrid"

@@ -26,6 +26,7 @@ from benign.claims.conditions import (
 from benign.data.mixture import Mixture
 from benign.networks.two_layer import TwoLayer
 from benign.spec.base import Positive, Spec
+from benign.training.optimisers import gradient_descent_at_one_rate
 from benign.training.setup import Setup
 
 SIGNALS = (1e-8, 1e8)
@@ -34,7 +35,7 @@ RISING = ("(A1)", "(A2)", "(B2)", "item 3")
 """conditions whose slack grows with r, also when d is always the smallest that (1) allows"""
 
 
-class Constants(Spec):
+class WangConstants(Spec):
     """What Assumption 1 leaves open."""
 
     const: Moderate = 1.0
@@ -46,12 +47,12 @@ class Constants(Spec):
         return f"C = {self.const:g}, delta = {self.failure:g}"
 
 
-ALL_ONE = Constants()
+ALL_ONE = WangConstants()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numbers:
-    """What Assumption 1 is about, in units of the noise."""
+class WangNumbers:
+    """The quantities that Assumption 1 bounds, in units of the noise."""
 
     samples: int
     dim: int
@@ -71,13 +72,13 @@ class Numbers:
     """a smooth activation, not ReLU or its kin"""
 
     @staticmethod
-    def of(setup: Setup) -> "Numbers":
-        """The numbers of a cell."""
+    def of(setup: Setup) -> "WangNumbers":
+        """Return the numbers of a cell."""
         data, network = parts(setup)
         unit, start = data.noise_std, network.init_std
         if start is None:  # the limit, or of PyTorch's size
             start = 0.0 if network.preset == "vanishing" else 1 / math.sqrt(3 * data.dim)
-        return Numbers(
+        return WangNumbers(
             samples=data.samples,
             dim=data.dim,
             signal=signal_norm(setup) / unit,
@@ -91,7 +92,7 @@ class Numbers:
 
 
 def parts(setup: Setup) -> tuple[Mixture, TwoLayer]:
-    """Data and network of a cell; ValueError where the theorem is about others."""
+    """Return data and network of a cell. Raise ValueError if Theorem 3.1 is about others."""
     data, network = one_cell(setup).data, setup.network
     if not isinstance(data, Mixture) or not isinstance(network, TwoLayer):
         raise ValueError(
@@ -102,13 +103,13 @@ def parts(setup: Setup) -> tuple[Mixture, TwoLayer]:
 
 
 def conditions(
-    numbers: Numbers | Setup, given: Constants = ALL_ONE, robust: bool = False
+    numbers: WangNumbers | Setup, given: WangConstants = ALL_ONE, robust: bool = False
 ) -> Conditions:
-    """Assumption 1 item by item, with (A) for a smooth activation and (B) for ReLU and its kin.
+    """Return Assumption 1 item by item, with (A) for a smooth activation and (B) for ReLU and its kin.
 
-    The last row is what item 3 of Theorem 3.1, the bound on the robust error, needs more; asked for if `robust`.
+    The last row is what item 3 of Theorem 3.1 (robust error) needs as well; informational unless `robust`.
     """
-    n = numbers if isinstance(numbers, Numbers) else Numbers.of(numbers)
+    n = numbers if isinstance(numbers, WangNumbers) else WangNumbers.of(numbers)
     c, d, r = given.const, n.dim, n.signal
     start = n.init_std * math.sqrt(n.width * d)
     rows = [
@@ -122,28 +123,28 @@ def conditions(
         *(_smooth(n, given) if n.smooth else _non_smooth(n, given)),
         _item_3(n, given) if robust else _item_3(n, given).informational(),
     ]
-    if not isinstance(numbers, Numbers):
+    if not isinstance(numbers, WangNumbers):
         rows.insert(0, Condition.setting(_departures(numbers)))
     kind = "smooth" if n.smooth else "non-smooth"
     return Conditions(f"Wang Theorem 3.1, {kind} ({given})", tuple(rows))
 
 
-def needed_dim(n: Numbers, given: Constants) -> float:
-    """(1): the smallest d, which does not depend on the `dim` of the numbers."""
+def needed_dim(n: WangNumbers, given: WangConstants) -> float:
+    """Return the smallest d of Assumption 1 (1), which does not depend on the `dim` of the numbers."""
     return max(given.const * n.signal**2 * n.samples, _noise_dim(n, given))
 
 
-def smallest_signal(n: Numbers, given: Constants, dim: int | None, robust: bool) -> float:
-    """The smallest r at which the conditions that rise with it hold, at the given d or the smallest for it.
+def smallest_signal(n: WangNumbers, given: WangConstants, dim: int | None, robust: bool) -> float:
+    """Return the smallest r at which the items of Assumption 1 that rise with it hold, at the given or smallest d.
 
-    The interval is halved; its upper end where no r is large enough.
+    Found by bisection of `SIGNALS`; its upper end if no r is large enough.
     """
 
     def fits(signal: float) -> bool:
         here = replace(n, signal=signal)
         here = replace(here, dim=dim or smallest_whole(needed_dim(here, given)))
-        asked = conditions(here, given, robust)
-        return all(row.holds for row in asked if row.required and row.name in RISING)
+        rows = conditions(here, given, robust)
+        return all(row.holds for row in rows if row.required and row.name in RISING)
 
     low, high = SIGNALS
     if not fits(high):
@@ -154,17 +155,17 @@ def smallest_signal(n: Numbers, given: Constants, dim: int | None, robust: bool)
     return high
 
 
-def largest_rate(dim: float, given: Constants) -> float:
-    """(4): the largest eta."""
+def largest_rate(dim: float, given: WangConstants) -> float:
+    """Return the largest eta of Assumption 1 (4)."""
     return 1 / (given.const * float(dim) ** 2)
 
 
-def _noise_dim(n: Numbers, c: Constants) -> float:
+def _noise_dim(n: WangNumbers, c: WangConstants) -> float:
     attack = (n.radius * n.signal) ** 2
     return c.const * float(n.samples) ** 2 * (_log(n.samples, c) + attack)
 
 
-def _smooth(n: Numbers, c: Constants) -> list[Condition]:
+def _smooth(n: WangNumbers, c: WangConstants) -> list[Condition]:
     log = c.const * _log(n.samples, c)
     return [
         Condition.at_most("(A1)", "d <= r^4 / C", n.dim, n.signal**4 / c.const),
@@ -172,7 +173,7 @@ def _smooth(n: Numbers, c: Constants) -> list[Condition]:
     ]
 
 
-def _non_smooth(n: Numbers, c: Constants) -> list[Condition]:
+def _non_smooth(n: WangNumbers, c: WangConstants) -> list[Condition]:
     log, share = _log(n.samples, c), n.dim / n.samples
     slow = math.sqrt(share * _log(n.width * share, c))
     statement = "r^2 >= C max(sqrt((d/n) log(m d / (n delta))), log(n/delta))"
@@ -182,17 +183,17 @@ def _non_smooth(n: Numbers, c: Constants) -> list[Condition]:
     ]
 
 
-def _item_3(n: Numbers, c: Constants) -> Condition:
+def _item_3(n: WangNumbers, c: WangConstants) -> Condition:
     bound = n.signal * math.sqrt(n.samples / n.dim) / c.const
     return Condition.at_most("item 3", "rho <= r sqrt(n/d) / C", n.radius, bound)
 
 
-def _log(count: float, c: Constants) -> float:
+def _log(count: float, c: WangConstants) -> float:
     return math.log(count / c.failure)
 
 
 def _departures(setup: Setup) -> list[str]:
-    """In what a cell is not the setting of Theorem 3.1."""
+    """Return how a cell differs from the setting of Theorem 3.1."""
     (data, network), training = parts(setup), setup.training
     found = {
         "labels flipped in blocks": data.flip > 0 and data.flip_mode == "blocks",
@@ -200,6 +201,6 @@ def _departures(setup: Setup) -> list[str]:
         "classes balanced": data.balanced,
         "both layers trained": network.preset == "torch_default",
         "attacked from the first step on": setup.attack is not None and not training.first_attacked_step,
-        "a falling rate or mini-batches": not training.plain(),
+        "not gradient descent at a constant rate": not gradient_descent_at_one_rate(training),
     }  # fmt: skip
     return [name for name, departs in found.items() if departs]

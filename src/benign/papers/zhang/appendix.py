@@ -16,15 +16,22 @@ from benign.attacks.pgd import PGD
 from benign.claims.study import Question, Reading, Scaled
 from benign.experiment import Experiment, specification
 from benign.networks.attention import Attention
-from benign.papers.attention_questions import OUTPUT, network
+from benign.papers.attention_setting import (
+    LEVEL,
+    OUTPUT,
+    RADIUS,
+    changed,
+    network,
+    noisy_signals,
+    pgd,
+)
 from benign.papers.recipes import Recipe, means_text
-from benign.papers.zhang.setting import LEVEL, RADIUS, changed, noisy_signals, pgd
+from benign.papers.statistics import converged, steps_to_loss
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import Figure
 from benign.spec.axes import logspace, zipped
 from benign.stats.boundary import boundary
 from benign.sweep.dataset import ended
-from benign.training.descent import Status
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -58,8 +65,8 @@ HEADS = Recipe(
 
 @HEADS.builds
 def _build_heads(scale: str, reading: Reading) -> Experiment:
-    dim, hidden = Scaled((32, 4), (128, 16), (1024, 128))[scale]
-    heads = Scaled([1, 2], [1, 2, 4], [1, 2, 4, 8])[scale]
+    dim, hidden = Scaled(smoke=(32, 4), quick=(128, 16), paper=(1024, 128))[scale]
+    heads = Scaled(smoke=[1, 2], quick=[1, 2, 4], paper=[1, 2, 4, 8])[scale]
     return Experiment(
         data=noisy_signals(
             dim, tokens=4, samples=HEADS_SAMPLES, snr=logspace(0.12, 4.0, Scaled(2, 6, 10)[scale])
@@ -92,7 +99,7 @@ def critical_races(result: xr.Dataset) -> dict[str, xr.DataArray]:
 
 @HEADS.draws
 def _draw_heads(result: xr.Dataset, caption: str) -> Figure:
-    times = result.steps.where(result.status == Status.CONVERGED)
+    times = steps_to_loss(result)
 
     def along_snr(values: xr.DataArray, label: str, **more) -> Curves:
         curves = [(f"H = {h}", values.sel(heads=h)) for h in values.heads.values]
@@ -125,13 +132,12 @@ def _summarise_heads(result: xr.Dataset) -> str:
     lines = []
     for h in result.heads.values:
         cell = result.sel(heads=h)
-        converged = cell.status == Status.CONVERGED
         measures = {f"critical N SNR^2, {name}": each.sel(heads=h) for name, each in races.items()}
-        measures["steps of runs that converged"] = cell.steps.where(converged)
+        measures["steps of runs that converged"] = steps_to_loss(cell)
         measures["robust accuracy"] = cell.robust_accuracy
         measures["under the training attack"] = cell.robust_accuracy_training_attack
         means = means_text(measures)
-        counts = f"{int(converged.sum())} of {int(ended(cell).sum())} runs converged"
+        counts = f"{int(converged(cell).sum())} of {int(ended(cell).sum())} runs converged"
         lines.append(f"H = {h}: {counts}, {means}")
     return "\n".join(lines)
 
@@ -186,15 +192,15 @@ NORMS = Recipe(
 
 @NORMS.builds
 def _build_norms(scale: str, reading: Reading) -> Experiment:
-    dim, hidden = Scaled((16, 2), (128, 16), (1024, 128))[scale]
-    samples, tokens = Scaled((4, 2), (10, 4), (10, 4))[scale]
+    dim, hidden = Scaled(smoke=(16, 2), quick=(128, 16), paper=(1024, 128))[scale]
+    samples, tokens = Scaled(smoke=(4, 2), quick=(10, 4), paper=(10, 4))[scale]
     return Experiment(
         data=noisy_signals(
             dim, tokens=tokens, samples=samples, snr=logspace(0.15, 6.0, Scaled(2, 6, 10)[scale])
         ),
         network=network(hidden, reading["w_O"]),
         attack=attacks(reading["budgets"])[
-            Scaled(slice(1, None, 2), slice(None), slice(None))[scale]
+            Scaled(smoke=slice(1, None, 2), quick=slice(None), paper=slice(None))[scale]
         ],
         training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=Scaled(3, 150, 400)[scale]),
         evaluation=Evaluation(samples=Scaled(10, 40, 500)[scale]),
@@ -258,8 +264,8 @@ def _radii(result: xr.Dataset) -> dict[str, float]:
 def _summarise_norms(result: xr.Dataset) -> str:
     lines = []
     for norm, part in by_norm(result):
-        converged = int((part.status == Status.CONVERGED).sum())
-        lines.append(f"{norm}: {converged} of {int(ended(part).sum())} runs converged")
+        reached = int(converged(part).sum())
+        lines.append(f"{norm}: {reached} of {int(ended(part).sum())} runs converged")
         for snr in part.snr.values:
             cell = part.sel(snr=snr)
             measures = {

@@ -13,17 +13,17 @@ from torch import Tensor
 
 
 def larger_norm_factor_printed(dim: int, p: float, q: float) -> float:
-    """c in |x|_q <= c |x|_p for p <= q, Appendix E (2): d^(1/q - 1/p), which is below 1."""
+    """Return c in |x|_q <= c |x|_p for p <= q as Appendix E (2) prints it: d^(1/q - 1/p), which is below 1."""
     return dim ** (1 / q - 1 / p)
 
 
 def larger_norm_factor_corrected(dim: int, p: float, q: float) -> float:
-    """c in |x|_q <= c |x|_p for p <= q: 1, reached by a vector with one coordinate."""
+    """Return c in |x|_q <= c |x|_p for p <= q (Appendix E (2)): 1, reached by a vector with one coordinate."""
     return 1.0
 
 
 def smaller_norm_factor(dim: int, p: float, q: float) -> float:
-    """c in |x|_p <= c |x|_q for p <= q: d^(1/p - 1/q), reached by a constant vector; Appendix E (3) has such c."""
+    """Return c in |x|_p <= c |x|_q for p <= q (Appendix E (3)): d^(1/p - 1/q), reached by a constant vector."""
     return dim ** (1 / p - 1 / q)
 
 
@@ -36,7 +36,10 @@ def least_robust_error_printed(r: float) -> float:
 
 
 def least_robust_error_corrected(r: float) -> float:
-    """1/2 from tau = |mu| / sqrt2 on, where the signals meet; below, sign<x_1, mu_+ - mu_-> has no error."""
+    """Theorem 3, corrected: 1/2 from tau = |mu| / sqrt2 on, where the signals meet.
+
+    Below, sign<x_1, mu_+ - mu_-> has no error.
+    """
     return 0.5 if r >= math.sqrt(0.5) else 0.0
 
 
@@ -65,7 +68,7 @@ def signal_product_printed(r: float) -> float:
 
 
 def signal_product_corrected(r: float) -> float:
-    """(1 - r)^2 up to r = 1/2, 1/2 - r^2 beyond: negative from 1/sqrt2 on."""
+    """Lemma 13, corrected: (1 - r)^2 up to r = 1/2, 1/2 - r^2 beyond: negative from 1/sqrt2 on."""
     return (1 - r) ** 2 if r <= 0.5 else 0.5 - r**2
 
 
@@ -78,10 +81,11 @@ def cross_product_printed(
 
 
 def cross_product_corrected(mu: float, tau: float, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Between these lies the largest |<mu~, xi~>| over both balls, for noise tokens of length `noise`.
+    """Lemma 13, corrected: the largest |<mu~, xi~>| over both balls lies between these.
 
-    The first is reached by moving the signal along xi, and xi along the moved signal; the second is the triangle
-    inequality. Both have tau |xi|, of order tau sigma_p sqrt d, where the printed bound has sqrt(log).
+    Noise tokens have length `noise`. The first is reached by moving the signal along xi, and xi along the moved signal;
+    the second is the triangle inequality. Both have tau |xi|, of order tau sigma_p sqrt d, where the printed bound has
+    sqrt(log).
     """
     return tau * noise + tau * math.hypot(mu, tau), tau * (noise + mu + tau)
 
@@ -120,7 +124,7 @@ def start_bounds_corrected(
 def start_bounds_printed(
     mu: float, noise_std: float, dim: int, hidden: int, score_std: float, log: float
 ) -> StartBounds:
-    """Lemma 12 as printed: sigma_p^2 for sigma_h^2 in norms of signals, d^(3/2) for d^(1/2) beside noise."""
+    """Lemma 12 as printed: sigma_p^2 for sigma_h^2 in norms of signals, d^(3/2) for d^(1/2) in products with noise."""
     right = start_bounds_corrected(mu, noise_std, dim, hidden, score_std, log)
     return StartBounds(
         signal_norm=mu**2 * noise_std**2 * hidden,
@@ -147,7 +151,7 @@ def attention_band(h: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
 
 
 def augmented_race(race: float, copies: int, injected: float) -> tuple[float, float]:
-    """N SNR^2 after each point became K copies with noise of `injected` sigma_p added: as the paper says, and as it is.
+    """Return N SNR^2 after guideline 2 (K copies of a point, noise of `injected` sigma_p added): printed, and derived.
 
     The paper: K N points of a ratio lowered by sqrt(1 + s^2). But copies share the noise they were made from: their
     mean has noise of variance sigma_p^2 (1 + s^2 / K): they are N points of a ratio lowered by sqrt(1 + s^2 / K).

@@ -10,13 +10,18 @@ import xarray as xr
 from benign.claims.study import Question, Reading, Scaled
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, specification
-from benign.papers.attention_questions import (
+from benign.papers.attention_setting import (
     LABELS,
+    LEVEL,
     OUTPUT,
     PROJECTION,
+    RADIUS,
     network,
+    noisy_signals,
+    pgd,
 )
 from benign.papers.recipes import Recipe, means_text
+from benign.papers.statistics import converged
 from benign.papers.zhang.appendix import HEADS, NORMS
 from benign.papers.zhang.augment import AUGMENT
 from benign.papers.zhang.images import FIGURE_1CD, FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8
@@ -24,7 +29,6 @@ from benign.papers.zhang.inside import INSIDE
 from benign.papers.zhang.linear_mode import critical_snr
 from benign.papers.zhang.output import OUTPUT_NORM
 from benign.papers.zhang.radius import RADII
-from benign.papers.zhang.setting import LEVEL, RADIUS, noisy_signals, pgd
 from benign.papers.zhang.theory import conditions
 from benign.papers.zhang.tokens import TOKENS
 from benign.plot.lines import Curves, curves_figure
@@ -34,7 +38,6 @@ from benign.plot.variables import extended_curve
 from benign.spec.axes import linspace, logspace, zipped
 from benign.stats.boundary import Boundary, boundary
 from benign.sweep.dataset import ended
-from benign.training.descent import Status
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -189,7 +192,7 @@ def _constant(edge: Boundary, exponent: float) -> str:
 # Figure 2: robust training loss and robust test accuracy along training.
 
 
-SNR_2 = 12.0
+FIG2_SNR = 12.0
 """of the curves that differ in N"""
 SYMBOLS = {"samples": "N", "snr": "SNR"}
 
@@ -205,15 +208,19 @@ FIGURE_2 = Recipe(
 @FIGURE_2.builds
 def _build_2(scale: str, reading: Reading) -> Experiment:
     """N = 22 with several SNR, then SNR = 12 with several N; the paper does not say which."""
-    ratios = Scaled([0.16, 16.0], [0.16, 1.0, 4.0, 12.0], [0.16, 1.0, 4.0, 8.0, SNR_2, 16.0])[scale]
-    sizes = Scaled([2, 4], [2, 10], [2, 6, 10, 14, 18])[scale]
+    ratios = Scaled(
+        smoke=[0.16, 16.0],
+        quick=[0.16, 1.0, 4.0, 12.0],
+        paper=[0.16, 1.0, 4.0, 8.0, FIG2_SNR, 16.0],
+    )[scale]
+    sizes = Scaled(smoke=[2, 4], quick=[2, 10], paper=[2, 6, 10, 14, 18])[scale]
     largest = Scaled(4, 22, 22)[scale]
-    dim, hidden = Scaled((32, 4), (512, 32), (1024, 128))[scale]
+    dim, hidden = Scaled(smoke=(32, 4), quick=(512, 32), paper=(1024, 128))[scale]
     return Experiment(
         data=noisy_signals(
             dim,
             samples=zipped("curve", [largest] * len(ratios) + sizes),
-            snr=zipped("curve", ratios + [SNR_2] * len(sizes)),
+            snr=zipped("curve", ratios + [FIG2_SNR] * len(sizes)),
         ),
         network=network(hidden, reading["w_O"]),
         attack=pgd(RADIUS),
@@ -228,7 +235,7 @@ def families(result: xr.Dataset) -> list[tuple[str, str, xr.Dataset]]:
     found = []
     for varied, fixed, value in (
         ("snr", "samples", result.samples.max()),
-        ("samples", "snr", SNR_2),
+        ("samples", "snr", FIG2_SNR),
     ):
         runs = result.isel(curve=np.flatnonzero(result[fixed] == value))
         runs = runs.swap_dims(curve=varied).sortby(varied)
@@ -298,7 +305,7 @@ def _summarise_2(result: xr.Dataset) -> str:
         lines.append(f"{fixed}:")
         for place in runs[varied].values:
             cell = runs.sel({varied: place})
-            reached = int((cell.status == Status.CONVERGED).sum())
+            reached = int(converged(cell).sum())
             measures = {
                 "steps": cell.steps,
                 "robust training loss": cell.train_loss,
@@ -315,12 +322,12 @@ def _summarise_2(result: xr.Dataset) -> str:
 # Figure 3 (C.1): loss, attention entropy and |W_V| for three radii, and where training fails.
 
 
-RADII_3 = [0.02, 0.1, 0.5]
+FIG3_RADII = [0.02, 0.1, 0.5]
 """tau / |mu| of the figure"""
-SCAN_3 = [0.2, 0.3, 0.34, 0.37, 0.45, 0.55]
+FIG3_SCANNED_RADII = [0.2, 0.3, 0.34, 0.37, 0.45, 0.55]
 """radii beside those of the figure: around the linear stall radius 0.354, and to both sides of 0.5"""
-SNR_3, TOKENS_3, NOISE_3 = 16.0, 2, 1.6
-"""NOISE_3 is sigma_p sqrt(d), the length of a noise token, so |mu| = 25.6"""
+FIG3_SNR, FIG3_TOKENS, FIG3_NOISE_LENGTH = 16.0, 2, 1.6
+"""FIG3_NOISE_LENGTH is sigma_p sqrt(d), the length of a noise token, so |mu| = 25.6"""
 
 RATE = Question(
     "rate",
@@ -344,14 +351,23 @@ FIGURE_3 = Recipe(
 @FIGURE_3.builds
 def _build_3(scale: str, reading: Reading) -> Experiment:
     """N = 25, SNR = 16, M = 2; sigma_p sqrt(d) = 1.6 at every scale."""
-    dim, hidden = Scaled((32, 4), (512, 128), (1024, 512))[scale]
+    dim, hidden = Scaled(smoke=(32, 4), quick=(512, 128), paper=(1024, 512))[scale]
     slower = 10 if reading["rate"] == "small" else 1
     return Experiment(
         data=SignalNoise(
-            samples=25, tokens=TOKENS_3, dim=dim, snr=SNR_3, noise_std=NOISE_3 / math.sqrt(dim)
+            samples=25,
+            tokens=FIG3_TOKENS,
+            dim=dim,
+            snr=FIG3_SNR,
+            noise_std=FIG3_NOISE_LENGTH / math.sqrt(dim),
         ),
         network=network(hidden, reading["w_O"]),
-        attack=pgd(sorted(RADII_3 + Scaled([], SCAN_3, SCAN_3)[scale])),
+        attack=pgd(
+            sorted(
+                FIG3_RADII
+                + Scaled(smoke=[], quick=FIG3_SCANNED_RADII, paper=FIG3_SCANNED_RADII)[scale]
+            )
+        ),
         training=GradientDescent(
             rate=0.1 / slower, stop_loss=0.01, max_steps=slower * Scaled(10, 150, 2000)[scale]
         ),
@@ -364,15 +380,15 @@ def marks(hidden: int) -> list[tuple[float, str]]:
     """Radii, as shares of |mu|, at which something is said to change."""
     return [
         (1 / math.log(hidden), "1 / log d_h"),
-        (1 / (math.sqrt(2) * TOKENS_3), "linear stall"),
-        (min(math.sqrt(0.5), 0.5 * math.sqrt(1 + SNR_3**-2)), "R_perm"),
+        (1 / (math.sqrt(2) * FIG3_TOKENS), "linear stall"),
+        (min(math.sqrt(0.5), 0.5 * math.sqrt(1 + FIG3_SNR**-2)), "R_perm"),
     ]
 
 
 @FIGURE_3.draws
 def _draw_3(result: xr.Dataset, caption: str) -> Figure:
     return curves_figure(
-        [_along_training_3(result.sel(radius=RADII_3)), _over_radii(result)],
+        [_along_training_3(result.sel(radius=FIG3_RADII)), _over_radii(result)],
         title="What the radius of the attack does to training",
         caption=f"{caption} Entropy: natural logarithm, mean over training points and rows. A run that has ended stays "
         "at its last value. W_V moves along w_O alone: |W_V|² grows by (|u|² - |u(0)|²) / |w_O|².",
@@ -380,7 +396,7 @@ def _draw_3(result: xr.Dataset, caption: str) -> Figure:
 
 
 _NOTHING = {"level": math.log(2), "level_name": "log 2: nothing learned"}
-_UNIFORM = {"level": math.log(TOKENS_3), "level_name": "log M: uniform"}
+_UNIFORM = {"level": math.log(FIG3_TOKENS), "level_name": "log M: uniform"}
 
 
 def _along_training_3(runs: xr.Dataset) -> list[Curves]:
@@ -388,7 +404,7 @@ def _along_training_3(runs: xr.Dataset) -> list[Curves]:
 
     def panel(name: str, label: str, **more) -> Curves:
         curves = extended_curve(runs, name)
-        return Curves([(f"τ = {r:g} |μ|", curves.sel(radius=r)) for r in RADII_3], label, **more)
+        return Curves([(f"τ = {r:g} |μ|", curves.sel(radius=r)) for r in FIG3_RADII], label, **more)
 
     return [
         panel("train_loss", "robust training loss (nats)", log=True, **_NOTHING),
@@ -428,13 +444,13 @@ def _over_radii(result: xr.Dataset) -> list[Curves]:
 
 @FIGURE_3.summarises
 def _summarise_3(result: xr.Dataset) -> str:
-    uniform = math.log(TOKENS_3)
+    uniform = math.log(FIG3_TOKENS)
     lines = [
         f"entropy of uniform attention: {uniform:.3g}; of one focused row of two: {uniform / 2:.3g}"
     ]
     for radius in result.radius.values:
         cell = result.sel(radius=radius)
-        reached = int((cell.status == Status.CONVERGED).sum())
+        reached = int(converged(cell).sum())
         growth = cell.value_norm - cell.value_norm_curve.isel(step=0)
         measures = {
             "steps": cell.steps,

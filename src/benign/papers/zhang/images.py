@@ -23,7 +23,7 @@ from benign.papers.images import (
     CLASSES,
     OPTIMISER,
     TRANSFORMER,
-    Size,
+    ImageSize,
     count_tests,
     describe_images,
     images,
@@ -35,11 +35,11 @@ from benign.papers.images import (
     which_images,
 )
 from benign.papers.recipes import Draw, Maps, Recipe, Summarise
+from benign.papers.statistics import converged
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
 from benign.stats.boundary import Boundary, boundary
 from benign.sweep.dataset import ended
-from benign.training.descent import Status
 from benign.training.setup import Evaluation
 
 # Attacks and experiments.
@@ -82,7 +82,7 @@ CUT_OFF = {"digits": 0.93, "mnist": 0.93} | dict.fromkeys(("cifar10", "cifar10_1
 CUT_OFF |= dict.fromkeys(("tiny_imagenet", "tinyimagenet20"), 0.70)
 """accuracy that the panels of two colours are cut at (C.2)"""
 
-Attacker = Callable[[Size, Reading, Images, float], Attack]
+Attacker = Callable[[ImageSize, Reading, Images, float], Attack]
 """the training attack of a figure, with tau / |mu|"""
 
 
@@ -93,7 +93,7 @@ class ImageFigure:
     paper: str
     """its image set"""
     attack: Attacker
-    sizes: Scaled[Size]
+    sizes: Scaled[ImageSize]
 
     def build(self, scale: str, reading: Reading) -> Experiment:
         size, source = self.sizes[scale], source_of(scale, reading, self.paper)
@@ -106,7 +106,7 @@ class ImageFigure:
 
 
 def trained(
-    size: Size, reading: Reading, data: Images, network: Network, attack: Attack
+    size: ImageSize, reading: Reading, data: Images, network: Network, attack: Attack
 ) -> Experiment:
     """The experiment of a figure. Test points are judged by the worst of short ascents and of the training attack."""
     threat, source = attack.threat(), str(data.source)
@@ -123,18 +123,18 @@ def trained(
     )
 
 
-def pgd(size: Size, reading: Reading, data: Images, radius: float) -> PGD:
+def pgd(size: ImageSize, reading: Reading, data: Images, radius: float) -> PGD:
     """20 steps of 0.2 tau (section 6); fewer are longer."""
     ball = Ball(**_where(reading, data, radius))
     return PGD(ball=ball, steps=size.ascend, step=_step(size), loss="cross_entropy")
 
 
-def apgd(size: Size, reading: Reading, data: Images, radius: float) -> APGD:
+def apgd(size: ImageSize, reading: Reading, data: Images, radius: float) -> APGD:
     """APGD on the training loss from the clean point (C.2 gives neither its loss nor its steps)."""
     return APGD(ball=Ball(**_where(reading, data, radius)), steps=size.ascend, loss="cross_entropy")
 
 
-def multi_norm(size: Size, reading: Reading, data: Images, radius: float) -> MultiNorm:
+def multi_norm(size: ImageSize, reading: Reading, data: Images, radius: float) -> MultiNorm:
     """For every point the worst of PGD in l1, l2 and linf balls of radii 20, 1 and 1/30 times tau (C.3)."""
     where = _where(reading, data, radius)
     numbers = data.dim * (data.tokens if where["per"] == "sample" else 1)
@@ -143,7 +143,7 @@ def multi_norm(size: Size, reading: Reading, data: Images, radius: float) -> Mul
     return MultiNorm(balls=balls, steps=size.ascend, step=_step(size), loss="cross_entropy")
 
 
-def _step(size: Size) -> float:
+def _step(size: ImageSize) -> float:
     return max(0.2, 2 / size.ascend)
 
 
@@ -166,7 +166,7 @@ Printed = Mapping[str, Mapping[str, float]]
 _TINY = {"clean": 30_000.0, "robust": 60_000.0}
 TINY = {"tiny_imagenet": _TINY, "tinyimagenet20": _TINY}
 
-SMOKE = Size(
+SMOKE = ImageSize(
     samples=(20, 60, 2),
     ratios=(0.4, 2.0, 2),
     hidden=8,
@@ -176,7 +176,7 @@ SMOKE = Size(
     judge=1,
     test=12,
 )
-QUICK = Size(
+QUICK = ImageSize(
     samples=(250, 1000, 3),
     ratios=(0.4, 2.0, 4),
     hidden=32,
@@ -189,17 +189,17 @@ QUICK = Size(
 MNIST = Scaled(
     smoke=SMOKE,
     quick=QUICK,
-    paper=Size(samples=(1000, 6000, 6), ratios=(0.4, 2.0, 9), epochs=100, test=2000, seeds=3),
+    paper=ImageSize(samples=(1000, 6000, 6), ratios=(0.4, 2.0, 9), epochs=100, test=2000, seeds=3),
 )
 COLOURS = Scaled(
     smoke=SMOKE,
     quick=replace(QUICK, ratios=(0.4, 10.0, 3), epochs=10),
-    paper=Size(samples=(1000, 10_000, 10), ratios=(0.4, 10.0, 9), epochs=100, test=2000),
+    paper=ImageSize(samples=(1000, 10_000, 10), ratios=(0.4, 10.0, 9), epochs=100, test=2000),
 )
 FEW = Scaled(
     smoke=SMOKE,
     quick=replace(COLOURS.quick, samples=(100, 500, 3)),
-    paper=Size(samples=(100, 1000, 10), ratios=(0.4, 10.0, 9), epochs=100, test=1000),
+    paper=ImageSize(samples=(100, 1000, 10), ratios=(0.4, 10.0, 9), epochs=100, test=1000),
 )
 
 
@@ -289,7 +289,7 @@ def summarising(printed: Printed) -> Summarise:
 
 def fitted(result: xr.Dataset) -> str:
     """How many runs reached the loss, and how far the others are from it."""
-    runs, there = ended(result), result.status == Status.CONVERGED
+    runs, there = ended(result), converged(result)
     loss = result.train_loss.where(runs & ~there)
     rest = f"; the others end at {float(loss.min()):.3g} to {float(loss.max()):.3g}"
     far = rest if loss.notnull().any() else ""
@@ -303,7 +303,7 @@ def _recipe(
     figure: ImageFigure,
     *others: str,
     printed: Printed | None = None,
-    asked: tuple[Question, ...] = (),
+    questions: tuple[Question, ...] = (),
 ) -> Recipe:
     known = printed or {}
     return Recipe(
@@ -314,7 +314,7 @@ def _recipe(
         figure=drawing(name, known),
         summarise=summarising(known),
         panels=panelling(known),
-        questions=(BALL, *asked, which_images(figure.paper, *others), *TRANSFORMER),
+        questions=(BALL, *questions, which_images(figure.paper, *others), *TRANSFORMER),
     )
 
 
@@ -343,7 +343,7 @@ FIGURE_6 = _recipe(
     "the same on Tiny-ImageNet, cut at 0.70, drawn at N SNR^2 = 30000 and 60000",
     ImageFigure(paper="tiny_imagenet", attack=apgd, sizes=FEW),
     printed=TINY,
-    asked=(WEAKER,),
+    questions=(WEAKER,),
 )
 FIGURE_7 = _recipe(
     "fig7",
@@ -362,7 +362,7 @@ FIGURE_7 = _recipe(
 # Figure 8: a pretrained ViT of which the last layer's attention is trained (C.4).
 
 
-RADIUS_8 = 1 / 20
+FIG8_RADIUS = 1 / 20
 """tau / |mu|"""
 HEAD = Question(
     "head",
@@ -392,7 +392,7 @@ PICTURE_NORMS = {"digits": 3.86, "mnist": 9.2, "cifar10": 28.8, "cifar10_12k": 2
 PICTURE_NORMS |= dict.fromkeys(("tiny_imagenet", "tinyimagenet20"), 55.0)
 """mean norm of the training pictures, pixels between 0 and 1"""
 _CIFAR = {"clean": 20_000.0, "robust": 80_000.0}
-PRINTED_8 = {
+FIG8_PRINTED = {
     "mnist": {"clean": 500.0, "robust": 800.0},
     "cifar10": _CIFAR,
     "cifar10_12k": _CIFAR,
@@ -401,11 +401,11 @@ PRINTED_8 = {
 """c of N SNR^2 = c in the legends; the 500 is garbled in print ("?00")"""
 _DINO_COLOURS = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
-_SMOKE = Size(
+_SMOKE = ImageSize(
     samples=(10, 20, 2), ratios=(0.4, 2.0, 2), epochs=1, batch=10, ascend=1, judge=1, test=10
 )
 _QUICK = replace(_SMOKE, samples=(40, 80, 2), epochs=3, judge=2, test=40)
-_PAPER = Size(
+_PAPER = ImageSize(
     samples=(500, 5000, 10), ratios=(0.4, 2.2, 10), epochs=20, ascend=5, test=1000, seeds=1
 )
 _GRIDS: dict[str, tuple[tuple[int, int, int], tuple[float, float, int]]] = {
@@ -419,9 +419,11 @@ _GRIDS: dict[str, tuple[tuple[int, int, int], tuple[float, float, int]]] = {
 """numbers of samples and ratios as printed, by image set"""
 
 
-def _size(scale: str, source: str) -> Size:
+def _size(scale: str, source: str) -> ImageSize:
     samples, snr = _GRIDS[source]
-    return Scaled(_SMOKE, _QUICK, replace(_PAPER, samples=samples, ratios=snr))[scale]
+    return Scaled(smoke=_SMOKE, quick=_QUICK, paper=replace(_PAPER, samples=samples, ratios=snr))[
+        scale
+    ]
 
 
 def _network(scale: str, reading: Reading, source: str, classes: int | None) -> PretrainedViT:
@@ -446,9 +448,9 @@ FIGURE_8 = Recipe(
     name="zhang/fig8",
     title="Figure 8: clean and robust accuracy over sample size and SNR, a pretrained ViT",
     shows="boundaries of the form N SNR^2 = constant, that of robust accuracy later",
-    figure=drawing("fig8", PRINTED_8),
-    summarise=summarising(PRINTED_8),
-    panels=panelling(PRINTED_8),
+    figure=drawing("fig8", FIG8_PRINTED),
+    summarise=summarising(FIG8_PRINTED),
+    panels=panelling(FIG8_PRINTED),
     questions=(
         HEAD,
         WEIGHTS,
@@ -469,4 +471,4 @@ def _build(scale: str, reading: Reading) -> Experiment:
     noise = PixelNoise(norm=norm, snr=ratios(size))
     data = images(size, reading, source, PATCH[source], noise)
     network = _network(scale, reading, source, data.label_count())
-    return trained(size, reading, data, network, pgd(size, reading, data, RADIUS_8))
+    return trained(size, reading, data, network, pgd(size, reading, data, FIG8_RADIUS))

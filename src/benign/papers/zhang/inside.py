@@ -11,11 +11,10 @@ from benign.experiment import Experiment
 from benign.papers.inside import attention_along, descent_along, inside_theorem
 from benign.papers.jiang.theory import parts
 from benign.papers.recipes import Recipe, means_text
+from benign.papers.statistics import reached_loss
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import Figure
 from benign.spec.axes import zipped
-from benign.sweep.dataset import ended
-from benign.training.descent import Status
 from benign.training.setup import Evaluation
 
 SNR = 1.0
@@ -83,15 +82,9 @@ def _build(scale: str, reading: Reading) -> Experiment:
     )
 
 
-def _with_measures(result: xr.Dataset) -> xr.Dataset:
-    """Whether the loss was reached, as a share of the runs that ended properly."""
-    reached = (result.status == Status.CONVERGED).astype(float).where(ended(result))
-    return result.assign(reached=reached)
-
-
 @INSIDE.draws
 def _draw(result: xr.Dataset, caption: str) -> Figure:
-    result = _with_measures(result)
+    result = result.assign(reached=reached_loss(result))
     marks = [(np.sqrt(0.5), "1 / sqrt 2")]
     # One for every size; only the first is named, as names would overlap.
     limits = sorted(1 / np.log(float(cell.hidden)) for cell in _cells(result))
@@ -127,7 +120,7 @@ def _size_of(cell: xr.Dataset) -> str:
 @INSIDE.summarises
 def _summarise(result: xr.Dataset) -> str:
     lines = []
-    for cell in _cells(_with_measures(result)):
+    for cell in _cells(result.assign(reached=reached_loss(result))):
         lines.append(
             f"{_size_of(cell)}, d = {int(cell.dim):.1e}, 1 / log d_h = {1 / np.log(cell.hidden.item()):.3f}:"
         )

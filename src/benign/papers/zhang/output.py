@@ -16,14 +16,13 @@ from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, specification
 from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
+from benign.papers.attention_setting import NOISE_LENGTH, RADIUS, pgd
 from benign.papers.recipes import Recipe, means_text
+from benign.papers.statistics import reached_loss, steps_to_loss
 from benign.papers.zhang.linear_mode import convergence_steps
-from benign.papers.zhang.setting import NOISE_LENGTH, RADIUS, pgd
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import Figure
 from benign.spec.axes import logspace
-from benign.sweep.dataset import ended
-from benign.training.descent import Status
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -79,11 +78,6 @@ def _build(scale: str, reading: Reading) -> Experiment:
     )
 
 
-def steps_taken(result: xr.Dataset) -> xr.DataArray:
-    """Steps of the runs that reached the loss; NaN for those that did not."""
-    return result.steps.where(result.status == Status.CONVERGED)
-
-
 def theory_steps(result: xr.Dataset, snr: float, tokens: int) -> xr.DataArray:
     """S8 over |w_O|: of uniform attention, or with one token of attention on the signal alone."""
     fields = specification(result)
@@ -102,7 +96,7 @@ def _tokens(result: xr.Dataset) -> int:
 
 @OUTPUT_NORM.draws
 def _draw(result: xr.Dataset, caption: str) -> Figure:
-    tokens, reached = _tokens(result), _reached(result)
+    tokens, reached = _tokens(result), reached_loss(result)
     marks = [(DIVIDED, "PyTorch / 16"), (UNDIVIDED, "PyTorch"), (1.0, "1")]
 
     def panel(values: xr.DataArray, label: str, *more, named: bool = False, **how) -> Curves:
@@ -120,7 +114,7 @@ def _draw(result: xr.Dataset, caption: str) -> Figure:
     rows = [
         [
             panel(reached, "share that reaches the loss", named=True),
-            panel(steps_taken(result), "steps to the loss", *theory, log=True),
+            panel(steps_to_loss(result), "steps to the loss", *theory, log=True),
             panel(
                 result.attention_on_signal, "attention on the signal",
                 level=1 / tokens, level_name="uniform: 1 / M",
@@ -138,17 +132,12 @@ def _draw(result: xr.Dataset, caption: str) -> Figure:
     return curves_figure(rows, title="What the norm of the output vector decides", caption=caption)
 
 
-def _reached(result: xr.Dataset) -> xr.DataArray:
-    """1 where a run reached the loss, 0 where it ended otherwise."""
-    return (result.status == Status.CONVERGED).astype(float).where(ended(result))
-
-
 @OUTPUT_NORM.summarises
 def _summarise(result: xr.Dataset) -> str:
     lines = []
     for snr in result.snr.values:
         runs = result.sel(snr=snr)
-        reached = _reached(runs)
+        reached = reached_loss(runs)
         missed = runs.output_norm.values[(reached.mean("seed") < 1).values]
         where = f", all of them for |w_O| above {missed.max():.3g}" if missed.size else ""
         lines.append(
@@ -167,7 +156,7 @@ def _near(runs: xr.Dataset, norm: float) -> str:
     at = int(np.abs(np.log(runs.output_norm.values / norm)).argmin())
     here = runs.isel(output_norm=at)
     measures = {
-        "steps": steps_taken(here),
+        "steps": steps_to_loss(here),
         "attention on the signal": here.attention_on_signal,
         "clean accuracy": here.test_accuracy,
         "robust accuracy": here.robust_accuracy,
@@ -178,7 +167,7 @@ def _near(runs: xr.Dataset, norm: float) -> str:
 
 def _slope(runs: xr.Dataset) -> str:
     """Slope of log steps on log |w_O| over norms that all seeds converge at, and in at least five steps."""
-    steps = steps_taken(runs).mean("seed", skipna=False)
+    steps = steps_to_loss(runs).mean("seed", skipna=False)
     kept = steps.where(steps >= 5).dropna("output_norm")
     if kept.size < 3:
         return f"(no exponent: {kept.size} norms with 5 steps and more)"

@@ -22,7 +22,7 @@ Square = Float[Tensor, "runs samples tokens tokens"]
 
 @dataclass(frozen=True)
 class Weights:
-    """W_Q, W_K, W_V and the fixed w_O of every run."""
+    """W_Q, W_K, W_V and the fixed w_O of network (1), for every run."""
 
     query: Float[Tensor, "runs dim hidden"]
     key: Float[Tensor, "runs dim hidden"]
@@ -51,8 +51,8 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Training:
-    """Signals, points, labels and initial weights of independent runs, with radius and rate."""
+class PlainTraining:
+    """What Algorithm 1 starts from in independent runs: signals, points, labels, weights, radius and rate."""
 
     signals: Float[Tensor, "runs 2 dim"]
     x: Points
@@ -63,7 +63,7 @@ class Training:
     rate: float
     """eta"""
 
-    def scaled(self, factor: float) -> "Training":
+    def scaled(self, factor: float) -> "PlainTraining":
         """(c X, c tau, eta / c^2, W / c): the same trajectory of f (papers/zhang.md S3)."""
         return replace(
             self,
@@ -114,6 +114,7 @@ class Move:
 
 
 def attention(weights: Weights, x: Points) -> Square:
+    """Return A = softmax(X W_Q W_K^T X^T) by rows, eq. (1)."""
     queries, keys = (torch.einsum("rnld,rdh->rnlh", x, part) for part in weights.trained[:2])
     return torch.einsum("rnlh,rnjh->rnlj", queries, keys).softmax(3)
 
@@ -125,11 +126,15 @@ def outputs(weights: Weights, x: Points) -> Labels:
 
 
 def losses(weights: Weights, x: Points, y: Labels) -> Labels:
+    """Return log(1 + exp(-y f)) of every point."""
     return -logsigmoid(y * outputs(weights, x))
 
 
 def attack(weights: Weights, x: Points, y: Labels, radius: float, steps: int = 20) -> Points:
-    """The paper's PGD: steps of a fifth of the radius along each token's gradient, on its l2 ball."""
+    """Return the points that the PGD of Algorithm 1 reaches.
+
+    It takes steps of a fifth of the radius along each token's gradient, on its l2 ball.
+    """
     delta = torch.zeros_like(x)
     for _ in range(steps if radius else 0):
         delta.requires_grad_()
@@ -141,15 +146,15 @@ def attack(weights: Weights, x: Points, y: Labels, radius: float, steps: int = 2
 
 
 def gradients(weights: Weights, x: Points, y: Labels) -> tuple[Tensor, ...]:
-    """Of the mean loss of every run in W_Q, W_K and W_V, by autograd."""
+    """Return the gradients of every run's mean loss in W_Q, W_K and W_V, by autograd."""
     query, key, value = (part.detach().requires_grad_() for part in weights.trained)
     with torch.enable_grad():
         total = losses(Weights(query, key, value, weights.output), x, y).mean(1).sum()
         return torch.autograd.grad(total, (query, key, value))
 
 
-def walk(training: Training, steps: int) -> list[Move]:
-    """So many steps of Algorithm 1."""
+def walk(training: PlainTraining, steps: int) -> list[Move]:
+    """Take so many steps of Algorithm 1 and return them."""
     weights, moves = training.weights, []
     for _ in range(steps):
         attacked = attack(weights, training.x, training.y, training.radius)
@@ -161,7 +166,7 @@ def walk(training: Training, steps: int) -> list[Move]:
 
 def drawn(
     runs: int, radius: float, *, hidden: int = 5, samples: int = 6, tokens: int = 3, dim: int = 12
-) -> Training:
+) -> PlainTraining:
     """Small runs of Definition 1 with weights of order 1; `radius` is a share of |mu|."""
     signal = 2.0
     data = SignalNoise(
@@ -175,4 +180,4 @@ def drawn(
     )
     weights = Weights(query, key, value, streams("output").normal(hidden) / hidden**0.5)
     signals = sample.latent["signal"]
-    return Training(signals, sample.x, sample.y, weights, radius * signal, rate=0.5)
+    return PlainTraining(signals, sample.x, sample.y, weights, radius * signal, rate=0.5)

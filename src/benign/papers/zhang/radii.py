@@ -24,7 +24,7 @@ Classifiers: TypeAlias = Literal["any", "permutation_invariant", "uniform_attent
 
 
 def universal_radius(signals: Signals, p: Norm = 2) -> Float[Tensor, " runs"]:
-    """|mu_+ - mu_-|_p / 2, where the two signals meet; |mu| / sqrt2 for p = 2.
+    """Return |mu_+ - mu_-|_p / 2, where the two signals meet (Theorem 3, sharpened); |mu| / sqrt2 for p = 2.
 
     From here on every classifier has a robust error of at least 1/2. Below, sign<x_1, mu_+ - mu_->
     has none for p = 2, and the nearest signal to token 1 has none for any p.
@@ -33,7 +33,7 @@ def universal_radius(signals: Signals, p: Norm = 2) -> Float[Tensor, " runs"]:
 
 
 def linear_radius(signals: Signals, tokens: int, p: Norm = 2) -> Float[Tensor, " runs"]:
-    """|mu_+ - mu_-|_p / (2 M); |mu| / (sqrt2 M) for p = 2.
+    """Return |mu_+ - mu_-|_p / (2 M); |mu| / (sqrt2 M) for p = 2.
 
     From here on uniform attention errs at least half of the time on one of the classes. It is also
     where its training stalls when N SNR^2 is large (S6; `linear_mode.stall_radius` at any N).
@@ -42,7 +42,7 @@ def linear_radius(signals: Signals, tokens: int, p: Norm = 2) -> Float[Tensor, "
 
 
 def permutation_radius(x: Points, signals: Signals, p: Norm = 2) -> Radii:
-    """R_perm(xi) of every point: from here on no permutation-invariant classifier is right on both classes.
+    """Return R_perm(xi) of every point: from here on no permutation-invariant classifier is right on both classes.
 
     Either the signals meet, or mu_y meets a noise token xi_a halfway and the noise token meets
     mu_-y halfway: min_a max(|xi_a - mu_+|, |xi_a - mu_-|) / 2. With noise orthogonal to the signals
@@ -53,7 +53,7 @@ def permutation_radius(x: Points, signals: Signals, p: Norm = 2) -> Radii:
 
 
 def chain_radius(x: Points, signals: Signals, p: Norm = 2) -> Radii:
-    """The same by way of several noise tokens: at most R_perm, and less where noise is not orthogonal.
+    """Return R_perm by way of several noise tokens: at most `permutation_radius`, less if noise is not orthogonal.
 
     Along a chain mu_+ = t_0, ..., t_k = mu_- with noise tokens between, token t_i of class + and
     token t_(i+1) of class - meet halfway: the same tokens in another order. The best chain has the
@@ -71,7 +71,7 @@ def chain_radius(x: Points, signals: Signals, p: Norm = 2) -> Radii:
 def nearest_token_radius(
     x: Points, signals: Signals, clean_y: Float[Tensor, "runs samples"], p: Norm = 2
 ) -> Radii:
-    """Up to here the nearest-token classifier is right in the whole ball: a certificate.
+    """Return up to which radius the nearest-token classifier is right in the whole ball: a certificate.
 
     g(X) = min_j |x_j - mu_-| - min_j |x_j - mu_+| is permutation invariant. At a point of class y no
     token is nearer to mu_-y than min_a |xi_a - mu_-y| or |mu_+ - mu_-|, so half of that is certified.
@@ -89,7 +89,7 @@ def proven_error(
     classifiers: Classifiers = "permutation_invariant",
     p: Norm = 2,
 ) -> Float[Tensor, " runs"]:
-    """A robust error that no classifier of a kind stays below, at a radius of every token's ball.
+    """Return a robust error that no classifier of a kind stays below (Theorem 3, sharpened), at a token's radius.
 
     `permutation_invariant` is 1/2 P(chain radius <= tau), with the share of the given points for the
     probability: on points with these noises and fair labels the expected error is no less. `any` is

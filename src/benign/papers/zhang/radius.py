@@ -19,20 +19,19 @@ from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, experiment_of
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
-from benign.papers.attention_questions import network
+from benign.papers.attention_setting import network, pgd
 from benign.papers.jiang.theory import ALL_ONE, score_variances
 from benign.papers.recipes import Recipe
+from benign.papers.statistics import reached_loss, steps_to_loss
 from benign.papers.zhang import theory
 from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.radii import proven_error
-from benign.papers.zhang.setting import pgd
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import Figure
 from benign.spec.axes import Axis, logspace
 from benign.stats.crossing import Crossing, first_crossing
 from benign.streams import RunId, Streams
 from benign.sweep.dataset import ended
-from benign.training.descent import Status
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation, Setup
 
@@ -217,9 +216,7 @@ class Setting:
 
 def networks_of(result: xr.Dataset) -> dict[str, xr.Dataset]:
     """The result of either network, with whether runs reached the loss, of those that ended properly, and how soon."""
-    converged = result.status == Status.CONVERGED
-    reached = converged.astype(float).where(ended(result))
-    result = result.assign(reached=reached, steps_to_loss=result.steps.where(converged))
+    result = result.assign(reached=reached_loss(result), steps_to_loss=steps_to_loss(result))
     return {name: result.isel(network=place) for name, place in PLACES.items()}
 
 

@@ -11,8 +11,8 @@ from benign.claims.conditions import Condition, Conditions
 from benign.data.noisy_copies import NoisyCopies
 from benign.papers.jiang.theory import (
     ALL_ONE,
-    Constants,
-    Numbers,
+    JiangConstants,
+    JiangNumbers,
     departures,
     largest_value_std,
     log_rows,
@@ -38,46 +38,48 @@ _NAMES = {
 }
 
 
-def conditions(numbers: Numbers | Setup, case: Case = 1, given: Constants = ALL_ONE) -> Conditions:
-    """Condition 1 item by item, the regime and the radius of a case, and what its proof really uses.
+def conditions(
+    numbers: JiangNumbers | Setup, case: Case = 1, given: JiangConstants = ALL_ONE
+) -> Conditions:
+    """Return Condition 1 item by item, regime and radius of a case of Theorem 2, and what its proof really uses.
 
-    The last rows are not asked for. They say what Lemma 18 needs (its bracket, corrected, is positive), and the radii
+    The last rows are informational. They say what Lemma 18 needs (its bracket, corrected, is positive), and the radii
     from which no classifier, or none with uniform attention, is robust (papers/zhang.md 4).
     """
-    n = numbers if isinstance(numbers, Numbers) else Numbers.of(numbers, attacked=True)
+    n = numbers if isinstance(numbers, JiangNumbers) else JiangNumbers.of(numbers, attacked=True)
     rows = shared_rows(n, given, _NAMES)
     rows = [_smaller_start(row, n, given) if row.name == "(5) V" else row for row in rows]
     rows += [_regime(n, case, given), *_radius(n, case, given)]
     rows += [row.informational() for row in (*_proof(n, case, given), *log_rows(n, given))]
-    if not isinstance(numbers, Numbers):
+    if not isinstance(numbers, JiangNumbers):
         rows.insert(0, Condition.setting(_departures(numbers)))
     return Conditions(f"Zhang Theorem 2 case {case} ({given})", tuple(rows))
 
 
-def needed_race(loss: float, case: Case, c: Constants) -> float:
-    """The smallest N SNR^2: of order 1 in case 1, of order 1 / eps in case 2."""
+def needed_race(loss: float, case: Case, c: JiangConstants) -> float:
+    """Return the smallest N SNR^2 of Theorem 2: of order 1 in case 1, of order 1 / eps in case 2."""
     return c.regime if case == 1 else c.regime / loss
 
 
-def radii(hidden: float, case: Case, c: Constants) -> tuple[float, float]:
-    """The smallest and the largest r = tau / |mu| of a case."""
+def radii(hidden: float, case: Case, c: JiangConstants) -> tuple[float, float]:
+    """Return the smallest and the largest r = tau / |mu| of a case of Theorem 2."""
     edge = 1 / math.log(hidden) if hidden > 1 else math.inf
     return (0.0, edge / c.const) if case == 1 else (edge * c.const, 1 / c.const)
 
 
-def largest_start(dim: float, scale: float, hidden: float, norm: float, c: Constants) -> float:
-    """(5): the largest sigma_V, Jiang's divided by sqrt(d), so that |u_0| tau stays small as well."""
+def largest_start(dim: float, scale: float, hidden: float, norm: float, c: JiangConstants) -> float:
+    """Return the largest sigma_V of Condition 1 (5): Jiang's divided by sqrt(d), so that |u_0| tau stays small."""
     return largest_value_std(scale, hidden, norm, c) / math.sqrt(dim)
 
 
-def theorem_steps(n: Numbers, case: Case) -> float:
-    """T of Theorem 2 with constant 1, M times as long in case 2."""
+def theorem_steps(n: JiangNumbers, case: Case) -> float:
+    """Return T of Theorem 2 with constant 1, M times as long in case 2."""
     steps = 1 / (n.rate * n.loss * n.signal * n.output_norm**2)
     return steps if case == 1 else n.tokens * steps
 
 
-def bracket(n: Numbers, c: Constants) -> tuple[float, float]:
-    """What the signal gains and what noise and attack cost in Lemma 18; its T1 exists if the first is larger.
+def bracket(n: JiangNumbers, c: JiangConstants) -> tuple[float, float]:
+    """Return what the signal gains and what noise and attack cost in Lemma 18; its T1 exists if the first is larger.
 
     N (|mu| - tau)^2 against N (1 + 30 M^2) P' + 60 M^2 sigma_p^2 d, where
     P' = |mu| tau + 2 sigma_p tau sqrt(2 log(4 N M / delta)) + tau^2; printed without the N before 30 M^2.
@@ -91,17 +93,17 @@ def bracket(n: Numbers, c: Constants) -> tuple[float, float]:
     return n.samples * (mu - tau) ** 2, cost
 
 
-def _smaller_start(row: Condition, n: Numbers, c: Constants) -> Condition:
+def _smaller_start(row: Condition, n: JiangNumbers, c: JiangConstants) -> Condition:
     bound = largest_start(n.dim, n.scale, n.hidden, n.output_norm, c)
     return Condition.at_most(row.name, f"{row.statement} / sqrt(d)", n.value_std, bound)
 
 
-def _regime(n: Numbers, case: Case, c: Constants) -> Condition:
+def _regime(n: JiangNumbers, case: Case, c: JiangConstants) -> Condition:
     statement = "N SNR^2 >= c" if case == 1 else "N SNR^2 >= c / eps"
     return Condition.at_least("regime", statement, n.race, needed_race(n.loss, case, c))
 
 
-def _radius(n: Numbers, case: Case, c: Constants) -> list[Condition]:
+def _radius(n: JiangNumbers, case: Case, c: JiangConstants) -> list[Condition]:
     low, high = radii(n.hidden, case, c)
     if case == 1:
         return [Condition.at_most("radius", "tau <= |mu| / log d_h", n.radius, high)]
@@ -111,7 +113,7 @@ def _radius(n: Numbers, case: Case, c: Constants) -> list[Condition]:
     ]
 
 
-def _proof(n: Numbers, case: Case, c: Constants) -> list[Condition]:
+def _proof(n: JiangNumbers, case: Case, c: JiangConstants) -> list[Condition]:
     uniform = 1 / (math.sqrt(2) * n.tokens)
     rows = [
         Condition.at_least("proof", "N SNR^2 >= 60 M^2", n.race, 60 * n.tokens**2),
@@ -138,8 +140,8 @@ def _departures(setup: Setup) -> list[str]:
 # Times of the stages, as printed and as corrected.
 
 
-def stage_1_steps_corrected(n: Numbers, c: Constants = ALL_ONE) -> float:
-    """T1 of Lemma 18 from its own inequalities: the N before 30 M^2 restored, |w_O| squared; infinite without signal.
+def stage_1_steps_corrected(n: JiangNumbers, c: JiangConstants = ALL_ONE) -> float:
+    """Return T1 of Lemma 18 from its own inequalities: N before 30 M^2 restored, |w_O| squared.
 
     10 M (3M + 1) N / (eta d_h^1/4 [N (|mu| - tau)^2 - N (1 + 30 M^2) P' - 60 M^2 sigma_p^2 d] |w_O|^2)
     """
@@ -147,8 +149,8 @@ def stage_1_steps_corrected(n: Numbers, c: Constants = ALL_ONE) -> float:
     return _stage_1_steps(n, gain - cost, n.output_norm**2)
 
 
-def stage_1_steps_printed(n: Numbers, c: Constants = ALL_ONE) -> float:
-    """T1 of Lemma 18 as printed: (N + 30 M^2) P' in the bracket, |w_O| to the first power."""
+def stage_1_steps_printed(n: JiangNumbers, c: JiangConstants = ALL_ONE) -> float:
+    """Return T1 of Lemma 18 as printed: (N + 30 M^2) P' in the bracket, |w_O| to the first power."""
     gain, cost = bracket(n, c)
     square = n.tokens**2
     noise = 60 * square * n.noise
@@ -157,34 +159,34 @@ def stage_1_steps_printed(n: Numbers, c: Constants = ALL_ONE) -> float:
     return _stage_1_steps(n, gain - printed, n.output_norm)
 
 
-def loss_steps_printed(n: Numbers) -> float:
-    """T of Lemma 21 with constant 1: 1 / (eta eps (|mu| + tau)^2 |w_O|^2), which falls with tau."""
+def loss_steps_printed(n: JiangNumbers) -> float:
+    """Return T of Lemma 21 with constant 1: 1 / (eta eps (|mu| + tau)^2 |w_O|^2), which falls with tau."""
     reach = math.sqrt(n.signal) * (1 + n.radius)
     return 1 / (n.rate * n.loss * (reach * n.output_norm) ** 2)
 
 
-def stage_2_steps_printed(n: Numbers, c: Constants = ALL_ONE) -> float:
-    """T2 of Lemma 19 with constant 1: 1 / (eta (|mu| + tau)^2 |w_O|^2 log(6 N^2 M^2 / delta))."""
+def stage_2_steps_printed(n: JiangNumbers, c: JiangConstants = ALL_ONE) -> float:
+    """Return T2 of Lemma 19 with constant 1: 1 / (eta (|mu| + tau)^2 |w_O|^2 log(6 N^2 M^2 / delta))."""
     log = math.log(6 * (n.samples * n.tokens) ** 2 / c.failure)
     return loss_steps_printed(n) * n.loss / log
 
 
-def minimal_steps_printed(n: Numbers) -> float:
-    """N max(SNR^2, SNR^-4): the shortest training that section 4 compares with others, without its eps."""
+def minimal_steps_printed(n: JiangNumbers) -> float:
+    """Return N max(SNR^2, SNR^-4), the shortest training that section 4 compares with others, without its eps."""
     return n.samples * max(n.snr**2, n.snr**-4)
 
 
-def minimal_steps_corrected(n: Numbers) -> float:
-    """The same with the eps^-2 that widths and the theorem's T bring: T of Theorem 2 at the largest rate."""
+def minimal_steps_corrected(n: JiangNumbers) -> float:
+    """Return the shortest training of section 4 with the eps^-2 it lacks: T of Theorem 2 at the largest rate."""
     return minimal_steps_printed(n) / n.loss**2
 
 
-def wang_steps(n: Numbers) -> float:
-    """d^2 / (|mu|^2 eps^2), which section 4 sets beside it, with |mu| in units of a noise coordinate."""
+def wang_steps(n: JiangNumbers) -> float:
+    """Return d^2 / (|mu|^2 eps^2), with which section 4 compares it; |mu| is in units of a noise coordinate."""
     return n.dim**2 * n.noise_std**2 / (n.signal * n.loss**2)
 
 
-def _stage_1_steps(n: Numbers, slack: float, output: float) -> float:
+def _stage_1_steps(n: JiangNumbers, slack: float, output: float) -> float:
     if slack <= 0:
         return math.inf
     start = 10 * n.tokens * (3 * n.tokens + 1) * n.samples

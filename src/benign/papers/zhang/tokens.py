@@ -13,16 +13,15 @@ import xarray as xr
 from benign.claims.study import Question, Reading, Scaled
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment, specification
-from benign.papers.attention_questions import network
+from benign.papers.attention_setting import LEVEL, NOISE_LENGTH, RADIUS, changed, network, pgd
 from benign.papers.recipes import Recipe
+from benign.papers.statistics import converged
 from benign.papers.zhang.linear_mode import critical_snr
-from benign.papers.zhang.setting import LEVEL, NOISE_LENGTH, RADIUS, changed, pgd
 from benign.plot.laws import Critical, exponents_figure
 from benign.plot.style import Figure
 from benign.spec.axes import logspace, zipped
 from benign.stats.boundary import Boundary, boundary
 from benign.sweep.dataset import ended
-from benign.training.descent import Status
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -146,7 +145,7 @@ def _training_text(result: xr.Dataset) -> list[str]:
     for attention, place in PLACES.items():
         runs = result.isel(network=place)
         done = ended(runs)
-        reached = (runs.status == Status.CONVERGED).sum().item()
+        reached = converged(runs).sum().item()
         steps = runs.steps.where(done).groupby("tokens").median(...)
         medians = [f"M = {each:g}: {float(steps.sel(tokens=each)):.3g}" for each in steps.tokens]
         lines.append(

@@ -40,7 +40,10 @@ def active_pairs(step: Step) -> Bool[Tensor, "runs samples width"]:
 
 
 def _reach(step: Step) -> Float[Tensor, "runs width"]:
-    """Return the largest decrease of <w_s, .> on the ball of a point: alpha |w_s|, summed over the tokens' balls."""
+    """Return the largest decrease of <w_s, .> on the ball of a point: alpha |w_s|, summed over the tokens' balls.
+
+    Where a box cuts the ball (not `Ball.is_round`), this is an upper bound.
+    """
     setup, weights = step.batch.setup, _weights(step)
     attack = setup.attack
     if (

@@ -30,7 +30,7 @@ from benign.papers.jiang.claims.stages import MOST
 from benign.papers.jiang.claims.studies import either
 from benign.papers.jiang.claims.trajectory import SIGNAL, STRONG, trajectories
 from benign.papers.jiang.figures import CUT, FIG2, FIG3, FIG4
-from benign.papers.jiang.theory import Numbers
+from benign.papers.jiang.theory import JiangNumbers
 from benign.papers.statistics import boundary_slope, cells_of
 from benign.spec.axes import Axis, dimensions, logspace, zipped
 from benign.stats.boundary import boundary
@@ -65,7 +65,9 @@ _PAPER_ROWS = (*_QUICK_ROWS, MapRow(samples=64), MapRow(dim=65536))
 
 def _boundary(scale: str, reading: Reading) -> Experiment:
     """Gaussian weights of the experiments' size; lengths of tokens, and d_h / d, are the same for every d."""
-    rows, count = Scaled((_SMOKE_ROWS, 5), (_QUICK_ROWS, 10), (_PAPER_ROWS, 25))[scale]
+    rows, count = Scaled(smoke=(_SMOKE_ROWS, 5), quick=(_QUICK_ROWS, 10), paper=(_PAPER_ROWS, 25))[
+        scale
+    ]
     grid = [(row, race) for row in rows for race in logspace(1.2, 4.8, count)]
     std = [1 / (16 * math.sqrt(3 * row.dim)) for row, _ in grid]
     strong = [math.sqrt(STRONG_LENGTH / row.dim) for row, _ in grid]
@@ -107,7 +109,7 @@ def _cnn(scale: str, reading: Reading) -> Experiment:
         hidden=64, value_dim=1, init=GaussianInit(score_std=0.1, value_std=1e-3), output_norm=1.0
     )
     cnn = PatchCNN(width=10, outputs="difference", q=3, threshold=1.0, init_std=0.05)
-    powers, dim, seeds = Scaled((5, 200, 1), (7, 400, 5), (9, 4000, 10))[scale]
+    powers, dim, seeds = Scaled(smoke=(5, 200, 1), quick=(7, 400, 5), paper=(9, 4000, 10))[scale]
     return Experiment(
         data=SignalNoise(
             samples=[2**power for power in range(1, powers)],
@@ -237,7 +239,7 @@ def _rows(evidence: Evidence, along: str, variable: xr.DataArray) -> list[Measur
     """Return the largest set of rows that differ in one field of `MapRow` only, in the order of this field."""
     sets: dict[tuple, dict[MapRow, dict[float, int]]] = {}
     for place, cell in enumerate(cells_of(evidence.experiment)):
-        n = Numbers.of(cell)
+        n = JiangNumbers.of(cell)
         strong = n.strong_noise_std / n.noise_std
         row = MapRow(float(f"{strong:.6g}"), n.samples, n.dim)
         others = tuple(getattr(row, name) for name in ("strong", "samples", "dim") if name != along)

@@ -38,7 +38,7 @@ from benign.papers.jiang.claims.trajectory import SIGNAL, STRONG, Trajectory, tr
 from benign.papers.jiang.recursion import State, start
 from benign.papers.jiang.theory import (
     HARMFUL_CONSTANT,
-    Numbers,
+    JiangNumbers,
     attention_left_printed,
     benign_stage_1_steps_printed,
     harmful_stage_1_steps_corrected,
@@ -56,10 +56,10 @@ BROKEN = at_most(FAILURE)
 # Start.
 
 
-def _start(evidence: Evidence) -> tuple[Numbers, State]:
+def _start(evidence: Evidence) -> tuple[JiangNumbers, State]:
     """Return the numbers of the cell and the start of its runs: products of tokens, queries and keys, and values."""
     replay = evidence.replay()
-    return Numbers.of(replay.cell), start(replay.start())
+    return JiangNumbers.of(replay.cell), start(replay.start())
 
 
 def _failures(of: str, holds: Tensor) -> Measured:
@@ -67,7 +67,7 @@ def _failures(of: str, holds: Tensor) -> Measured:
     return share(f"share of draws in which {of}", ~holds.flatten(1).all(1).numpy(), "draw")
 
 
-def _lengths(n: Numbers) -> Tensor:
+def _lengths(n: JiangNumbers) -> Tensor:
     """Return the mean squared lengths of the distinct tokens: signals, then strong and weak noise point by point."""
     point = [n.strong_noise_std**2 * n.dim] + [n.noise] * (n.tokens - 2)
     return torch.tensor([n.signal] * 2 + point * n.samples, dtype=torch.float64)
@@ -176,7 +176,7 @@ def strong_noise_dominates(evidence: Evidence) -> Measured:
     return measured.noting("equation (151) prints C_p^2 - 200 M, which is negative")
 
 
-def _dominance(runs: list[Trajectory], token: int, t1: Callable[[Numbers], float]) -> Measured:
+def _dominance(runs: list[Trajectory], token: int, t1: Callable[[JiangNumbers], float]) -> Measured:
     """Return the share of runs in which the token dominates by T1."""
     bounds = [t1(run.numbers) for run in runs]
     begins = [run.dominance(token) for run in runs]

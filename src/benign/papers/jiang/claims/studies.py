@@ -21,7 +21,7 @@ from benign.networks.initial import GaussianInit
 from benign.papers.jiang import theory
 from benign.papers.jiang.theory import (
     ALL_ONE,
-    Numbers,
+    JiangNumbers,
     benign_constant,
     conditions,
     start_spread,
@@ -33,7 +33,7 @@ from benign.training.setup import Evaluation, Setup
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class JiangCell:
     """The numbers of one cell inside Condition 4.1 (all constants 1), except perhaps for the step size."""
 
     race: float
@@ -120,7 +120,9 @@ class Cell:
         return largest / spread
 
 
-def experiment(cells: Sequence[Cell], *, seeds: int, steps: int, test: int = 250) -> Experiment:
+def experiment(
+    cells: Sequence[JiangCell], *, seeds: int, steps: int, test: int = 250
+) -> Experiment:
     """Return one experiment with the cells along an axis `cell`, in the coordinates of the tokens."""
 
     def along(name: str) -> Any:
@@ -155,7 +157,7 @@ def harmful(cell: Setup) -> Conditions:
 
 def either(cell: Setup) -> Conditions:
     """Return the conditions of the theorem in whose regime the cell is."""
-    return benign(cell) if Numbers.of(cell).race >= 1 else harmful(cell)
+    return benign(cell) if JiangNumbers.of(cell).race >= 1 else harmful(cell)
 
 
 def proven_race(tokens: int) -> float:
@@ -163,75 +165,79 @@ def proven_race(tokens: int) -> float:
     return 2 * benign_constant(tokens, strong_noise_factor(tokens))
 
 
-SEEDS = (2, 14, 30)
+SEEDS = Scaled(2, 14, 30)
 """at smoke, quick and paper scale; 14 seeds without a failure show a share of 0.8"""
-FEWER_SEEDS = (2, 5, 14)
+FEWER_SEEDS = Scaled(2, 5, 14)
 
 
 def _start(scale: str, reading: Reading) -> Experiment:
-    cell = Cell(race=36.0, samples=36, tokens=4, loss=0.1, spread=1.0)
+    cell = JiangCell(race=36.0, samples=36, tokens=4, loss=0.1, spread=1.0)
     return experiment([cell], seeds=Scaled(60, 200, 1000)[scale], steps=0, test=1)
 
 
 def _benign_stages(scale: str, reading: Reading) -> Experiment:
     """Steps so small that scores move while values are still small; initial values at the bound of (7)."""
-    speed, steps = Scaled((1e-2, 90), (1e-3, 900), (2e-4, 4500))[scale]
-    cell = Cell(race=proven_race(3), loss=0.1, speed=speed, spread=1.0)
-    return experiment([cell], seeds=Scaled(*SEEDS)[scale], steps=steps)
+    speed, steps = Scaled(smoke=(1e-2, 90), quick=(1e-3, 900), paper=(2e-4, 4500))[scale]
+    cell = JiangCell(race=proven_race(3), loss=0.1, speed=speed, spread=1.0)
+    return experiment([cell], seeds=SEEDS[scale], steps=steps)
 
 
 def _harmful_stages(scale: str, reading: Reading) -> Experiment:
     """Queries and keys as wide as small losses need them, so that initial values are small relative to 1 / L."""
-    finest, steps = Scaled((0.01, 100), (1e-3, 900), (3e-4, 3000))[scale]
-    cell = Cell(race=1.0, samples=4, tokens=4, loss=0.1, finest=finest)
-    return experiment([cell], seeds=Scaled(*SEEDS)[scale], steps=steps)
+    finest, steps = Scaled(smoke=(0.01, 100), quick=(1e-3, 900), paper=(3e-4, 3000))[scale]
+    cell = JiangCell(race=1.0, samples=4, tokens=4, loss=0.1, finest=finest)
+    return experiment([cell], seeds=SEEDS[scale], steps=steps)
 
 
 def _benign_end(scale: str, reading: Reading) -> Experiment:
-    speed, steps = Scaled((0.5, 400), (0.1, 2000), (0.01, 20_000))[scale]
-    cell = Cell(race=proven_race(3), loss=0.1, speed=speed)
-    return experiment([cell], seeds=Scaled(*SEEDS)[scale], steps=steps, test=500)
+    speed, steps = Scaled(smoke=(0.5, 400), quick=(0.1, 2000), paper=(0.01, 20_000))[scale]
+    cell = JiangCell(race=proven_race(3), loss=0.1, speed=speed)
+    return experiment([cell], seeds=SEEDS[scale], steps=steps, test=500)
 
 
 def _harmful_end(scale: str, reading: Reading) -> Experiment:
     """The largest initial values of Lemma C.2, and a thousandth of them: both satisfy condition (7)."""
-    loss, steps = Scaled((0.1, 500), (0.1, 1000), (0.02, 20_000))[scale]
-    cell = Cell(race=1.0, samples=4, tokens=4, loss=loss)
+    loss, steps = Scaled(smoke=(0.1, 500), quick=(0.1, 1000), paper=(0.02, 20_000))[scale]
+    cell = JiangCell(race=1.0, samples=4, tokens=4, loss=loss)
     small = replace(cell, spread=1000 * start_spread(4, 4, cell.factor))
-    return experiment([cell, small], seeds=Scaled(*SEEDS)[scale], steps=steps, test=500)
+    return experiment([cell, small], seeds=SEEDS[scale], steps=steps, test=500)
 
 
-def _wide(cell: Cell, powers: Sequence[int], scale: str) -> Experiment:
+def _wide(cell: JiangCell, powers: Sequence[int], scale: str) -> Experiment:
     """Return the cell with ever wider queries and keys, d_h = 10^power; the widest alone at smoke scale."""
     widths = [10**power for power in (powers[-1:] if scale == "smoke" else powers)]
     cells = [replace(cell, hidden=width) for width in widths]
-    return experiment(cells, seeds=Scaled(*FEWER_SEEDS)[scale], steps=5000)
+    return experiment(cells, seeds=FEWER_SEEDS[scale], steps=5000)
 
 
 def _benign_wide(scale: str, reading: Reading) -> Experiment:
     race = 10 * strong_noise_factor(3) ** 2  # four times the N SNR^2 at which attention flips
-    return _wide(Cell(race=race, loss=0.1, speed=0.2), (12, 16, 20), scale)
+    return _wide(JiangCell(race=race, loss=0.1, speed=0.2), (12, 16, 20), scale)
 
 
 def _harmful_wide(scale: str, reading: Reading) -> Experiment:
     """Beyond d_h = 1e14 these steps are too large for the scores."""
-    return _wide(Cell(race=1.0, samples=4, loss=0.1, speed=2e-3), (10, 12, 14), scale)
+    return _wide(JiangCell(race=1.0, samples=4, loss=0.1, speed=2e-3), (10, 12, 14), scale)
 
 
 def _benign_inside(scale: str, reading: Reading) -> Experiment:
     """All of Condition 4.1. T is about N SNR^2 / eps^2, so N SNR^2 is only twice the value at which attention flips."""
     loss, race = Scaled(0.6, 0.3, 0.22)[scale], 5 * strong_noise_factor(2) ** 2
-    cell = Cell(race=race, samples=4, tokens=2, loss=loss)
-    return experiment([cell], seeds=Scaled(*FEWER_SEEDS)[scale], steps=200_000)
+    cell = JiangCell(race=race, samples=4, tokens=2, loss=loss)
+    return experiment([cell], seeds=FEWER_SEEDS[scale], steps=200_000)
 
 
 def _benign_rates(scale: str, reading: Reading) -> Experiment:
     """One number changed at a time: eps, eta, |mu|, |w_O|. d_h and d are those of the largest |mu| and smallest eps."""
-    losses = Scaled((0.3, 0.1), (0.1, 0.03, 0.01), (0.1, 0.03, 0.01, 0.005))[scale]
-    factors = Scaled((2.0,), (0.5, 2.0), (0.25, 0.5, 2.0, 4.0))[scale]
+    losses = Scaled(smoke=(0.3, 0.1), quick=(0.1, 0.03, 0.01), paper=(0.1, 0.03, 0.01, 0.005))[
+        scale
+    ]
+    factors = Scaled(smoke=(2.0,), quick=(0.5, 2.0), paper=(0.25, 0.5, 2.0, 4.0))[scale]
     race, speed = proven_race(3), 0.1
-    widest = Cell(race=race * max(factors), loss=min(losses))
-    base = Cell(race=race, loss=losses[1], finest=min(losses), hidden=widest.width, speed=speed)
+    widest = JiangCell(race=race * max(factors), loss=min(losses))
+    base = JiangCell(
+        race=race, loss=losses[1], finest=min(losses), hidden=widest.width, speed=speed
+    )
     cells = [replace(base, loss=loss) for loss in losses]
     cells += [replace(base, speed=speed * factor) for factor in factors]
     cells += [replace(base, race=race * factor, speed=speed * factor) for factor in factors]
@@ -242,10 +248,12 @@ def _benign_rates(scale: str, reading: Reading) -> Experiment:
 
 def _harmful_rates(scale: str, reading: Reading) -> Experiment:
     """Three groups of cells. Each changes one of eps, N, sigma_p; the rest is what its hardest cell needs."""
-    losses = Scaled((0.3, 0.2), (0.1, 0.05, 0.02), (0.1, 0.05, 0.02, 0.014))[scale]
-    counts = Scaled((2, 4), (2, 4, 8), (2, 4, 8, 12))[scale]
-    noises = Scaled((1.0, 2.0), (1.0, 2.0, 4.0), (1.0, 2.0, 4.0, 6.0))[scale]
-    base = Cell(race=1.0, samples=4, tokens=4, loss=0.1)
+    losses = Scaled(smoke=(0.3, 0.2), quick=(0.1, 0.05, 0.02), paper=(0.1, 0.05, 0.02, 0.014))[
+        scale
+    ]
+    counts = Scaled(smoke=(2, 4), quick=(2, 4, 8), paper=(2, 4, 8, 12))[scale]
+    noises = Scaled(smoke=(1.0, 2.0), quick=(1.0, 2.0, 4.0), paper=(1.0, 2.0, 4.0, 6.0))[scale]
+    base = JiangCell(race=1.0, samples=4, tokens=4, loss=0.1)
     cells = [replace(base, loss=loss, finest=min(losses)) for loss in losses]
     most = replace(base, samples=max(counts))
     cells += [
@@ -261,9 +269,11 @@ def _harmful_rates(scale: str, reading: Reading) -> Experiment:
 
 def _tiny_loss(scale: str, reading: Reading) -> Experiment:
     """Two tokens, and a loss so small that the bound of Lemma 5.5 is positive."""
-    loss, speed, steps = Scaled((0.05, 4.0, 500), (3e-4, 4.0, 6000), (1e-4, 2.0, 100_000))[scale]
-    cell = Cell(race=proven_race(2), tokens=2, loss=loss, speed=speed)
-    return experiment([cell], seeds=Scaled(*SEEDS)[scale], steps=steps)
+    loss, speed, steps = Scaled(
+        smoke=(0.05, 4.0, 500), quick=(3e-4, 4.0, 6000), paper=(1e-4, 2.0, 100_000)
+    )[scale]
+    cell = JiangCell(race=proven_race(2), tokens=2, loss=loss, speed=speed)
+    return experiment([cell], seeds=SEEDS[scale], steps=steps)
 
 
 START = Study(name="jiang/start", build=_start)

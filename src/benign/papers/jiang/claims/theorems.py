@@ -27,7 +27,7 @@ from benign.papers.jiang.claims.studies import (
     harmful,
 )
 from benign.papers.jiang.theory import (
-    Numbers,
+    JiangNumbers,
     Theorem,
     steps_derived,
     test_loss_derived,
@@ -40,7 +40,7 @@ from benign.papers.statistics import cells_of, converged, steps_to_loss
 CLAIMS = Claims("jiang")
 
 
-FACTORS: dict[str, Callable[[Numbers], float]] = {
+FACTORS: dict[str, Callable[[JiangNumbers], float]] = {
     "eps": lambda n: n.loss,
     "eta": lambda n: n.rate,
     "|mu|": lambda n: n.signal**0.5,
@@ -51,8 +51,8 @@ FACTORS: dict[str, Callable[[Numbers], float]] = {
 """numbers of a cell in which T has a power"""
 
 
-def _numbers(experiment: Experiment) -> list[Numbers]:
-    return [Numbers.of(cell) for cell in cells_of(experiment)]
+def _numbers(experiment: Experiment) -> list[JiangNumbers]:
+    return [JiangNumbers.of(cell) for cell in cells_of(experiment)]
 
 
 def _times(result: xr.Dataset) -> np.ndarray:
@@ -60,10 +60,10 @@ def _times(result: xr.Dataset) -> np.ndarray:
     return steps_to_loss(result).transpose("cell", "seed").values
 
 
-def _varying(numbers: list[Numbers], name: str) -> list[int]:
+def _varying(numbers: list[JiangNumbers], name: str) -> list[int]:
     """Return the largest group of cells that differ in one number only, in the order of that number."""
 
-    def rounded(n: Numbers, key: str) -> float:
+    def rounded(n: JiangNumbers, key: str) -> float:
         return float(f"{FACTORS[key](n):.9g}")
 
     groups: dict[tuple, dict[float, int]] = {}
@@ -103,7 +103,7 @@ def harmful_convergence(evidence: Evidence) -> Measured:
 
 
 def _relative_time(
-    evidence: Evidence, theorem: Theorem, constant: Callable[[Numbers], float]
+    evidence: Evidence, theorem: Theorem, constant: Callable[[JiangNumbers], float]
 ) -> Measured:
     """Return the longest T relative to its bound; infinite if a run did not reach its loss."""
     numbers = _numbers(evidence.experiment)
@@ -172,10 +172,10 @@ def benign_test_loss(evidence: Evidence) -> dict[str, Measured]:
     return {"falls": falls.noting(f"derived power {power:.3g}"), "as derived": rest}
 
 
-def _varying_loss(numbers: list[Numbers]) -> list[int]:
+def _varying_loss(numbers: list[JiangNumbers]) -> list[int]:
     """Return the cells that differ from the first in eps only."""
 
-    def rest(n: Numbers) -> tuple:
+    def rest(n: JiangNumbers) -> tuple:
         return n.rate, n.signal, n.output_norm, n.samples, n.hidden
 
     return [place for place, n in enumerate(numbers) if rest(n) == rest(numbers[0])]

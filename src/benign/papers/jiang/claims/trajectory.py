@@ -10,7 +10,7 @@ import torch
 from benign.claims import Evidence
 from benign.claims.replays import Replays
 from benign.networks.attention import Attention
-from benign.papers.jiang.theory import Numbers, log_factor
+from benign.papers.jiang.theory import JiangNumbers, log_factor
 from benign.sweep.plan import Run
 from benign.training.descent import Batch, Status, Step
 from benign.training.metrics.attention import attention_network, attention_pass
@@ -59,8 +59,8 @@ class Trajectory:
     converged: bool
 
     @cached_property
-    def numbers(self) -> Numbers:
-        return Numbers.of(self.run.cell)
+    def numbers(self) -> JiangNumbers:
+        return JiangNumbers.of(self.run.cell)
 
     @property
     def signed(self) -> np.ndarray:

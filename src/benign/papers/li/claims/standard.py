@@ -32,7 +32,7 @@ from benign.papers.li.claims.studies import (
     predicted,
     trained,
 )
-from benign.papers.li.theory import Numbers, conditions, density_slack, robust_feature_bound
+from benign.papers.li.theory import LiNumbers, conditions, density_slack, robust_feature_bound
 from benign.papers.statistics import cells_of
 from benign.stats.intervals import Estimate
 from benign.training.setup import Setup
@@ -137,7 +137,7 @@ def outputs_grow_as_the_logarithm(evidence: Evidence) -> Measured:
 @CLAIMS.add("lemB2.A-stays", "Lemma D.9 by Lemma B.2", WHP, STANDARD, conditions=theorem_43)
 def robust_features_stay(evidence: Evidence) -> Measured:
     """Standard training leaves max_r A at no more than 1.5 times y0 / (1 - S y0/x0), its limit by the power method."""
-    runs, n = trained(evidence), Numbers.of(cells_of(evidence.experiment)[-1])
+    runs, n = trained(evidence), LiNumbers.of(cells_of(evidence.experiment)[-1])
     ratio = 1 / density_slack(n.robust_patches, n.other_patches, n.alpha, n.beta, n.q)
     rows = torch.stack((runs.non_robust[0], runs.robust[0], runs.robust[-1]), 2).flatten(0, 1)
     limits = [(y, robust_feature_bound(x0, y0, ratio, n.q)) for x0, y0, y in rows.tolist()]

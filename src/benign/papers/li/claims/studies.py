@@ -46,7 +46,7 @@ SEPARATED: dict[str, Any] = {"tokens": 20, "alpha": 2.5, "beta": 1.0}
 """patches of separated classes inside Assumption 2.3"""
 
 
-SIZES = {"smoke": (10, 5, 20), "quick": (10, 10, 100), "paper": (100, 40, 500)}
+SIZES = Scaled(smoke=(10, 5, 20), quick=(10, 10, 100), paper=(100, 40, 500))
 """training points, filters of a class, test points"""
 
 
@@ -60,7 +60,7 @@ def judge(steps: int) -> EnsembleAttack:
     return EnsembleAttack(ball=linf(), steps=steps, restarts=2, also=AllPatch(clip=EPS))
 
 
-D_100: dict[str, Any] = {"dim": 100, "noise_std": 0.1}
+IN_DIM_100: dict[str, Any] = {"dim": 100, "noise_std": 0.1}
 
 
 def _experiment(
@@ -95,7 +95,9 @@ def _along(dims: tuple[int, ...]) -> tuple[dict[str, Any], Axis]:
 
 def _standard(scale: str, reading: Reading) -> Experiment:
     dims, seeds, steps = Scaled(
-        ((100, 144), 2, 128), ((100, 400, 900), 14, 512), ((100, 400, 1600), 29, 2048)
+        smoke=((100, 144), 2, 128),
+        quick=((100, 400, 900), 14, 512),
+        paper=((100, 400, 1600), 29, 2048),
     )[scale]
     sizes, roots = _along(dims)
     return _experiment(scale, DENSE, sizes, start=roots, rate=roots, steps=steps, seeds=seeds)
@@ -103,7 +105,9 @@ def _standard(scale: str, reading: Reading) -> Experiment:
 
 def _adversarial(scale: str, reading: Reading) -> Experiment:
     dims, seeds, steps = Scaled(
-        ((100, 144), 2, 64), ((100, 200), 14, 1000), ((100, 400, 1600), 29, 10_000)
+        smoke=((100, 144), 2, 64),
+        quick=((100, 200), 14, 1000),
+        paper=((100, 400, 1600), 29, 10_000),
     )[scale]
     rates = zipped("size", [math.sqrt(dim) for dim in dims])  # c0 = 1/2
     attack = OneStep(rate=rates, clip=EPS)
@@ -122,18 +126,18 @@ def _adversarial(scale: str, reading: Reading) -> Experiment:
 
 
 def _small_start(scale: str, reading: Reading) -> Experiment:
-    seeds, steps = Scaled((2, 64), (14, 600), (29, 1600))[scale]
+    seeds, steps = Scaled(smoke=(2, 64), quick=(14, 600), paper=(29, 1600))[scale]
     attack = OneStep(rate=10.0, clip=EPS)
     return _experiment(
-        scale, SEPARATED, D_100, steps=steps, seeds=seeds, attack=attack, judge=judge(20)
+        scale, SEPARATED, IN_DIM_100, steps=steps, seeds=seeds, attack=attack, judge=judge(20)
     )
 
 
 def _noise(scale: str, reading: Reading) -> Experiment:
     dims, seeds, steps = Scaled(
-        ((100, 200, 400), 2, 32),
-        ((100, 400, 1600, 6400), 5, 200),
-        ((100, 400, 1600, 6400), 10, 1000),
+        smoke=((100, 200, 400), 2, 32),
+        quick=((100, 400, 1600, 6400), 5, 200),
+        paper=((100, 400, 1600, 6400), 10, 1000),
     )[scale]
     sizes, roots = _along(dims)
     attacks = OneStep(rate=10.0, clip=[0.0, EPS])
@@ -152,11 +156,11 @@ def _noise(scale: str, reading: Reading) -> Experiment:
 
 
 def _attack_rates(scale: str, reading: Reading) -> Experiment:
-    seeds, steps = Scaled((2, 64), (5, 1000), (10, 1000))[scale]
+    seeds, steps = Scaled(smoke=(2, 64), quick=(5, 1000), paper=(10, 1000))[scale]
     rates = [1.0, 10.0] if scale == "smoke" else [1.0, 3.0, 10.0, 30.0, 100.0]
     attack = OneStep(rate=rates, clip=EPS)
     return _experiment(
-        scale, FIGURE, D_100, steps=steps, seeds=seeds, attack=attack, judge=judge(5)
+        scale, FIGURE, IN_DIM_100, steps=steps, seeds=seeds, attack=attack, judge=judge(5)
     )
 
 
@@ -172,9 +176,15 @@ def inner_attacks() -> list[Attack]:
 
 
 def _inner(scale: str, reading: Reading) -> Experiment:
-    seeds, steps = Scaled((2, 64), (14, 600), (29, 1600))[scale]
+    seeds, steps = Scaled(smoke=(2, 64), quick=(14, 600), paper=(29, 1600))[scale]
     return _experiment(
-        scale, SEPARATED, D_100, steps=steps, seeds=seeds, attack=inner_attacks(), judge=judge(5)
+        scale,
+        SEPARATED,
+        IN_DIM_100,
+        steps=steps,
+        seeds=seeds,
+        attack=inner_attacks(),
+        judge=judge(5),
     )
 
 

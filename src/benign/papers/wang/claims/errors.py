@@ -28,7 +28,7 @@ from benign.papers.wang.bounds import (
     margin_error_bound,
     robust_error_floor,
 )
-from benign.papers.wang.claims.extremes import Numbers, rhos
+from benign.papers.wang.claims.extremes import LemmaNumbers, rhos
 from benign.papers.wang.claims.lemmas import GOOD_RUN, power_laws
 from benign.papers.wang.claims.studies import (
     BY_PACE,
@@ -51,7 +51,7 @@ CLAIMS = Claims("wang")
 def _radii(evidence: Evidence) -> xr.DataArray:
     """Return alpha of every cell."""
     cells = cells_of(evidence.experiment)
-    return xr.DataArray([Numbers.of(cell).radius for cell in cells], dims="cell")
+    return xr.DataArray([LemmaNumbers.of(cell).radius for cell in cells], dims="cell")
 
 
 def _excess(error: xr.DataArray, bound: xr.DataArray, count: int) -> np.ndarray:
@@ -166,7 +166,7 @@ def benign(evidence: Evidence) -> Measured:
 def _below_floor(evidence: Evidence, version: Literal["printed", "sharp"]) -> Measured:
     """Return by how many standard errors the floor exceeds the mean robust error of a cell, at alpha < |mu|."""
     result, count = evidence.result, evidence.experiment.evaluation.samples
-    numbers = [Numbers.of(cell) for cell in cells_of(evidence.experiment)]
+    numbers = [LemmaNumbers.of(cell) for cell in cells_of(evidence.experiment)]
     below = [place for place, n in enumerate(numbers) if n.rho < 1]
     gaps = []
     for place in below:
@@ -249,7 +249,7 @@ def linear_predictor(evidence: Evidence) -> Measured:
     expected = linear_rule_errors(s, radius).robust.numpy()
     errors = 1 - evidence.result.robust_accuracy.transpose("cell", "seed").values
     gaps = np.abs((errors - expected).mean(1))
-    width = Numbers.of(cells_of(evidence.experiment)[0]).width
+    width = LemmaNumbers.of(cells_of(evidence.experiment)[0]).width
     measured = worst("gap of robust errors, mean over seeds of a cell", gaps)
     return measured.noting(f"{width} neurons: the gap falls with their number")
 
@@ -281,7 +281,7 @@ def noise_modes(evidence: Evidence) -> dict[str, Measured]:
 def _at_equal_time(evidence: Evidence, name: str) -> np.ndarray:
     """Return a curve at the eta T of the end of the slowest run, [step sizes, seeds], with the slowest last."""
     curve, setups = evidence.result[name], cells_of(evidence.experiment)
-    rates = {Numbers.of(cell).rate: place for place, cell in enumerate(setups)}
+    rates = {LemmaNumbers.of(cell).rate: place for place, cell in enumerate(setups)}
     steps = {rate: round(int(curve.step[-1]) * min(rates) / rate) for rate in rates}
     if len(rates) < 2 or not set(steps.values()) <= set(curve.step.values.tolist()):
         raise Undecided("no two step sizes have snapshots at equal eta T")

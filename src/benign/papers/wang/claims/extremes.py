@@ -28,7 +28,7 @@ PerRun = Float[Tensor, " runs"]
 
 def rhos(experiment: Experiment) -> np.ndarray:
     """Return alpha / |mu| of every cell."""
-    return np.array([Numbers.of(cell).rho for cell in cells_of(experiment)])
+    return np.array([LemmaNumbers.of(cell).rho for cell in cells_of(experiment)])
 
 
 def steps_of(replay: Replays) -> Iterator[Step]:
@@ -40,7 +40,7 @@ def steps_of(replay: Replays) -> Iterator[Step]:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class LemmaNumbers:
     """The numbers of a cell in which the lemmas are stated."""
 
     samples: int
@@ -59,13 +59,13 @@ class Numbers:
         return round(self.radius / self.signal, 9)
 
     @staticmethod
-    def of(cell: Setup) -> "Numbers":
+    def of(cell: Setup) -> "LemmaNumbers":
         data: Any = cell.data
         layer = two_layer(cell)
         ball: Any = cell.attack.threat() if cell.attack else None
         radius = 0.0 if ball is None else float(ball.size(data))
         slope = layer.slope if layer.activation == "smoothed_leaky_relu" else 1.0
-        return Numbers(
+        return LemmaNumbers(
             data.samples, layer.width, data.dim, data.signal, radius, cell.training.rate, slope or 1.0
         )  # fmt: skip
 
@@ -126,10 +126,10 @@ def pairs(steps: Iterator[Step]) -> Iterator[tuple[Step, Params, Step]]:
 
 
 Move = tuple[Step, Params, Step]
-Extreme = tuple[Callable[[Numbers, Move], Tensor], Callable[[Tensor, Tensor], Tensor]]
+Extreme = tuple[Callable[[LemmaNumbers, Move], Tensor], Callable[[Tensor, Tensor], Tensor]]
 
 
-def rise(numbers: Numbers, move: Move) -> Float[Tensor, "runs points"]:
+def rise(numbers: LemmaNumbers, move: Move) -> Float[Tensor, "runs points"]:
     """Return the growth of y_i f in a step, at x_i and at its attacked versions before and after the step (Lemma
     B.9)."""
     before, weights, after = move
@@ -138,38 +138,38 @@ def rise(numbers: Numbers, move: Move) -> Float[Tensor, "runs points"]:
     return torch.cat(rises, 1)
 
 
-def signal_share(numbers: Numbers, move: Move) -> Float[Tensor, "runs samples"]:
+def signal_share(numbers: LemmaNumbers, move: Move) -> Float[Tensor, "runs samples"]:
     """Return y_c <mu, x_i> / |mu|^2 of attacked points, with y_c the clean label (Lemma B.11)."""
     step, signal = move[2], signal_of(move[2])
     along = torch.einsum("rnd,rd->rn", step.attacked[:, :, 0], signal) / numbers.signal**2
     return along * step.batch.sample.clean_y
 
 
-def pull(numbers: Numbers, move: Move) -> Float[Tensor, "runs 1"]:
+def pull(numbers: LemmaNumbers, move: Move) -> Float[Tensor, "runs 1"]:
     """Return <-grad, V> / (|mu| G) (Lemma B.15)."""
     step = move[0]
     share = along_signal(step) / (numbers.signal * slopes(step).mean(1))
     return share[:, None]
 
 
-def band(numbers: Numbers, move: Move, scale: float) -> Float[Tensor, "runs points"]:
+def band(numbers: LemmaNumbers, move: Move, scale: float) -> Float[Tensor, "runs points"]:
     """Return the growth of y_i f in a step over `scale` eta g_i / n (Lemma B.26, E2)."""
     unit = scale * numbers.rate * slopes(move[0]) / numbers.samples
     return rise(numbers, move) / unit.repeat(1, 3)
 
 
-def band_low(numbers: Numbers, move: Move) -> Tensor:
+def band_low(numbers: LemmaNumbers, move: Move) -> Tensor:
     """Return the growth over the lower end of the band, without the share c0 of active neurons."""
     near = (math.sqrt(numbers.dim / CLUSTER_CONSTANT) - numbers.radius) ** 2
     return band(numbers, move, numbers.slope**2 * near / 2)
 
 
-def band_high(numbers: Numbers, move: Move) -> Tensor:
+def band_high(numbers: LemmaNumbers, move: Move) -> Tensor:
     """Return the growth over the upper end of the band."""
     return band(numbers, move, 3 * (CLUSTER_CONSTANT * numbers.dim + numbers.radius**2))
 
 
-def cosine(numbers: Numbers, move: Move) -> Float[Tensor, "runs samples"]:
+def cosine(numbers: LemmaNumbers, move: Move) -> Float[Tensor, "runs samples"]:
     """Return the cosine between y_i times the perturbation of x_i and -sum_k y_k x_k (section 4.1)."""
     step, sample = move[2], move[2].batch.sample
     moves = (step.attacked - sample.x)[:, :, 0] * sample.y[..., None]
@@ -194,7 +194,7 @@ def extremes_of(replay: Replays) -> dict[str, PerRun]:
 
     `growth` is the effective C2 of Lemma B.12, `active` is c0, `first_move` is |W_1 - W_0| / |W_0| (Proposition B.34).
     """
-    numbers = Numbers.of(replay.cell)
+    numbers = LemmaNumbers.of(replay.cell)
     values: dict[str, Tensor] = {}
 
     def update(name: str, now: Tensor, choose: Callable[[Tensor, Tensor], Tensor]) -> None:

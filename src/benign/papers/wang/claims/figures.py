@@ -16,7 +16,7 @@ from benign.claims import (
     worst,
 )
 from benign.papers.statistics import boundary_slope, cells_of
-from benign.papers.wang.claims.extremes import Numbers
+from benign.papers.wang.claims.extremes import LemmaNumbers
 from benign.papers.wang.claims.studies import SWITCH
 from benign.papers.wang.exponents import LEVEL, boundaries
 from benign.papers.wang.figures import FIG1, FIG3
@@ -102,7 +102,7 @@ def radius_switch(evidence: Evidence) -> dict[str, Measured]:
     """With a radius of 0.1, as printed, the robust boundary has the exponent 4; with a radius of 0.1 |mu| a smaller
     one."""
     result = evidence.result
-    radii = [Numbers.of(cell).radius for cell in cells_of(evidence.experiment)]
+    radii = [LemmaNumbers.of(cell).radius for cell in cells_of(evidence.experiment)]
     literal = np.isclose(radii, 0.1)
     slopes = {}
     for name, chosen in (("literal", literal), ("intended", ~literal)):
@@ -155,7 +155,7 @@ def _settings(evidence: Evidence) -> list[Setting]:
     """Return the settings of Figure 2, in the order of the result."""
     return [
         (n.signal, n.dim, round(n.radius / n.signal, 6))
-        for n in map(Numbers.of, cells_of(evidence.experiment))
+        for n in map(LemmaNumbers.of, cells_of(evidence.experiment))
     ]
 
 

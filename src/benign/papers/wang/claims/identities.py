@@ -12,7 +12,7 @@ from benign.networks.network import Params
 from benign.networks.two_layer import TwoLayer
 from benign.papers.statistics import cells_of
 from benign.papers.wang.claims import extremes
-from benign.papers.wang.claims.studies import CASES, Cell, experiment, network
+from benign.papers.wang.claims.studies import CASES, WangCell, experiment, network
 from benign.training.descent import Step
 from benign.training.setup import Setup
 
@@ -24,7 +24,7 @@ def _small(case: str) -> Setup:
     """Return a run whose start is large enough for neurons to be on both sides of the bend."""
     layer = network(case, 8, preset="theory", init_std=0.05)
     made = experiment(
-        [Cell(6, 40, 3.0, 0.1, 0.5)], layer, steps=10, seeds=1, test=1, coordinates="ambient"
+        [WangCell(6, 40, 3.0, 0.1, 0.5)], layer, steps=10, seeds=1, test=1, coordinates="ambient"
     )
     return cells_of(made)[0]
 

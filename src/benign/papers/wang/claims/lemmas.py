@@ -23,7 +23,7 @@ from benign.claims import (
 from benign.papers.statistics import cells_of
 from benign.papers.wang import bounds
 from benign.papers.wang.claims.extremes import (
-    Numbers,
+    LemmaNumbers,
     aligned_share,
     extremes_of,
     is_smooth,
@@ -67,7 +67,7 @@ def span_distance(evidence: Evidence) -> dict[str, Measured]:
     cells = cells_of(evidence.experiment)
     largest = evidence.result.span_distance_curve.max("step").transpose("cell", "seed").values
     starts = np.array([_start(cell) for cell in cells])
-    radii = np.array([Numbers.of(cell).radius for cell in cells])
+    radii = np.array([LemmaNumbers.of(cell).radius for cell in cells])
     limits = np.minimum(starts, radii)[:, None] * (1 + 1e-6)
     smooth = np.array([is_smooth(cell) for cell in cells])
     relu_starts, smooth_starts = starts[~smooth], starts[smooth]
@@ -85,7 +85,7 @@ def span_distance(evidence: Evidence) -> dict[str, Measured]:
 
 def _start(cell: Setup) -> float:
     """Return omega sqrt(m d) / eta, which condition (3) bounds by 1."""
-    numbers, std = Numbers.of(cell), two_layer(cell).init_std or 0.0
+    numbers, std = LemmaNumbers.of(cell), two_layer(cell).init_std or 0.0
     return float(f"{std * math.sqrt(numbers.width * numbers.dim) / numbers.rate:.6g}")
 
 
@@ -127,7 +127,7 @@ def monotone_margin(evidence: Evidence) -> Measured:
 def loss_ratio(evidence: Evidence) -> dict[str, Measured]:
     """At all times the slopes of the loss at any two training points differ by at most a constant factor."""
     ratios = evidence.result.isel(cell=1).loss_ratio_curve.max("step").values
-    bound = bounds.loss_ratio_bound(Numbers.of(cells_of(evidence.experiment)[1]).slope)
+    bound = bounds.loss_ratio_bound(LemmaNumbers.of(cells_of(evidence.experiment)[1]).slope)
     return {
         "bound": worst("largest ratio over the printed C_r", ratios / bound),
         "order_one": worst("largest ratio", ratios),
@@ -162,7 +162,7 @@ def norm_growth(evidence: Evidence) -> dict[str, Measured]:
     replays = [cell.of_seeds(seeds) for study in (0, 1) for cell in evidence.replays_by_cell(study)]
     growths = [extremes_of(replay)["growth"] for replay in replays]
     largest = [float(growth.max()) for growth in growths]
-    limits = [bounds.norm_growth_bound(Numbers.of(replay.cell).slope) for replay in replays]
+    limits = [bounds.norm_growth_bound(LemmaNumbers.of(replay.cell).slope) for replay in replays]
     ratios = [growth / limit for growth, limit in zip(largest, limits, strict=True)]
     means = [float(growth.mean()) for growth in growths]
     return {
@@ -183,7 +183,7 @@ def norm_growth(evidence: Evidence) -> dict[str, Measured]:
 def gradient_lower_bound(evidence: Evidence) -> dict[str, Measured]:
     """The component of the negative gradient along the signal is at least gamma r G / 4; for ReLU at least this times
     the share c0 of active neurons."""
-    relu, smooth = (Numbers.of(cell).slope for cell in cells_of(evidence.experiment))
+    relu, smooth = (LemmaNumbers.of(cell).slope for cell in cells_of(evidence.experiment))
     pulls, active = _extremes(evidence, "pull"), _extremes(evidence, "active")[0]
     limits = [relu * active / 4, smooth / 4]
     return {
@@ -255,7 +255,7 @@ def all_neurons_align(evidence: Evidence) -> Measured:
     # The three standard errors are those of the printed probability: those of the measured share would excuse any few
     # misses.
     count, replay = evidence.size(100, 250, 250), evidence.replays_by_cell()[0]
-    numbers = Numbers.of(replay.cell)
+    numbers = LemmaNumbers.of(replay.cell)
     aligned = aligned_share(replay, count).numpy()
     chance = 4 * (numbers.dim / numbers.samples) ** -11
     error = math.sqrt(max(chance * (1 - chance), 1 / count) / count)

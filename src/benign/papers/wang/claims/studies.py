@@ -34,7 +34,7 @@ SLOPE, SMOOTHNESS = 0.5, 1.0
 
 
 @dataclass(frozen=True)
-class Cell:
+class WangCell:
     """The numbers of one cell."""
 
     samples: int
@@ -52,11 +52,11 @@ class Cell:
         return self.pace * self.samples / self.dim
 
 
-def inside(case: str, pace: float | None, width: int, **chosen: Any) -> Cell:
+def inside(case: str, pace: float | None, width: int, **chosen: Any) -> WangCell:
     """Return the smallest cell inside Theorem 3.1 with its item 3, except for the rate if a pace is given."""
     made = inside_theorem("wang", activation=case, width=width, relaxed=pace, robust=True, **chosen)
     data, _ = theory.parts(made.experiment)
-    return Cell(data.samples, data.dim, data.signal, chosen["radius"], pace)
+    return WangCell(data.samples, data.dim, data.signal, chosen["radius"], pace)
 
 
 def network(case: str, width: int, slope: float = SLOPE, **more: Any) -> TwoLayer:
@@ -67,7 +67,7 @@ def network(case: str, width: int, slope: float = SLOPE, **more: Any) -> TwoLaye
 
 
 def experiment(
-    cells: Sequence[Cell],
+    cells: Sequence[WangCell],
     networks: Any,
     *,
     steps: int,
@@ -112,11 +112,11 @@ def for_robust_error(setup: Setup) -> Conditions | None:
 
 
 def smooth_only(setup: Setup) -> Conditions | None:
-    return assumption(setup) if theory.Numbers.of(setup).smooth else None
+    return assumption(setup) if theory.WangNumbers.of(setup).smooth else None
 
 
 def relu_only(setup: Setup) -> Conditions | None:
-    return None if theory.Numbers.of(setup).smooth else assumption(setup)
+    return None if theory.WangNumbers.of(setup).smooth else assumption(setup)
 
 
 STARTS = (1e-3, 1e-2, 1e-1, 1.0)
@@ -124,7 +124,9 @@ STARTS = (1e-3, 1e-2, 1e-1, 1.0)
 
 
 def _first(scale: str, reading: Reading) -> Experiment:
-    samples, const, seeds = Scaled((20, 2.0, 2), (30, 5.0, 15), (100, 10.0, 60))[scale]
+    samples, const, seeds = Scaled(smoke=(20, 2.0, 2), quick=(30, 5.0, 15), paper=(100, 10.0, 60))[
+        scale
+    ]
     cells, networks = [], []
     for case in CASES:
         cell = inside(case, None, samples, samples=samples, radius=0.03, const=const)
@@ -136,16 +138,18 @@ def _first(scale: str, reading: Reading) -> Experiment:
 
 
 def _active(scale: str, reading: Reading) -> Experiment:
-    sizes, seeds = Scaled(((20, 40), 3), ((20, 40, 80), 15), ((50, 100, 200), 30))[scale]
+    sizes, seeds = Scaled(
+        smoke=((20, 40), 3), quick=((20, 40, 80), 15), paper=((50, 100, 200), 30)
+    )[scale]
     cells = [inside("relu", None, size, samples=size, radius=0.05) for size in sizes]
     networks = zipped("cell", [network("relu", size) for size in sizes])
     return experiment(cells, networks, steps=1, seeds=seeds, test=1)
 
 
 def _inside(scale: str, reading: Reading) -> Experiment:
-    size, const, steps, seeds = Scaled((20, 2.0, 20, 2), (30, 5.0, 200, 30), (100, 10.0, 2000, 60))[
-        scale
-    ]
+    size, const, steps, seeds = Scaled(
+        smoke=(20, 2.0, 20, 2), quick=(30, 5.0, 200, 30), paper=(100, 10.0, 2000, 60)
+    )[scale]
     cells = [
         inside(case, 2.0, size, samples=size, radius=0.03, const=const, flip=0.1) for case in CASES
     ]
@@ -155,7 +159,7 @@ def _inside(scale: str, reading: Reading) -> Experiment:
 
 def _long(scale: str, reading: Reading) -> Experiment:
     """Few samples and a slope near 1, where the printed rates fall below log 2 in the fewest steps."""
-    steps, seeds = Scaled((100, 1), (4000, 5), (10_000, 10))[scale]
+    steps, seeds = Scaled(smoke=(100, 1), quick=(4000, 5), paper=(10_000, 10))[scale]
     cells = [inside("smooth", 6.0, 6, samples=5, radius=0.05)]
     layer = network("smooth", 6, slope=0.9)
     return experiment(cells, layer, steps=steps, seeds=seeds, test=1, ascend=4)
@@ -167,7 +171,7 @@ def _long_relu(scale: str, reading: Reading) -> Experiment:
     With ReLU the rate falls below log 2 after about 5e5 steps, an hour of a GPU: it is vacuous at these scales, and its
     claim says so.
     """
-    steps, seeds = Scaled((20, 1), (100, 5), (10_000, 10))[scale]
+    steps, seeds = Scaled(smoke=(20, 1), quick=(100, 5), paper=(10_000, 10))[scale]
     cells = [inside("relu", 4.0, 40, samples=40, radius=0.05)]
     return experiment(cells, network("relu", 40), steps=steps, seeds=seeds, test=1, ascend=4)
 
@@ -176,9 +180,11 @@ RADII = (0.0, 0.025, 0.05, 0.1, 0.3, 0.6, 1.0)
 
 
 def _radii(scale: str, reading: Reading) -> Experiment:
-    steps, seeds, test = Scaled((20, 2, 100), (100, 10, 500), (1000, 30, 4000))[scale]
+    steps, seeds, test = Scaled(smoke=(20, 2, 100), quick=(100, 10, 500), paper=(1000, 30, 4000))[
+        scale
+    ]
     sized = inside("relu", 1.0, 20, samples=20, radius=0.1)
-    cells = [Cell(sized.samples, sized.dim, sized.signal, rho) for rho in RADII]
+    cells = [WangCell(sized.samples, sized.dim, sized.signal, rho) for rho in RADII]
     more: dict[str, Any] = {"pairing": "common"}
     return experiment(cells, network("relu", 20), steps=steps, seeds=seeds, test=test, **more)
 
@@ -188,15 +194,17 @@ PACES = (0.5, 0.125, 0.03125)
 
 
 def _paces(scale: str, reading: Reading) -> Experiment:
-    steps, seeds, test = Scaled((64, 2, 50), (1024, 10, 250), (8192, 20, 2000))[scale]
+    steps, seeds, test = Scaled(smoke=(64, 2, 50), quick=(1024, 10, 250), paper=(8192, 20, 2000))[
+        scale
+    ]
     sized = inside("relu", 1.0, 20, samples=20, radius=0.1)
-    cells = [Cell(sized.samples, sized.dim, sized.signal, 0.1, pace) for pace in PACES]
+    cells = [WangCell(sized.samples, sized.dim, sized.signal, 0.1, pace) for pace in PACES]
     made = experiment(cells, network("relu", 20), steps=steps, seeds=seeds, test=test, ascend=5)
     evaluation = made.evaluation.model_copy(update={"at": "snapshots"})
     return made.model_copy(update={"evaluation": evaluation, "pairing": "common"})
 
 
-SCALING_BASE = Cell(16, 16_000_000, 160.0, 0.01)
+SCALING_BASE = WangCell(16, 16_000_000, 160.0, 0.01)
 
 
 def _scaling(scale: str, reading: Reading) -> Experiment:
@@ -207,9 +215,9 @@ def _scaling(scale: str, reading: Reading) -> Experiment:
     base, steps = SCALING_BASE, Scaled(10, 60, 400)[scale]
     cells = [
         base,
-        *(Cell(n, base.dim, base.signal, base.radius) for n in (8, 32)),
-        *(Cell(base.samples, base.dim, r, base.radius) for r in (128.0, 200.0)),
-        *(Cell(base.samples, d, base.signal, base.radius) for d in (24_000_000, 35_000_000)),
+        *(WangCell(n, base.dim, base.signal, base.radius) for n in (8, 32)),
+        *(WangCell(base.samples, base.dim, r, base.radius) for r in (128.0, 200.0)),
+        *(WangCell(base.samples, d, base.signal, base.radius) for d in (24_000_000, 35_000_000)),
     ]
     made = experiment(
         cells, network("smooth", 16), steps=steps, seeds=Scaled(2, 10, 30)[scale], test=Scaled(200, 1000, 4000)[scale],
@@ -223,9 +231,11 @@ def _scaling(scale: str, reading: Reading) -> Experiment:
 
 def _levels(scale: str, reading: Reading) -> Experiment:
     """Errors large enough to count: r^2 sqrt(n/d) from 0.8 to 2.5, alpha from 0 to 0.5, d >= 64 n r^2."""
-    steps, seeds, test = Scaled((10, 2, 200), (60, 6, 500), (400, 20, 10_000))[scale]
+    steps, seeds, test = Scaled(smoke=(10, 2, 200), quick=(60, 6, 500), paper=(400, 20, 10_000))[
+        scale
+    ]
     cells = [
-        Cell(20, 512_000, r, alpha / r)
+        WangCell(20, 512_000, r, alpha / r)
         for r in (11.0, 14.0, 17.0, 20.0)
         for alpha in (0.0, 0.25, 0.5)
     ]
@@ -235,9 +245,9 @@ def _levels(scale: str, reading: Reading) -> Experiment:
 
 
 def _modes(scale: str, reading: Reading) -> Experiment:
-    size, const, steps, seeds = Scaled((20, 2.0, 20, 2), (30, 5.0, 60, 60), (100, 10.0, 1000, 60))[
-        scale
-    ]
+    size, const, steps, seeds = Scaled(
+        smoke=(20, 2.0, 20, 2), quick=(30, 5.0, 60, 60), paper=(100, 10.0, 1000, 60)
+    )[scale]
     cell = inside("relu", 2.0, size, samples=size, radius=0.03, const=const)
     modes = {"flip_mode": ["independent", "half_space"]}
     test = Scaled(50, 100, 2000)[scale]
@@ -247,8 +257,8 @@ def _modes(scale: str, reading: Reading) -> Experiment:
 
 
 def _one_step(scale: str, reading: Reading) -> Experiment:
-    seeds, test = Scaled((2, 200), (10, 1000), (50, 20_000))[scale]
-    cell = Cell(50, 3000, 4.0, 0.15)
+    seeds, test = Scaled(smoke=(2, 200), quick=(10, 1000), paper=(50, 20_000))[scale]
+    cell = WangCell(50, 3000, 4.0, 0.15)
     return experiment([cell], network("smooth", 20), steps=1, seeds=seeds, test=test)
 
 
@@ -257,8 +267,10 @@ FLOOR_RADII = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.2)
 
 def _floor(scale: str, reading: Reading) -> Experiment:
     """Many samples in few dimensions, where networks come close to the lower bound for all classifiers."""
-    steps, seeds, test = Scaled((20, 2, 200), (100, 5, 1000), (1000, 10, 10_000))[scale]
-    cells = [Cell(100, 10, 1.5, rho) for rho in FLOOR_RADII]
+    steps, seeds, test = Scaled(smoke=(20, 2, 200), quick=(100, 5, 1000), paper=(1000, 10, 10_000))[
+        scale
+    ]
+    cells = [WangCell(100, 10, 1.5, rho) for rho in FLOOR_RADII]
     return experiment(
         cells,
         network("relu", 20),
@@ -273,9 +285,9 @@ def _floor(scale: str, reading: Reading) -> Experiment:
 def _switch(scale: str, reading: Reading) -> Experiment:
     """Dimensions around the predicted boundary of robust accuracy, for the radii 0.1 r and 0.1."""
     samples, signals, dims, steps, seeds, test = Scaled(
-        (20, (4.0, 8.0, 16.0), 2, 7, 1, 50),
-        (30, (4.0, 8.0, 16.0), 3, 37, 8, 250),
-        (100, (4.0, 7.0, 12.0, 20.0), 5, 250, 10, 2000),
+        smoke=(20, (4.0, 8.0, 16.0), 2, 7, 1, 50),
+        quick=(30, (4.0, 8.0, 16.0), 3, 37, 8, 250),
+        paper=(100, (4.0, 7.0, 12.0, 20.0), 5, 250, 10, 2000),
     )[scale]
     cells = set()
     for signal in signals:
@@ -283,7 +295,7 @@ def _switch(scale: str, reading: Reading) -> Experiment:
             expected = float(predicted(samples, share)(np.array(signal)))
             for dim in np.geomspace(0.4 * expected, 2.5 * expected, dims):
                 cells.add((signal, share, max(round(dim), 2 * samples)))
-    made = [Cell(samples, dim, signal, share) for signal, share, dim in sorted(cells)]
+    made = [WangCell(samples, dim, signal, share) for signal, share, dim in sorted(cells)]
     return experiment(made, network("relu", samples), steps=steps, seeds=seeds, test=test, ascend=6)
 
 

@@ -23,7 +23,7 @@ from benign.claims.replays import Replays
 from benign.papers.statistics import cells_of
 from benign.papers.wang import bounds
 from benign.papers.wang.claims.extremes import (
-    Numbers,
+    LemmaNumbers,
     distance_between,
     extremes_of,
     is_smooth,
@@ -89,7 +89,7 @@ def leaves_lazy(evidence: Evidence) -> Measured:
     share c0 of active neurons."""
     ratios = []
     for replay in evidence.replays_by_cell():
-        numbers, values = Numbers.of(replay.cell), extremes_of(replay)
+        numbers, values = LemmaNumbers.of(replay.cell), extremes_of(replay)
         bound = numbers.slope * numbers.signal / 10
         if not is_smooth(replay.cell):
             bound = bound * values["active"]
@@ -99,14 +99,14 @@ def leaves_lazy(evidence: Evidence) -> Measured:
     return measured.noting(f"smallest move over its bound: {float(ratio.min()):.3g}")
 
 
-def _relative_loss(evidence: Evidence, bound: Callable[[float, Numbers], float]) -> Measured:
+def _relative_loss(evidence: Evidence, bound: Callable[[float, LemmaNumbers], float]) -> Measured:
     """Return the largest loss over its bound of (T, numbers), at the steps at which this bound is below log 2.
 
     The bound falls as 1 / sqrt T.
     """
     result = evidence.result.isel(cell=0)
     (cell,) = cells_of(evidence.experiment)
-    steps, numbers = result.step.values[1:], Numbers.of(cell)
+    steps, numbers = result.step.values[1:], LemmaNumbers.of(cell)
     limits = np.array([bound(float(step), numbers) for step in steps])
     counting = limits < math.log(2)
     if not counting.any():
@@ -178,7 +178,7 @@ def trajectory_close(evidence: Evidence) -> dict[str, Measured]:
 def _distances(evidence: Evidence) -> dict[float, np.ndarray]:
     """Return the largest distance of runs from the clean runs of their seeds, by rho; NaN if a seed lacks one of
     them."""
-    by_rho = {Numbers.of(replay.cell).rho: replay for replay in evidence.replays_by_cell()}
+    by_rho = {LemmaNumbers.of(replay.cell).rho: replay for replay in evidence.replays_by_cell()}
     clean = by_rho.pop(0.0, None)
     if clean is None or not by_rho:
         raise Undecided("no clean runs, or no attacked runs")
@@ -204,7 +204,7 @@ def perturb_at_zero(evidence: Evidence) -> dict[str, Measured]:
     # where f = 0, so the study leaves step 0 clean: here an attacked step 0 is put into the runs of the evidence.
     largest = {True: 0.0, False: 0.0}
     for replay in evidence.replays_by_cell():
-        rho = Numbers.of(replay.cell).rho
+        rho = LemmaNumbers.of(replay.cell).rho
         for attacked in largest:
             fitted = _interpolating(replay, attacked)
             largest[attacked] = max(largest[attacked], rho * (fitted >= OFTEN))
@@ -223,7 +223,7 @@ def _interpolating(replay: Replays, attacked: bool) -> float:
 
 def _attacked_first(replay: Replays) -> Iterator[Step]:
     """Yield the steps of the runs with an attacked step 0, where every point is moved against its signal."""
-    sample, radius = replay.start().sample, Numbers.of(replay.cell).radius
+    sample, radius = replay.start().sample, LemmaNumbers.of(replay.cell).radius
     signal = sample.latent["signal"]
     against = -sample.y[..., None] * radius * signal / signal.norm(dim=2, keepdim=True)
     return replay.steps_after(sample.x + against[:, :, None])

@@ -14,7 +14,7 @@ from benign.claims import Claims, Evidence, Measured, at_least, at_most, exact, 
 from benign.claims.identity import own_streams
 from benign.data.signal_noise import SignalNoise
 from benign.papers.inside import inside_theorem
-from benign.papers.jiang.theory import Numbers
+from benign.papers.jiang.theory import JiangNumbers
 from benign.papers.zhang import bounds
 from benign.streams import Streams
 
@@ -25,13 +25,13 @@ RARE = at_most(FAILURE)
 """share of draws in which a statement may fail; refuted if the lower end of its interval is above delta"""
 
 
-def sizes(evidence: Evidence) -> Numbers:
+def sizes(evidence: Evidence) -> JiangNumbers:
     """Return the smallest numbers inside Condition 1 with N >= 8 log(4 / delta) and tau = |mu| / log d_h."""
     tokens = evidence.size(2, 2, 4)
     chosen = inside_theorem(
         "zhang", samples=36, tokens=tokens, loss=0.1, failure=FAILURE, snr=1.0
     ).experiment
-    return Numbers.of(chosen, attacked=True)
+    return JiangNumbers.of(chosen, attacked=True)
 
 
 def _draws(evidence: Evidence) -> Streams:
@@ -39,7 +39,7 @@ def _draws(evidence: Evidence) -> Streams:
     return own_streams("zhang/starts", evidence.size(60, 300, 2000))
 
 
-def token_draws(evidence: Evidence, n: Numbers) -> Tensor:
+def token_draws(evidence: Evidence, n: JiangNumbers) -> Tensor:
     """Return mu_+, mu_- and all noise tokens of independent training sets, in a basis of their span.
 
     The shape is [draws, tokens, basis].
@@ -102,7 +102,7 @@ def queries_and_keys_at_start(evidence: Evidence) -> dict[str, Measured]:
     }
 
 
-def _score_products(evidence: Evidence, n: Numbers, tokens: Tensor) -> Tensor:
+def _score_products(evidence: Evidence, n: JiangNumbers, tokens: Tensor) -> Tensor:
     """Return all products of q_+, q_-, q_{n,i}, k_+, k_-, k_{n,i}: [draws, 2 tokens, 2 tokens]."""
     count = tokens.shape[2]
     weights = n.score_std * bartlett(_draws(evidence).within("scores"), 2 * count, n.hidden)
@@ -125,7 +125,7 @@ def _outside(products: Tensor, limits: bounds.StartBounds) -> Tensor:
     return outside.any(1) | (products.abs() > most).flatten(1).any(1)
 
 
-def _attacked_norm(evidence: Evidence, n: Numbers, products: Tensor) -> Tensor:
+def _attacked_norm(evidence: Evidence, n: JiangNumbers, products: Tensor) -> Tensor:
     """Return |q~_+|^2 for mu_+ moved by tau along W_Q q_+, orthogonally to the signal.
 
     There the rows of W_Q are independent of q_+, so their product with q_+ / |q_+| has length sigma_h sqrt(chi-square

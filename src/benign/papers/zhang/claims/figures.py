@@ -22,6 +22,7 @@ from benign.claims import (
     mean,
     worst,
 )
+from benign.papers.attention_setting import LEVEL
 from benign.papers.statistics import boundary_slope, by_seed, converged
 from benign.papers.zhang.claims.studies import OUTPUT_SCALES
 from benign.papers.zhang.figures import FIGURE_2, FIGURE_3
@@ -34,7 +35,6 @@ from benign.papers.zhang.images import (
     FIGURE_8,
     source,
 )
-from benign.papers.zhang.setting import LEVEL
 from benign.stats.boundary import Boundary, boundary
 from benign.training.descent import Status
 

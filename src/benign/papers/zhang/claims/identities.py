@@ -15,7 +15,7 @@ from benign.papers.statistics import relative_error
 from benign.papers.zhang.bounds import attention_band
 from benign.papers.zhang.plain import (
     Move,
-    Training,
+    PlainTraining,
     Weights,
     attack,
     attention,
@@ -33,11 +33,11 @@ RADIUS = 0.05
 """radius of the paper's experiments, relative to |mu|"""
 
 
-def _training(evidence: Evidence, radius: float = RADIUS, hidden: int = 5) -> Training:
+def _training(evidence: Evidence, radius: float = RADIUS, hidden: int = 5) -> PlainTraining:
     return drawn(evidence.size(6, 10, 30), radius, hidden=hidden)
 
 
-def _moves(evidence: Evidence, training: Training) -> list[Move]:
+def _moves(evidence: Evidence, training: PlainTraining) -> list[Move]:
     """Return the first steps of training."""
     return walk(training, evidence.size(3, 6, 20))
 
@@ -61,7 +61,7 @@ def _pull_of(move: Move, x: Tensor, points: Tensor) -> Tensor:
     return torch.einsum("rn,rnj,rcnj->rc", pull, move.column_sums, products)
 
 
-def _reference(training: Training) -> Tensor:
+def _reference(training: PlainTraining) -> Tensor:
     """Return the fixed tokens mu~_+ and mu~_- of the paper: points on the spheres around the signals."""
     size = training.signals.shape
     steps = torch.randn(size, generator=Evidence.generator(1), dtype=torch.float64)

@@ -26,7 +26,7 @@ from benign.claims import (
 )
 from benign.experiment import Experiment
 from benign.papers.jiang.recursion import State, predict, start
-from benign.papers.jiang.theory import Numbers
+from benign.papers.jiang.theory import JiangNumbers
 from benign.papers.statistics import by_seed
 from benign.papers.zhang.claims.studies import (
     STAGES,
@@ -75,12 +75,12 @@ def stage_1(evidence: Evidence) -> dict[str, Measured]:
 
 
 def _on_time(
-    experiment: Experiment, result: xr.Dataset, t1: Callable[[Numbers], float]
+    experiment: Experiment, result: xr.Dataset, t1: Callable[[JiangNumbers], float]
 ) -> list[bool]:
     """Return whether Stage I ended by T1, for every run with a finite T1 that was trained so long."""
     hits = []
     for where, cell in cells(experiment):
-        due = t1(Numbers.of(cell, attacked=True))
+        due = t1(JiangNumbers.of(cell, attacked=True))
         runs = result.sel(where)
         for ended, steps in zip(runs.stage_1_end.values, runs.steps.values, strict=True):
             if np.isfinite(due) and (ended >= 0 or steps >= due):

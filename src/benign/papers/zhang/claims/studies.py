@@ -1,7 +1,7 @@
 """The studies that judge the claims about Zhang et al., inside Condition 1 where possible.
 
-`Cell` has the sizes and rates of Condition 1, in units in which a noise token has length 1. The last two studies use
-the setting of the figures instead.
+`ZhangCell` has the sizes and rates of Condition 1, in units in which a noise token has length 1. The last two studies
+use the setting of the figures instead.
 """
 
 import math
@@ -16,7 +16,7 @@ from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
-from benign.papers.attention_questions import OUTPUT, network
+from benign.papers.attention_setting import OUTPUT, changed, network, noisy_signals, pgd
 from benign.papers.inside import attention_along, descent_along
 from benign.papers.jiang.theory import (
     ALL_ONE,
@@ -27,14 +27,13 @@ from benign.papers.jiang.theory import (
     score_variances,
 )
 from benign.papers.zhang import theory
-from benign.papers.zhang.setting import changed, noisy_signals, pgd
 from benign.spec.axes import logspace, replace, zipped
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation, Setup
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class ZhangCell:
     """The numbers of one cell: the smallest widths, the largest sigma_V and the largest rate that Condition 1
     allows."""
 
@@ -153,7 +152,7 @@ def either_case(cell: Setup) -> Conditions | None:
 def _start(scale: str, reading: Reading) -> Experiment:
     """N SNR^2 = 120 M^2 and large initial values, so that Stage I takes many steps."""
     faster = Scaled(50.0, 10.0, 1.0)[scale]
-    cell = Cell(samples=8, snr=math.sqrt(60), loss=0.5, faster=faster, loud=True)
+    cell = ZhangCell(samples=8, snr=math.sqrt(60), loss=0.5, faster=faster, loud=True)
     return cell.experiment(
         steps=Scaled(200, 1500, 15_000)[scale], seeds=Scaled(3, 29, 29)[scale], test=2
     )
@@ -161,7 +160,7 @@ def _start(scale: str, reading: Reading) -> Experiment:
 
 def _start_attacked(scale: str, reading: Reading) -> Experiment:
     """The same under attack: exact coordinates need 2 d_h dimensions, so d_h is far too small."""
-    cell = Cell(samples=8, snr=math.sqrt(60), loss=0.5, hidden=16, faster=0.2, loud=True)
+    cell = ZhangCell(samples=8, snr=math.sqrt(60), loss=0.5, hidden=16, faster=0.2, loud=True)
     return cell.experiment(
         steps=Scaled(10, 100, 400)[scale],
         seeds=Scaled(1, 14, 29)[scale],
@@ -173,12 +172,14 @@ def _start_attacked(scale: str, reading: Reading) -> Experiment:
 def _stages(scale: str, reading: Reading) -> Experiment:
     """Clean training with N SNR^2 = 60 M^2, as in the proof; inside Condition 1 except for the rate at small scales."""
     faster = Scaled(300.0, 100.0, 1.0)[scale]
-    cell = Cell(samples=8, snr=math.sqrt(30), loss=Scaled(0.2, 0.05, 0.05)[scale], faster=faster)
+    cell = ZhangCell(
+        samples=8, snr=math.sqrt(30), loss=Scaled(0.2, 0.05, 0.05)[scale], faster=faster
+    )
     return cell.experiment(steps=Scaled(300, 6000, 600_000)[scale], seeds=Scaled(2, 6, 6)[scale])
 
 
 def _stages_attacked(scale: str, reading: Reading) -> Experiment:
-    cell = Cell(samples=8, snr=math.sqrt(30), loss=0.05, hidden=16, faster=1.2)
+    cell = ZhangCell(samples=8, snr=math.sqrt(30), loss=0.05, hidden=16, faster=1.2)
     return cell.experiment(
         steps=Scaled(20, 1000, 4000)[scale],
         seeds=Scaled(1, 5, 5)[scale],
@@ -193,7 +194,7 @@ def _convergence(scale: str, reading: Reading) -> Experiment:
     numbers = [(0.04, f, 2.0), (0.02, f, 2.0), (0.01, f, 2.0)]
     numbers += [(0.04, f / 2, 2.0), (0.04, f / 4, 2.0), (0.04, f, 1.0), (0.04, f, 4.0)]
     cells = [
-        Cell(samples=8, loss=loss, faster=faster, snr=snr, hidden=3200**2)
+        ZhangCell(samples=8, loss=loss, faster=faster, snr=snr, hidden=3200**2)
         for loss, faster, snr in numbers
     ]
     built = [cell.experiment(steps=1, seeds=1) for cell in cells]
@@ -214,11 +215,11 @@ RADII = [0.05, 0.1, 0.2, 0.25, 0.3, 0.5, 0.9]
 def _cases(scale: str, reading: Reading) -> Experiment:
     """Attacked training inside Condition 1: eps = 0.5 is what d_h = 64 reaches."""
     cell = Scaled(
-        Cell(samples=2, snr=1.0, loss=0.5, hidden=32, faster=4.0),
-        Cell(samples=4, snr=1.0, loss=0.5),
-        Cell(samples=10, tokens=2, snr=1.0, loss=0.4),
+        smoke=ZhangCell(samples=2, snr=1.0, loss=0.5, hidden=32, faster=4.0),
+        quick=ZhangCell(samples=4, snr=1.0, loss=0.5),
+        paper=ZhangCell(samples=10, tokens=2, snr=1.0, loss=0.4),
     )[scale]
-    radii = Scaled([0.1, 0.5], RADII, RADII)[scale]
+    radii = Scaled(smoke=[0.1, 0.5], quick=RADII, paper=RADII)[scale]
     steps, seeds = Scaled(15, 300, 1500)[scale], Scaled(1, 5, 14)[scale]
     return cell.experiment(steps=steps, seeds=seeds, test=Scaled(4, 40, 100)[scale], radii=radii)
 
@@ -234,7 +235,7 @@ def _slowdown(scale: str, reading: Reading) -> Experiment:
     return Experiment(
         data=SignalNoise(
             samples=4,
-            tokens=Scaled([2, 4], [2, 4, 6], [2, 4, 8, 16])[scale],
+            tokens=Scaled(smoke=[2, 4], quick=[2, 4, 6], paper=[2, 4, 8, 16])[scale],
             dim=10_000,
             snr=16.0,
             noise_std=0.01,
@@ -278,13 +279,17 @@ def _needed_ratio(scale: str, reading: Reading) -> Experiment:
 
 def _threshold(scale: str, reading: Reading) -> Experiment:
     """Radii and widths, with sigma_h and the rate of Condition 1 for every width."""
-    widths = Scaled([4, 8], [16, 32, 64], [16, 64, 256, 1024, 4096])[scale]
+    widths = Scaled(smoke=[4, 8], quick=[16, 32, 64], paper=[16, 64, 256, 1024, 4096])[scale]
     faster = Scaled(4.0, 3.0, 1.0)[scale]
-    cells = [Cell(samples=4, snr=2.0, loss=0.1, hidden=width, faster=faster) for width in widths]
-    built = [cell.experiment(steps=1, seeds=1) for cell in cells]
-    radii = Scaled([0.0, 0.2], [0.0, 0.1, 0.15, 0.2, 0.3, 0.4], [0.0, *logspace(0.02, 0.7, 9)])[
-        scale
+    cells = [
+        ZhangCell(samples=4, snr=2.0, loss=0.1, hidden=width, faster=faster) for width in widths
     ]
+    built = [cell.experiment(steps=1, seeds=1) for cell in cells]
+    radii = Scaled(
+        smoke=[0.0, 0.2],
+        quick=[0.0, 0.1, 0.15, 0.2, 0.3, 0.4],
+        paper=[0.0, *logspace(0.02, 0.7, 9)],
+    )[scale]
     return Experiment(
         data=_zipped_data("width", cells),
         network=attention_along("width", built),
@@ -300,8 +305,8 @@ def _threshold(scale: str, reading: Reading) -> Experiment:
 
 def _error_law(scale: str, reading: Reading) -> Experiment:
     """d and SNR on a grid, inside Condition 1 for the largest SNR and every d (except for the rate at small scales)."""
-    cell = Cell(samples=8, snr=2.0, loss=0.1, faster=Scaled(100.0, 40.0, 1.0)[scale])
-    factors = Scaled([1, 16], [1, 8, 64], [1, 4, 16, 64, 256])[scale]
+    cell = ZhangCell(samples=8, snr=2.0, loss=0.1, faster=Scaled(100.0, 40.0, 1.0)[scale])
+    factors = Scaled(smoke=[1, 16], quick=[1, 8, 64], paper=[1, 4, 16, 64, 256])[scale]
     dims = [cell.dim * factor for factor in factors]
     whole = cell.experiment(
         steps=Scaled(200, 6000, 150_000)[scale], seeds=Scaled(2, 5, 8)[scale], test=Scaled(20, 250, 1000)[scale]
@@ -322,7 +327,7 @@ def _error_law(scale: str, reading: Reading) -> Experiment:
 
 
 def _output_norms(scale: str, reading: Reading) -> Experiment:
-    cell = Cell(samples=8, snr=2.0, loss=0.1, faster=Scaled(100.0, 20.0, 1.0)[scale])
+    cell = ZhangCell(samples=8, snr=2.0, loss=0.1, faster=Scaled(100.0, 20.0, 1.0)[scale])
     norms = [0.5, 1.0, 2.0, 4.0]
     whole = cell.experiment(steps=Scaled(300, 8000, 200_000)[scale], seeds=Scaled(2, 5, 8)[scale])
     changes = {
@@ -334,8 +339,8 @@ def _output_norms(scale: str, reading: Reading) -> Experiment:
 
 def _many_tokens(scale: str, reading: Reading) -> Experiment:
     """N SNR^2 = 64 and more and more tokens."""
-    tokens = Scaled([2, 3], [2, 4, 8], [2, 4, 8, 16, 32, 64])[scale]
-    cell = Cell(samples=4, snr=4.0, loss=0.2, faster=Scaled(60.0, 60.0, 1.0)[scale])
+    tokens = Scaled(smoke=[2, 3], quick=[2, 4, 8], paper=[2, 4, 8, 16, 32, 64])[scale]
+    cell = ZhangCell(samples=4, snr=4.0, loss=0.2, faster=Scaled(60.0, 60.0, 1.0)[scale])
     whole = cell.experiment(
         steps=Scaled(300, 6000, 2_000_000)[scale],
         seeds=Scaled(2, 5, 5)[scale],
@@ -347,9 +352,11 @@ def _many_tokens(scale: str, reading: Reading) -> Experiment:
 
 def _widths(scale: str, reading: Reading) -> Experiment:
     """Clean training with wider and wider queries and keys."""
-    widths = Scaled([10**4], [10**4, 10**5, 10**6], [10**4, 10**6, 10**8, 10**10])[scale]
+    widths = Scaled(
+        smoke=[10**4], quick=[10**4, 10**5, 10**6], paper=[10**4, 10**6, 10**8, 10**10]
+    )[scale]
     faster = Scaled(100.0, 10.0, 10.0)[scale]
-    cells = [Cell(samples=4, snr=1.0, loss=0.05, hidden=w, faster=faster) for w in widths]
+    cells = [ZhangCell(samples=4, snr=1.0, loss=0.05, hidden=w, faster=faster) for w in widths]
     built = [cell.experiment(steps=1, seeds=1) for cell in cells]
     return Experiment(
         data=_zipped_data("width", cells),
@@ -362,7 +369,7 @@ def _widths(scale: str, reading: Reading) -> Experiment:
     )
 
 
-def _zipped_data(axis: str, cells: list[Cell]) -> SignalNoise:
+def _zipped_data(axis: str, cells: list[ZhangCell]) -> SignalNoise:
     """Return the data of cells along an axis, all with the same number of points and tokens."""
     return SignalNoise(
         samples=cells[0].samples,
@@ -392,7 +399,7 @@ WIDTHS = Study(name="zhang/widths", build=_widths)
 
 def _sparse(scale: str, reading: Reading) -> Experiment:
     """One signal among 16 tokens, with learned and with uniform attention; clean, so that no attack can be too weak."""
-    dim, hidden = Scaled((32, 4), (128, 16), (1024, 128))[scale]
+    dim, hidden = Scaled(smoke=(32, 4), quick=(128, 16), paper=(1024, 128))[scale]
     return Experiment(
         data=noisy_signals(dim, samples=10, snr=logspace(0.2, 8.0, Scaled(3, 8, 16)[scale])),
         network=changed(network(hidden, reading["w_O"]), attend=["learned", "uniform"]),
@@ -405,11 +412,13 @@ def _sparse(scale: str, reading: Reading) -> Experiment:
 
 def _output_scales(scale: str, reading: Reading) -> Experiment:
     """w_O as drawn, and divided by 16. Clean below paper scale, because 5000 attacked steps take minutes."""
-    dim, hidden = Scaled((32, 4), (64, 8), (1024, 128))[scale]
+    dim, hidden = Scaled(smoke=(32, 4), quick=(64, 8), paper=(1024, 128))[scale]
+    ratios = [1.0, 4.0, 8.0]
+    snr = Scaled(smoke=[1.0, 8.0], quick=ratios, paper=[*ratios, 16.0])[scale]
     return Experiment(
-        data=noisy_signals(dim, samples=6, snr=Scaled([1.0, 8.0], [1.0, 4.0, 8.0], [1.0, 4.0, 8.0, 16.0])[scale]),
+        data=noisy_signals(dim, samples=6, snr=snr),
         network=[network(hidden, "undivided"), network(hidden, "divided")],
-        attack=Scaled(None, None, pgd(0.05))[scale],
+        attack=Scaled(smoke=None, quick=None, paper=pgd(0.05))[scale],
         training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=Scaled(100, 5000, 5000)[scale]),
         evaluation=Evaluation(samples=Scaled(5, 50, 1000)[scale]),
         seeds=Scaled(2, 5, 8)[scale],

@@ -15,7 +15,8 @@ from benign.claims import (
     slope_by_seed,
     worst,
 )
-from benign.papers.jiang.theory import ALL_ONE, Numbers, largest_rate
+from benign.papers.attention_setting import LEVEL
+from benign.papers.jiang.theory import ALL_ONE, JiangNumbers, largest_rate
 from benign.papers.statistics import converged, log_steps, steps_to_loss
 from benign.papers.zhang.augment import COPIES, INJECTED, worth
 from benign.papers.zhang.bounds import augmented_race
@@ -27,7 +28,6 @@ from benign.papers.zhang.claims.studies import (
     SPARSE,
     case_1,
 )
-from benign.papers.zhang.setting import LEVEL
 from benign.papers.zhang.theory import minimal_steps_corrected, wang_steps
 from benign.spec.axes import cells
 
@@ -67,7 +67,7 @@ def shorter_than_wang(evidence: Evidence) -> dict[str, Measured]:
     result = evidence.result
     constants, ratios, eps = [], [], []
     for where, cell in cells(evidence.experiment):
-        n = Numbers.of(cell, attacked=True)
+        n = JiangNumbers.of(cell, attacked=True)
         runs = result.sel(where)
         times = steps_to_loss(runs).values
         at_bound = times * n.rate / largest_rate(n.scale, n.hidden, ALL_ONE)

@@ -16,6 +16,7 @@ from benign.claims import (
     share,
     slope_by_seed,
 )
+from benign.papers.attention_setting import LEVEL
 from benign.papers.statistics import converged, log_steps
 from benign.papers.zhang.appendix import HEADS
 from benign.papers.zhang.claims.figures import crossings
@@ -31,7 +32,6 @@ from benign.papers.zhang.claims.studies import (
     either_case,
     weak_radius,
 )
-from benign.papers.zhang.setting import LEVEL
 
 CLAIMS = Claims("zhang")
 

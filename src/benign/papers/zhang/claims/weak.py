@@ -31,6 +31,7 @@ from benign.claims import (
 )
 from benign.claims.conditions import Conditions
 from benign.claims.replays import Replays
+from benign.claims.study import Scaled
 from benign.data.signal_noise import SignalNoise
 from benign.experiment import Experiment
 from benign.losses import margin
@@ -49,7 +50,7 @@ SHARES = (0.1, 0.3, 1.0)
 
 
 @dataclass(frozen=True)
-class _Size:
+class _WeakSize:
     loss: float
     """eps, which decides d_h and the smallest d"""
     dims: int
@@ -57,7 +58,9 @@ class _Size:
     seeds: int
 
 
-_SIZES = {"smoke": _Size(0.65, 2, 2), "quick": _Size(0.5, 3, 7), "paper": _Size(0.3, 6, 20)}
+_SIZES = Scaled(
+    smoke=_WeakSize(0.65, 2, 2), quick=_WeakSize(0.5, 3, 7), paper=_WeakSize(0.3, 6, 20)
+)
 """a share of 0.95 needs at least 63 runs, all without a failure"""
 
 

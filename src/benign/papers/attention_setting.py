@@ -1,8 +1,20 @@
-"""What both attention papers leave open in the same way, and how large their first figure is drawn."""
+"""The synthetic experiments of both attention papers (Jiang, Zhang): open questions, network, data and attack."""
 
+import math
+
+from benign.attacks.balls import Ball
+from benign.attacks.pgd import PGD
 from benign.claims.study import Question
+from benign.data.signal_noise import SignalNoise
 from benign.networks.attention import Attention
 from benign.networks.initial import TorchDefault
+
+LEVEL = 0.75
+"""accuracy halfway between chance and certainty"""
+RADIUS = 0.05
+"""tau / |mu| of Zhang's figures 1 and 2"""
+NOISE_LENGTH = math.sqrt(0.4 * 1024)
+"""sigma_p sqrt(d) of a noise token of Zhang's figures 1 and 2, also where d is another"""
 
 OUTPUT = Question(
     "w_O",
@@ -32,6 +44,23 @@ PROJECTION = Question(
 
 
 def network(hidden: int, output: str) -> Attention:
-    """The attention network of the experiments under an answer to `w_O`."""
+    """Return the attention network of the experiments under an answer to `w_O`."""
     init = TorchDefault(divide_by=16, divide_output=output == "divided")
     return Attention(hidden=hidden, init=init, output_norm=1.0 if output == "unit" else None)
+
+
+def noisy_signals(dim: int, **more) -> SignalNoise:
+    """Return the data of Zhang's figures 1 and 2: isotropic noise of variance 0.4, M = 16, by default reading."""
+    return SignalNoise(
+        **({"tokens": 16, "dim": dim, "noise_std": math.sqrt(0.4), "balanced": True} | more)
+    )
+
+
+def pgd(radius: float | list[float], steps: int = 20, step: float = 0.2) -> PGD:
+    """Return the attack of Zhang's experiments (papers/zhang.md section 5)."""
+    return PGD(ball=Ball(radius=radius, relative_to="signal"), steps=steps, step=step)
+
+
+def changed(net: Attention, **fields) -> Attention:
+    """Return the network with other fields, which may be axes."""
+    return Attention(**{name: value for name, value in net if name != "kind"} | fields)
