@@ -478,7 +478,7 @@ DEPARTURES = [
     ("attention", {"network": small_network(attend="uniform")}),
     ("frozen", {"network": small_network(train="values")}),
     ("attacked", {"network": small_network(exposed="values")}),
-    ("mini-batches", {"drop_every": 3}),
+    ("constant rate", {"drop_every": 3}),
 ]
 
 

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from benign.papers.jiang.recursion import State, Tokens, predict, start
+from benign.spec.axes import replace
 from benign.training.descent import Batch
+from benign.training.optimisers import SGD
 from tests.reference import Frame, film, small_data, small_network, small_pgd, small_setup
 from tests.reference import close as near
 from tests.reference import start as fresh
@@ -193,3 +195,9 @@ def test_sum_rules(late: tuple[Frame, State]):
 def test_what_the_recursion_does_not_cover_is_refused(change: dict[str, Any], parts: list[str]):
     with pytest.raises(ValueError, match=says(*parts)):
         start(fresh([small_setup(**change)]))
+
+
+def test_the_recursion_of_another_training_method_is_refused():
+    cell = replace(small_setup(), {("training",): SGD(rate=0.5, epochs=2, schedule="constant")})
+    with pytest.raises(ValueError, match=says("`training`", "plain gradient descent", "sgd")):
+        start(fresh([cell]))

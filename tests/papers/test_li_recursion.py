@@ -21,8 +21,10 @@ from benign.papers.li.recursion import (
     saturation,
     tensor_power,
 )
+from benign.spec.axes import replace
 from benign.streams import RunId
 from benign.training.descent import Batch, descend
+from benign.training.optimisers import SGD
 from benign.training.setup import Setup
 from tests.reference import close, doubles, normals, small_data, small_network, small_setup, start
 from tests.reference import patch_cnn as slow
@@ -110,6 +112,15 @@ def test_the_recursion_is_the_slow_one():
 def test_other_data_or_networks_are_refused():
     with pytest.raises(ValueError, match=says("`data`", "`network`", "signal_noise", "attention")):
         Problem.of(small_setup(small_data(), small_network()))
+
+
+def test_another_training_method_is_refused():
+    cell = small_setup(
+        patches(alpha=1.2, beta=0.7), PatchCNN(width=4, classes=3, threshold=0.5, init_std=0.1)
+    )
+    sgd = replace(cell, {("training",): SGD(rate=0.5, epochs=2, schedule="constant")})
+    with pytest.raises(ValueError, match=says("`training`", "constant rate", "sgd", "drop_every")):
+        Problem.of(sgd)
 
 
 # Lemma 5.2 and D.22.

@@ -7,6 +7,7 @@ import pytest
 import benign as bo
 from benign.papers.registry import recipes
 from benign.plot.caption import describe
+from benign.training.optimisers import Training
 from tests.says import holds
 from tests.tiny import tiny
 
@@ -38,6 +39,20 @@ def test_a_caption_gives_the_rate_and_the_end_of_training(training: Any, parts: 
     experiment = bo.Experiment(data=data, network=bo.Linear(), training=training)
     assert holds(describe(experiment), *parts)
     assert describe(experiment).startswith("N = 4, |mu| = 2, d = 5, M = 1, ")
+
+
+def test_only_mini_batches_have_epochs():
+    class Reversed(bo.GradientDescent):
+        pass
+
+    data = bo.Mixture(samples=4, dim=5, signal=2.0)
+    try:
+        training = Reversed(rate=0.1, max_steps=9)
+        text = describe(bo.Experiment(data=data, network=bo.Linear(), training=training))
+    finally:
+        Training.choices().pop("reversed")
+    assert holds(text, "Reversed, eta = 0.1, ", "step 9")
+    assert "epoch" not in text
 
 
 def test_the_same_ball_is_described_once():

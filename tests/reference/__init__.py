@@ -16,9 +16,10 @@ from benign.losses import margin
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit
 from benign.networks.network import Network, Params
+from benign.spec import axes
 from benign.streams import RunId, Stream, Streams
 from benign.training.descent import Batch, Step, descend
-from benign.training.optimisers import GradientDescent
+from benign.training.optimisers import GradientDescent, Training
 from benign.training.setup import Evaluation, Setup, stack
 from tests.reference.attention import Attack as SlowAttack
 from tests.reference.attention import Weights
@@ -69,6 +70,15 @@ def small_setup(
         evaluation=Evaluation(samples=test_samples, attack=test_attack or attack, at=test_at),
         precision=precision,
     )
+
+
+def with_most_steps(training: Training, steps: int) -> Training:
+    """Return the training with this step cap, whatever its class calls the field."""
+    for name in type(training).in_steps:
+        changed = axes.replace(training, {(name,): steps})
+        if changed.most_steps() == steps:
+            return changed
+    raise AssertionError(f"`in_steps` of {training.kind} names no field that sets `most_steps`")
 
 
 def slow_attack(pgd: Any, data: DataModel) -> SlowAttack:

@@ -1,5 +1,7 @@
 """The two audits as a person asks for them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -9,8 +11,9 @@ from benign.cli.main import main
 from benign.experiment import Experiment
 from benign.plot.caption import origin
 from benign.sweep.audits import AUDIT, attack_audit, flagged, rate_audit, slower, with_rate_audit
+from benign.training.optimisers import SGD, Training
 from tests.reference import small_data, small_network, small_pgd
-from tests.says import holds
+from tests.says import holds, says
 
 
 def small(attack=None, **training) -> Experiment:
@@ -26,6 +29,10 @@ def small(attack=None, **training) -> Experiment:
     )
 
 
+def trained_by(training: Training) -> Experiment:
+    return bo.Experiment(data=small_data(), network=small_network(), training=training)
+
+
 def test_slower_runs_have_equal_time_and_draws():
     experiment = small(rate=[0.5, 1.0], drop_every=10)
     half = slower(experiment, 2)
@@ -35,6 +42,29 @@ def test_slower_runs_have_equal_time_and_draws():
     assert half.pairing == "common"
     zipped = small(rate=bo.zipped("speed", [0.5, 1.0]))
     assert slower(zipped, 4).training.rate == bo.zipped("speed", [0.125, 0.25])
+
+
+def test_slower_mini_batches_have_more_epochs():
+    slowed = slower(trained_by(SGD(rate=0.5, epochs=6, warm_up=1.5)), 4).training
+    assert slowed == SGD(rate=0.125, epochs=24, warm_up=6.0)
+
+
+def test_a_method_whose_steps_cannot_be_made_more_is_refused():
+    class Brief(Training):
+        def most_steps(self) -> int:
+            return 7
+
+        def rate_at(self, step: Any) -> Any:
+            return self.rate
+
+        def update(self, params: Any, gradient: Any, moments: Any, step: float, count: int) -> None:
+            raise NotImplementedError
+
+    try:
+        with pytest.raises(ValueError, match=says("`training`", "brief", "7", "14", "`in_steps`")):
+            slower(trained_by(Brief(rate=1.0)), 2)
+    finally:
+        Training.choices().pop("brief")
 
 
 def test_the_rate_audit_finds_what_depends_on_the_step(tmp_path):

@@ -19,7 +19,13 @@ from benign.training import descent
 from benign.training.descent import Batch, Status, descend
 from benign.training.engine import train_runs
 from benign.training.metrics import metrics_for, variables
-from benign.training.optimisers import SGD, AdamW, GradientDescent, Training
+from benign.training.optimisers import (
+    SGD,
+    AdamW,
+    GradientDescent,
+    Training,
+    gradient_descent_at_one_rate,
+)
 from benign.training.setup import Evaluation, Setup, stack
 from tests.reference import run_ids, small_pgd, start
 from tests.says import says
@@ -95,6 +101,23 @@ def test_schedules():
     assert rates["cosine"] == pytest.approx([(1 + math.cos(math.pi * t / 8)) / 2 for t in range(9)])
     warmed = SGD(rate=1.0, epochs=8, schedule="constant", warm_up=2)
     assert [warmed.rate_at(step) for step in (0, 0.5, 1, 2, 3)] == [0, 0.25, 0.5, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("training", "constant", "of_the_theorems"),
+    [
+        (GradientDescent(rate=1.0), True, True),
+        (GradientDescent(rate=1.0, drop_every=3, max_steps=9), False, False),
+        (SGD(rate=1.0, epochs=4, schedule="constant"), True, False),
+        (SGD(rate=1.0, epochs=4, schedule="constant", warm_up=2), False, False),
+        (AdamW(rate=1.0, epochs=4), False, False),
+    ],
+)
+def test_theorems_are_about_plain_gradient_descent_at_one_rate(training, constant, of_the_theorems):
+    steps = [0, training.most_steps() / 2, training.most_steps()]
+    assert training.constant_rate() is constant
+    assert (len({training.rate_at(step) for step in steps}) == 1) is constant
+    assert gradient_descent_at_one_rate(training) is of_the_theorems
 
 
 @pytest.mark.parametrize("attacked", [False, True])
@@ -223,3 +246,16 @@ def test_small_coordinates_are_for_gradient_descent():
     with pytest.raises(ValueError, match=says("`coordinates`", "`training`", "adam_w", "ambient")):
         Setup.from_dict({**cell.as_dict(), "coordinates": "projected"})
     assert Setup.from_dict({**cell.as_dict(), "coordinates": "auto"}).space.mode == "ambient"
+
+
+def test_small_coordinates_are_not_for_a_method_that_promises_nothing():
+    class Halved(GradientDescent):
+        def rate_at(self, step):
+            return super().rate_at(step) / 2
+
+    cell = setup(Halved(rate=0.1))
+    try:
+        with pytest.raises(ValueError, match=says("`coordinates`", "`training`", "halved")):
+            Setup.from_dict({**cell.as_dict(), "coordinates": "projected"})
+    finally:
+        Training.choices().pop("halved")

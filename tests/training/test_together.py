@@ -32,19 +32,20 @@ from benign.training import descent
 from benign.training.descent import Status
 from benign.training.engine import train_runs
 from benign.training.metrics import audit, evaluation
-from benign.training.optimisers import GradientDescent, Training
+from benign.training.optimisers import MiniBatches, Training
 from benign.training.setup import Evaluation, Setup
 from tests import test_components as components
-from tests.reference import run_ids, small_data, small_pgd
+from tests.reference import run_ids, small_data, small_pgd, with_most_steps
 from tests.test_components import Row, data_of, varied, victims
 from tests.training.test_engine import Arrays, alone, assert_same
 
 STEPS = 3
 ENDS = [(0.3, 100.0), (0.2, 0.6), (0.1, 0.0)]
 """rate and stop loss of three runs: one ends at once, one where its loss is below 0.6, one at the step cap"""
-MINI_BATCHES = {"batch": 4, "epochs": STEPS}
-"""of at most four points, of six"""
+BATCH = 4
+"""most points of a mini-batch, of six"""
 METHODS: list[Training] = [row.component for row in components.TRAININGS]
+IN_BATCHES = next(method for method in METHODS if isinstance(method, MiniBatches))
 ATTACKS: list[Attack | None] = [None]
 ATTACKS += [
     replace(row.component, {("steps",): 3}) if hasattr(row.component, "steps") else row.component
@@ -57,11 +58,11 @@ WAYS: list[Way] = list(product(["attacked", "clean"], [0, 2]))
 
 def trainings(method: Training, way: Way) -> list[Training]:
     """The method for three runs that end at different steps."""
-    full = isinstance(method, GradientDescent)
-    sizes: dict[str, Any] = {"max_steps": STEPS} if full else MINI_BATCHES
-    fields = sizes | {"stop_on": way[0], "first_attacked_step": way[1]}
-    ends = [fields | {"rate": rate, "stop_loss": stop} for rate, stop in ENDS]
-    return [method.from_dict(method.as_dict() | end) for end in ends]
+    fields: dict[str, Any] = {"stop_on": way[0], "first_attacked_step": way[1]}
+    if isinstance(method, MiniBatches):
+        fields |= {"batch": BATCH}
+    capped = with_most_steps(method, STEPS).as_dict() | fields
+    return [method.from_dict(capped | {"rate": rate, "stop_loss": stop}) for rate, stop in ENDS]
 
 
 def cells(
@@ -135,7 +136,6 @@ def test_a_run_does_not_depend_on_those_it_is_trained_with(method, attack, way):
 def test_steps_that_a_gpu_records_do_not_depend_on_the_others(method, attack, monkeypatch):
     """Long enough for recorded steps, which begin anew whenever a run ends."""
     monkeypatch.setattr(sys.modules[__name__], "STEPS", 9)
-    monkeypatch.setitem(MINI_BATCHES, "epochs", 9)
     network, data = victims(attack)[-1] if attack else components.VICTIMS[0]
     check_together(cells(method, data, network, attack), device="cuda")
 
@@ -180,7 +180,7 @@ def test_points_in_mini_batches_do_not_depend_on_the_others(row: Row):
     network = Linear(init_std=0.5)
     if classes is not None:
         network = PatchCNN(width=3, classes=classes, threshold=0.5, init_std=0.1)
-    check_together(cells(METHODS[1], row.component, network, small_pgd(0.1, steps=2)))
+    check_together(cells(IN_BATCHES, row.component, network, small_pgd(0.1, steps=2)))
 
 
 @pytest.mark.parametrize("row", components.NETWORKS, ids=components.name)
@@ -190,7 +190,7 @@ def test_a_network_in_mini_batches_does_not_depend_on_the_others(row: Row):
     data = data_of(network)
     if network.output_count() != data.label_count():
         data = Images(source="digits", samples=6, classes=(0, 1))
-    check_together(cells(METHODS[1], data, network, None), first=1)
+    check_together(cells(IN_BATCHES, data, network, None), first=1)
 
 
 def test_more_points_than_are_measured_and_tested_at_once(monkeypatch):
@@ -198,7 +198,7 @@ def test_more_points_than_are_measured_and_tested_at_once(monkeypatch):
     monkeypatch.setattr(audit, "MEASURED_POINTS", 4)
     for module in (audit, evaluation):
         monkeypatch.setattr(module, "BLOCK", 3)
-    check_together(cells(METHODS[1], components.SIGNED, Linear(init_std=0.5), small_pgd(steps=2)))
+    check_together(cells(IN_BATCHES, components.SIGNED, Linear(init_std=0.5), small_pgd(steps=2)))
 
 
 @cache
@@ -211,7 +211,7 @@ def to_split(method: Training) -> tuple[list[Setup], Arrays]:
     return (found := [*runs, wild, late]), train_runs(found, run_ids(5))
 
 
-@pytest.mark.parametrize("method", [METHODS[0], METHODS[1]], ids=["full", "mini-batches"])
+@pytest.mark.parametrize("method", [METHODS[0], IN_BATCHES], ids=["full", "mini-batches"])
 @given(batches=st.lists(st.integers(0, 4), min_size=5, max_size=5))
 @settings(max_examples=6)
 def test_any_batches_of_a_list_of_runs_give_the_same(method, batches):

@@ -20,7 +20,7 @@ from benign.spec.axes import Axis
 from benign.sweep.dataset import SYMBOLS, counts_of
 from benign.sweep.terminal import counted, statuses
 from benign.training.descent import Status
-from benign.training.optimisers import GradientDescent, Training
+from benign.training.optimisers import GradientDescent, MiniBatches, Training
 
 FIXED = ("samples", "snr", "signal")
 """fields of data that a caption gives if they are one number, not an axis"""
@@ -40,11 +40,11 @@ def _training(training: Training | Axis) -> str:
     """Return the learning rate, and the loss or step at which a run ends."""
     if isinstance(training, Axis):
         return "several trainings"
-    full_batch, most = isinstance(training, GradientDescent), training.most_steps()
-    parts = [] if full_batch else [type(training).__name__]
+    most = training.most_steps()
+    parts = [] if training.kind == training.default_kind else [type(training).__name__]
     if not isinstance(training.rate, Axis):
         parts.append(f"{SYMBOLS['rate']} = {_value_text(training.rate)}{_rate_drops(training)}")
-    step = "step" if full_batch else "epoch"
+    step = "epoch" if isinstance(training, MiniBatches) else "step"
     until = f"until loss {_value_text(training.stop_loss)} or {step} {most}"
     parts.append(counted(most, step) if training.stop_loss == 0 else until)
     return ", ".join(parts)
@@ -52,7 +52,7 @@ def _training(training: Training | Axis) -> str:
 
 def _rate_drops(training: Training) -> str:
     """Return how the rate of gradient descent falls; empty if it does not fall before the last step."""
-    if not isinstance(training, GradientDescent) or training.plain():
+    if not isinstance(training, GradientDescent) or training.constant_rate():
         return ""
     if training.drop_every >= training.max_steps:
         return ""

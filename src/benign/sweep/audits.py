@@ -68,13 +68,22 @@ def attack_audit(result: xr.Dataset) -> list[str]:
 
 
 def slower(experiment: Experiment, factor: int) -> Experiment:
-    """Return the experiment with a smaller rate and more steps: equal rate x steps, equal draws."""
-    fields = experiment.as_dict()
-    training = fields["training"]
-    training["rate"] = _divided(experiment.training.rate, factor)
-    for name in {"max_steps", "drop_every", "epochs", "warm_up"} & training.keys():
-        training[name] *= factor
-    return Experiment.from_dict({**fields, "pairing": "common"})
+    """Return the experiment with a smaller rate and more steps: equal rate x steps, equal draws.
+
+    Raises ValueError if the training does not name the fields that make its steps more.
+    """
+    fields, training = experiment.as_dict(), experiment.training
+    fields["training"]["rate"] = _divided(training.rate, factor)
+    for name in training.in_steps:
+        fields["training"][name] *= factor
+    slowed = Experiment.from_dict({**fields, "pairing": "common"})
+    steps, wanted = slowed.training.most_steps(), factor * training.most_steps()
+    if steps != wanted:
+        raise ValueError(
+            f"`training` is {training.kind}, which makes {steps} steps at most, not {wanted}, with a rate divided by "
+            f"{factor}: name the fields that are a number of steps in its `in_steps`"
+        )
+    return slowed
 
 
 def rate_audit(

@@ -17,6 +17,7 @@ from benign.networks.products import CarriedPass
 from benign.reduction.random_starts import draws_starts, widened
 from benign.reduction.test_points import TestPoints, View
 from benign.spec import axes
+from benign.spec.registry import has_guarantee
 from benign.streams import Streams
 from benign.training.fast.gram_state import GramState
 from benign.training.fast.recording import Recording
@@ -81,8 +82,11 @@ class Batch:
 
     @cached_property
     def gram_state(self) -> GramState | None:
-        """Products of the training tokens, updated instead of the weights; None under attack or if that is slower."""
-        if self.setup.attack is not None or self.whole is not None or self.batches_per_epoch > 1:
+        """Products of the training tokens, updated instead of the weights.
+
+        None under attack, if updates are not plain, or if that is slower.
+        """
+        if self.setup.attack is not None or not has_guarantee(self.setup.training, "plain_update"):
             return None
         return GramState.of(self.setup.network, self.raw_params, self.sample.x)
 

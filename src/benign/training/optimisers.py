@@ -10,15 +10,28 @@ from benign.data.model import column
 from benign.networks.network import Params
 from benign.spec.axes import PerRun, default
 from benign.spec.base import Count, NonNegative, Positive, Whole
-from benign.spec.registry import Component
+from benign.spec.registry import Component, guarantees, has_guarantee
 
 Schedule: TypeAlias = Literal["constant", "cosine", "drops"]
 
 
 class Training(Component):
-    """A way to train. One step goes through all training points: one update, or one for every mini-batch."""
+    """A way to train. One step goes through all training points: one update, or one for every mini-batch.
+
+    A method of your own defines `most_steps`, `rate_at` and `update`; also `moments` if an update needs more than the
+    gradient, and `batches_per_epoch` if a step has several updates. Two declarations say what else holds:
+
+    - `@guarantees("plain_update")` (benign.spec.registry): every step is one update w <- w - rate_at(step) g, with the
+      gradient g of the loss on all training points. Three things need it: clean training that moves products in place
+      of weights, without a call of `update` (`GramState`); runs in the span of their tokens (`Setup.space`); and the
+      coefficients and recursions of the papers (`metrics.scores.coefficients`). A subclass repeats the decorator if
+      its own updates are plain. The theorems also need `constant_rate` (`gradient_descent_at_one_rate`).
+    - `in_steps`: the fields that are numbers of steps. `benign audit` multiplies them when it divides the rate.
+    """
 
     default_kind: ClassVar[str | None] = "gradient_descent"
+    in_steps: ClassVar[tuple[str, ...]] = ()
+    """fields that are numbers of steps, and so change in proportion to `most_steps`"""
 
     rate: PerRun[Positive]
     """step size eta"""
@@ -43,8 +56,8 @@ class Training(Component):
     ) -> None:
         """Move parameters in place, after `count` updates."""
 
-    def plain(self) -> bool:
-        """Return whether it is gradient descent at one rate, the subject of the theorems."""
+    def constant_rate(self) -> bool:
+        """Return whether `rate_at` is the same at every step; False where a class does not say so."""
         return False
 
     def moments(self, params: Params) -> Params:
@@ -56,6 +69,7 @@ class Training(Component):
         return 1
 
 
+@guarantees("plain_update")
 class GradientDescent(Training):
     """Full-batch gradient descent on the mean loss of the attacked points (Zhang Algorithm 1).
 
@@ -64,6 +78,8 @@ class GradientDescent(Training):
     >>> descent.rate_at(499), descent.rate_at(500)
     (0.1, 0.01)
     """
+
+    in_steps: ClassVar[tuple[str, ...]] = ("max_steps", "drop_every")
 
     drop_every: Whole = 0
     """divide the rate after every so many steps (500 in Wang's experiments); 0 is a constant rate"""
@@ -75,7 +91,7 @@ class GradientDescent(Training):
     def most_steps(self) -> int:
         return self.max_steps
 
-    def plain(self) -> bool:
+    def constant_rate(self) -> bool:
         return self.drop_every == 0
 
     def rate_at(self, step: Any) -> Any:
@@ -93,6 +109,8 @@ class GradientDescent(Training):
 class MiniBatches(Training):
     """Training in epochs: a step goes through all training points once, in mini-batches and in a new order."""
 
+    in_steps: ClassVar[tuple[str, ...]] = ("epochs", "warm_up")
+
     batch: Count = 128
     """most points of an update; the mini-batches of an epoch are of equal size, up to one point"""
     epochs: Count
@@ -104,6 +122,9 @@ class MiniBatches(Training):
 
     def most_steps(self) -> int:
         return self.epochs
+
+    def constant_rate(self) -> bool:
+        return self.schedule == "constant" and not self.warm_up
 
     def batches_per_epoch(self, samples: int) -> int:
         return math.ceil(samples / self.batch)
@@ -181,3 +202,8 @@ class AdamW(MiniBatches):
             params[name].mul_(1 - here * self.weight_decay)
             size = (square / second).sqrt_().add_(1e-8)
             params[name].addcmul_(mean / size, -here / first)
+
+
+def gradient_descent_at_one_rate(training: Training) -> bool:
+    """Return whether it is plain gradient descent at a constant rate, the subject of the theorems."""
+    return has_guarantee(training, "plain_update") and training.constant_rate()

@@ -13,8 +13,9 @@ from benign.reduction.modes import Space, Tests, Wanted, choose
 from benign.spec import axes
 from benign.spec.axes import OneOf, default
 from benign.spec.base import Count, Spec, Whole, canonical
+from benign.spec.registry import has_guarantee
 from benign.training.feature_tests import FeatureTests
-from benign.training.optimisers import GradientDescent, Training
+from benign.training.optimisers import Training
 
 SNAPSHOTS_PER_OCTAVE = 4
 
@@ -129,7 +130,7 @@ class Setup(Spec):
         Cached, because it is read many times: choosing was a quarter of the time of `benign show wang/exponents`.
         """
         evaluation, wanted = self.evaluation, self.coordinates
-        if wanted != "ambient" and not isinstance(self.training, GradientDescent):
+        if wanted != "ambient" and not has_guarantee(self.training, "plain_update"):
             if wanted != "auto":
                 raise ValueError(
                     f"`coordinates` is {wanted}, but `training` is {self.training.kind}, which is not known to stay in "

@@ -13,14 +13,16 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from benign.networks.attention import Attention, AttentionPass
-from benign.networks.network import Network
+from benign.networks.network import Network, Params
 from benign.spec import axes
-from benign.spec.registry import Component
+from benign.spec.registry import Component, guarantees, has_guarantee
 from benign.training.descent import Batch, Step, descend
 from benign.training.engine import train_runs
 from benign.training.fast import gram_state
 from benign.training.fast.gram_state import pays, plain_training
+from benign.training.optimisers import SGD, AdamW, GradientDescent, MiniBatches, Training
 from benign.training.setup import Setup
+from tests import test_components as components
 from tests.reference import (
     close,
     film,
@@ -30,6 +32,7 @@ from tests.reference import (
     small_pgd,
     small_setup,
     start,
+    with_most_steps,
 )
 
 NETWORKS: dict[str, dict[str, Any]] = {
@@ -211,6 +214,79 @@ def test_products_are_carried_only_where_tokens_stay_and_all_see_them(always, lo
     assert start([heirs]).gram_state is None
     with plain_training():
         assert start([small_setup(network=plain)]).gram_state is None
+
+
+@pytest.fixture
+def heavy_ball() -> Iterator[Any]:
+    """A full-batch method of a user's own: gradient descent that keeps half of its last move."""
+
+    class HeavyBall(GradientDescent):
+        def moments(self, params: Params) -> Params:
+            return {name: torch.zeros_like(part) for name, part in params.items()}
+
+        def update(
+            self, params: Params, gradient: Params, moments: Params, step: float, count: int
+        ) -> None:
+            moved = {name: moments[name].mul_(0.5).add_(part) for name, part in gradient.items()}
+            super().update(params, moved, moments, step, count)
+
+    yield HeavyBall
+    Component.families[Training].pop("heavy_ball")
+
+
+METHODS: list[Training] = [row.component for row in components.TRAININGS]
+METHODS += [
+    SGD(rate=0.5, momentum=0.9, epochs=20, schedule="constant"),
+    AdamW(rate=0.05, epochs=20, schedule="constant"),
+]
+
+
+def weights_after(training: Training, steps: int = 20) -> tuple[list[Tensor], bool]:
+    """Weights after clean steps on all points, with the shortcut wherever it may be taken, and without."""
+    cell = small_setup(small_data(dim=60, flip=0.2), small_network())
+    capped = axes.replace(with_most_steps(training, steps), {("stop_loss",): 0.0})
+    setup = axes.replace(cell, {("training",): capped})
+    batch = start([setup])
+    with plain_training():
+        plain = start([setup])
+        assert plain.gram_state is None
+    weights = []
+    for each in (batch, plain):
+        assert each.batches_per_epoch == 1
+        *_, (last, _) = descend(each)
+        assert last.number == steps
+        weights.append(last.batch.params["weights"])
+    return weights, batch.gram_state is not None
+
+
+def check_own_updates(training: Training) -> None:
+    (carried, plain), shortcut = weights_after(training)
+    close(carried, plain, 1e-10)
+    assert shortcut == has_guarantee(training, "plain_update")
+
+
+@pytest.mark.parametrize("training", METHODS, ids=lambda each: each.label())
+def test_every_training_method_makes_its_own_updates(training, always):
+    """The shortcut makes plain updates only: a method with another kind of update, such as momentum, must not take it.
+
+    A new row of tests/test_components.py is tested here as well.
+    """
+    check_own_updates(training)
+
+
+def test_a_method_of_ones_own_makes_its_own_updates(heavy_ball, always):
+    """It inherits from `GradientDescent`, but not what that guarantees."""
+    check_own_updates(heavy_ball(rate=0.5))
+
+
+def test_a_wrong_promise_of_plain_updates_fails(heavy_ball, always):
+    with pytest.raises(AssertionError):
+        check_own_updates(guarantees("plain_update")(heavy_ball)(rate=0.5))
+
+
+def test_mini_batches_are_not_plain_updates():
+    assert not any(has_guarantee(each, "plain_update") for each in (MiniBatches, SGD, AdamW))
+    assert has_guarantee(GradientDescent, "plain_update")
 
 
 def test_shapes_decide():

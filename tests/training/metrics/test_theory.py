@@ -16,6 +16,7 @@ from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
+from benign.spec.axes import replace
 from benign.training.descent import Step, attacked_step, descend
 from benign.training.engine import train_runs
 from benign.training.metrics import METRICS, metrics_for, running_metrics_for
@@ -30,6 +31,7 @@ from benign.training.metrics.scores import (
 )
 from benign.training.metrics.two_layer import active_pairs
 from benign.training.metrics.values import growth, initial_value_vectors, scalarised_values
+from benign.training.optimisers import SGD
 from benign.training.setup import Setup
 from tests.reference import (
     by_head,
@@ -43,6 +45,7 @@ from tests.reference import (
     small_setup,
     start,
 )
+from tests.says import says
 
 
 def measured(name: str, step: Step) -> float:
@@ -120,6 +123,14 @@ def test_coefficients_give_the_next_queries_and_keys_exactly(case):
             changes.append(torch.einsum("rphnj,rnjhk->rphk", flat, vectors))
         before = [each.clone() for each in now], changes
     assert before is not None
+
+
+def test_coefficients_are_refused_where_momentum_moves_the_weights_too():
+    training = SGD(rate=0.5, epochs=2, schedule="constant")
+    cell = replace(small_setup(), {("training",): training})
+    step, _ = next(descend(start([cell])))
+    with pytest.raises(ValueError, match=says("`training`", "sgd", "`plain_update`")):
+        coefficients(step)
 
 
 def test_clean_coefficients_obey_the_sum_rules_of_both_papers():

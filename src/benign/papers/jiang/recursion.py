@@ -17,6 +17,7 @@ from benign.data.model import Sample
 from benign.data.signal_noise import SignalNoise
 from benign.losses import loss, loss_slope
 from benign.networks.attention import Attention
+from benign.spec.registry import has_guarantee
 from benign.training.descent import Batch
 from benign.training.setup import Setup
 
@@ -206,13 +207,18 @@ def predict(state: State, steps: int) -> Iterator[State]:
 
 def _check(setup: Setup, network: Attention) -> None:
     """The recursion is that of one learned head, all of it trained on clean points at a constant rate."""
-    attack = setup.attack and setup.attack.kind
+    attack, training = setup.attack and setup.attack.kind, setup.training
+    if not has_guarantee(training, "plain_update"):
+        raise ValueError(
+            f"`training` must be plain gradient descent for the recursion, got {training.kind}: change it, or train"
+        )
+    drops = 0 if training.constant_rate() else getattr(training, "drop_every", "another schedule")
     for field, value, wanted in (
         ("network.heads", network.heads, 1),
         ("network.attend", network.attend, "learned"),
         ("network.train", network.train, "all"),
         ("attack", attack, None),
-        ("training.drop_every", getattr(setup.training, "drop_every", None), 0),
+        ("training.drop_every", drops, 0),
     ):
         if value != wanted:
             raise ValueError(

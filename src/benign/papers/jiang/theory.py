@@ -26,6 +26,7 @@ from benign.data.signal_noise import SignalNoise
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit, Init, TorchDefault
 from benign.spec.base import NonNegative, Positive, Spec
+from benign.training.optimisers import gradient_descent_at_one_rate
 from benign.training.setup import Setup
 
 Theorem: TypeAlias = Literal["4.1", "4.2"]
@@ -271,7 +272,7 @@ def departures(setup: Setup, attacked: bool) -> list[str]:
         "attention not learned": network.attend != "learned",
         "a part frozen": network.train != "all",
         "a part not attacked": network.exposed != "all",
-        "a falling rate or mini-batches": not setup.training.plain(),
+        "not gradient descent at a constant rate": not gradient_descent_at_one_rate(setup.training),
         "trained under attack": setup.attack is not None and not attacked,
         "stopped by the clean loss": setup.training.stop_on == "clean" and setup.attack is not None,
     }

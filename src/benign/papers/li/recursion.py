@@ -19,6 +19,7 @@ from benign.data.feature_patches import FeaturePatches
 from benign.data.model import column
 from benign.losses import loss, loss_slope
 from benign.networks.patch_cnn import PatchCNN, smoothed_relu, smoothed_relu_derivative
+from benign.training.optimisers import gradient_descent_at_one_rate
 from benign.training.setup import Setup
 
 Number: TypeAlias = float | Float[Tensor, " runs"]
@@ -54,6 +55,11 @@ class Problem:
             raise ValueError(
                 "`data` and `network` must be feature patches and a patch CNN, "
                 f"got {data.kind} and {network.kind}: the recursion knows no others"
+            )
+        if not gradient_descent_at_one_rate(setup.training):
+            raise ValueError(
+                f"`training` must be plain gradient descent at a constant rate, got {setup.training.kind}: the "
+                "recursion knows no other; use `gradient_descent` with `drop_every: 0`"
             )
         strengths = ((data.alpha, data.alpha_by_class), (data.beta, data.beta_by_class))
         alpha, beta = (

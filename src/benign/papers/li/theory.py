@@ -19,6 +19,7 @@ from benign.claims.conditions import Condition, Conditions, Moderate, one_cell
 from benign.data.feature_patches import FeaturePatches
 from benign.networks.patch_cnn import PatchCNN
 from benign.spec.base import NonNegative, Positive, Spec
+from benign.training.optimisers import gradient_descent_at_one_rate
 from benign.training.setup import Setup
 
 Theorem = Literal["4.3", "4.4"]
@@ -171,7 +172,7 @@ def _departures(setup: Setup, theorem: Theorem) -> list[str]:
         "an attack that is not one clipped step on -F_y": theorem == "4.4"
         and not (isinstance(attack, OneStep) and attack.loss == "own" and attack.clip is not None),
         "not attacked from the first step on": training.first_attacked_step > 0,
-        "a falling rate or mini-batches": not training.plain(),
+        "not gradient descent at a constant rate": not gradient_descent_at_one_rate(training),
     }
     return [name for name, departs in differences.items() if departs]
 

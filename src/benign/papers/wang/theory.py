@@ -26,6 +26,7 @@ from benign.claims.conditions import (
 from benign.data.mixture import Mixture
 from benign.networks.two_layer import TwoLayer
 from benign.spec.base import Positive, Spec
+from benign.training.optimisers import gradient_descent_at_one_rate
 from benign.training.setup import Setup
 
 SIGNALS = (1e-8, 1e8)
@@ -200,6 +201,6 @@ def _departures(setup: Setup) -> list[str]:
         "classes balanced": data.balanced,
         "both layers trained": network.preset == "torch_default",
         "attacked from the first step on": setup.attack is not None and not training.first_attacked_step,
-        "a falling rate or mini-batches": not training.plain(),
+        "not gradient descent at a constant rate": not gradient_descent_at_one_rate(training),
     }  # fmt: skip
     return [name for name, departs in differences.items() if departs]

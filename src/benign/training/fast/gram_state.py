@@ -3,6 +3,7 @@
 Without an attack the columns of the weights move by combinations of the training tokens X [points, dim], and the
 network sees these through Z = X W alone. A step W <- W - X^T C is then Z <- Z - X X^T C: one product with the Gram
 matrix of the tokens in place of two with the tokens. W(0) - X^T (sum of all C) is computed when the weights are read.
+The method's `update` is not called: this is for methods with the guarantee `plain_update`.
 """
 
 from functools import cached_property

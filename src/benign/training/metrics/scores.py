@@ -12,6 +12,7 @@ from torch import Tensor
 
 from benign.attacks.attack import repeated
 from benign.losses import loss_slope
+from benign.spec.registry import has_guarantee
 from benign.training.descent import Step
 from benign.training.metrics.attention import (
     ByToken,
@@ -101,7 +102,15 @@ def coefficients(step: Step) -> Coefficients:
     queries of the tokens trained on. Rows x are the clean tokens, columns (n, j) the M tokens of every
     point trained on. Without an attack all (n, 1) of one class have the same key, and their sum is the
     papers' symbol: alpha_{+,+} sums `alpha.signal[:, 0, :, n, 0]` over n in S_+ (Jiang B.3, Zhang Definition 6).
+
+    Raises ValueError if the updates of the training are not plain: momentum moves queries by more than these.
     """
+    training = step.batch.setup.training
+    if not has_guarantee(training, "plain_update"):
+        raise ValueError(
+            f"`training` is {training.kind}, but alpha and beta are the steps of plain gradient descent: use "
+            "`gradient_descent`, or declare the guarantee `plain_update` of a method of your own"
+        )
     sample, slopes = step.batch.sample, _score_slopes(step)
     clean_scores = attention_network(step).exposed == "values"
     columns = sample.x if clean_scores else step.attacked
