@@ -42,7 +42,6 @@ LEFT_OUT = (
     "scripts/restructure/",
     "scripts/words.py",
     "tests/test_words.py",
-    "tests/papers/test_verify.py",
 )
 
 

@@ -18,7 +18,7 @@ from benign.claims.measure import Measured
 from benign.claims.rule import Outcome
 from benign.claims.verdict import ConditionSummary, PartVerdict, Verdict
 from benign.papers.registry import claims, recipe, recipes
-from benign.papers.requests import RunOptions, plans
+from benign.papers.requests import RequestOptions, requests_of
 from benign.sweep.plan import NUMERICS
 
 GALLERY = Path(__file__).parents[1] / "gallery"
@@ -172,9 +172,9 @@ def test_photographs_leave_the_colours_of_a_figure_alone():
 def test_a_folder_of_results_is_added(tmp_path: Path):
     folder, gallery = tmp_path / "run", tmp_path / "gallery"
     gallery.mkdir()
-    choices = RunOptions("smoke", ["w_O=divided"], seeds=2, out=folder)
-    [plan] = plans("jiang/fig1", choices)
-    result = plan.experiment.run(folder, made=plan.made)
+    choices = RequestOptions("smoke", ["w_O=divided"], seeds=2, out=folder)
+    [request] = requests_of("jiang/fig1", choices)
+    result = request.experiment.run(folder, made=request.made)
     before = sorted(folder.rglob("*"))
     name = made.add(gallery, folder, seconds=12.5, host="two cores")
     assert name == "jiang-fig1-w_O-divided-smoke"
@@ -182,7 +182,7 @@ def test_a_folder_of_results_is_added(tmp_path: Path):
     assert (gallery / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     entry = made.read(gallery)[name]
     assert entry.command == ("benign run jiang/fig1 --scale smoke --reading w_O=divided --seeds 2")
-    assert entry.summary == plan.summarise(result).splitlines()
+    assert entry.summary == request.summarise(result).splitlines()
     assert (entry.numerics, entry.wall_seconds, entry.recipe_changed) == (NUMERICS, 12.5, False)
     assert sum(entry.runs.values()) == result.status.size
     kept = json.loads((gallery / "data" / f"{name}.json").read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ from PIL import Image
 from benign.experiment import Experiment
 from benign.papers.recipes import Recipe
 from benign.papers.registry import recipes
-from benign.papers.requests import RunOptions, RunRequest, plans
+from benign.papers.requests import RequestOptions, RunRequest, requests_of
 from benign.sweep.audits import with_rate_audit
 from benign.sweep.dataset import counts_of
 from benign.sweep.estimate import operations
@@ -87,45 +87,45 @@ def add(
     gallery: Path, folder: Path, name: str = "", seconds: float | None = None, host: str = ""
 ) -> str:
     """Draw a folder of results again and add picture, numbers and origin to the gallery; return its name."""
-    [plan] = plans(str(folder), RunOptions())
-    if plan.recipe is None:
+    [request] = requests_of(str(folder), RequestOptions())
+    if request.recipe is None:
         raise ValueError(f"{folder} was not made from a recipe: the gallery shows recipes")
     result = with_rate_audit(open_result(folder), folder)
-    made = replace(_made(plan, plan.recipe, result), wall_seconds=seconds, host=host)
-    name = name or _name(made, plan.recipe)
-    _copy_picture(plan, result, gallery / f"{name}.png")
+    made = replace(_made(request, request.recipe, result), wall_seconds=seconds, host=host)
+    name = name or _name(made, request.recipe)
+    _copy_picture(request, result, gallery / f"{name}.png")
     (gallery / "data").mkdir(exist_ok=True)
     (gallery / "data" / f"{name}.json").write_text(numbers(result), encoding="utf-8")
     write(gallery, {**read(gallery), name: made})
     return name
 
 
-def _made(plan: RunRequest, recipe: Recipe, result: xr.Dataset) -> Picture:
-    store = Store.open(plan.folder, writing=False)
+def _made(request: RunRequest, recipe: Recipe, result: xr.Dataset) -> Picture:
+    store = Store.open(request.folder, writing=False)
     records = [record.meta for _, record in store.records()]
     origin = {
         key: sorted({str(meta[key]) for meta in records}) for key in ("benign", "device", "torch")
     }
-    request = plan.made
-    answers = [f"{q}={a}" for q, a in request["reading"].items()]
-    options = RunOptions(request["scale"], answers, changes=request["changes"])
-    today = _today(recipe.name, options, plan.experiment.seeds)
+    made = request.made
+    answers = [f"{q}={a}" for q, a in made["reading"].items()]
+    options = RequestOptions(made["scale"], answers, changes=made["changes"])
+    today = _today(recipe.name, options, request.experiment.seeds)
     return Picture(
         target=recipe.name,
-        scale=request["scale"],
-        reading=request["reading"],
-        changes=request["changes"],
-        command=_command(recipe, plan, origin["device"]),
+        scale=made["scale"],
+        reading=made["reading"],
+        changes=made["changes"],
+        command=_command(recipe, request, origin["device"]),
         numerics=min(meta["numerics"] for meta in records),
         benign=", ".join(origin["benign"]),
         device=", ".join(origin["device"]),
         torch=", ".join(origin["torch"]),
         runs={s.name.lower(): count for s, count in counts_of(result["status"]).items() if count},
         work_seconds=round(sum(meta["seconds"] for meta in records), 1),
-        operations=float(f"{_operations(plan.experiment, result):.3g}"),
-        precision=plan.experiment.precision,
-        recipe_changed=today != plan.experiment,
-        summary=plan.summarise(result).splitlines(),
+        operations=float(f"{_operations(request.experiment, result):.3g}"),
+        precision=request.experiment.precision,
+        recipe_changed=today != request.experiment,
+        summary=request.summarise(result).splitlines(),
     )
 
 
@@ -136,26 +136,26 @@ def _operations(experiment: Experiment, result: xr.Dataset) -> float:
     return sum(operations(run.cell, steps) for run, steps in zip(runs, steps_of_runs, strict=True))
 
 
-def _today(target: str, options: RunOptions, seeds: int) -> Experiment | None:
+def _today(target: str, options: RequestOptions, seeds: int) -> Experiment | None:
     """Return the experiment that the recipe builds now; None if it does not have this reading any more."""
     try:
-        [plan] = plans(target, replace(options, seeds=seeds))
+        [request] = requests_of(target, replace(options, seeds=seeds))
     except ValueError:
         return None
-    return plan.experiment
+    return request.experiment
 
 
-def _command(recipe: Recipe, plan: RunRequest, devices: list[str]) -> str:
+def _command(recipe: Recipe, request: RunRequest, devices: list[str]) -> str:
     """Return `benign run ...` with the options that differ from the defaults."""
-    scale, reading = plan.made["scale"], plan.made["reading"]
+    scale, reading = request.made["scale"], request.made["reading"]
     words = ["benign run", recipe.name, "--scale", scale]
     for answer in _answers(recipe, reading):
         words += ["--reading", answer]
-    for change in plan.made["changes"]:
+    for change in request.made["changes"]:
         words += ["--set", change]
-    seeds_changed = any(change.startswith("seeds=") for change in plan.made["changes"])
-    if not seeds_changed and plan.experiment.seeds != recipe.experiment(scale).seeds:
-        words += ["--seeds", str(plan.experiment.seeds)]
+    seeds_changed = any(change.startswith("seeds=") for change in request.made["changes"])
+    if not seeds_changed and request.experiment.seeds != recipe.experiment(scale).seeds:
+        words += ["--seeds", str(request.experiment.seeds)]
     if any(device.startswith("cuda") for device in devices):
         words += ["--device cuda"]
     return " ".join(words)
@@ -178,10 +178,10 @@ def _name(made: Picture, recipe: Recipe) -> str:
     return re.sub(r"[^\w.]+", "-", "-".join(parts + [made.scale] * (made.scale != "paper")))
 
 
-def _copy_picture(plan: RunRequest, result: xr.Dataset, path: Path) -> None:
+def _copy_picture(request: RunRequest, result: xr.Dataset, path: Path) -> None:
     """Draw in a temporary folder, since the results may be read-only, and reduce the colours."""
     with tempfile.TemporaryDirectory() as folder:
-        drawn = replace(plan, folder=Path(folder)).draw(result)
+        drawn = replace(request, folder=Path(folder)).draw(result)
         files = [file for file in drawn if file.suffix == ".png"]
         parts = [Image.open(file).convert("RGB") for file in files]
         few = _stacked(parts).quantize(palette=few_colours(parts), dither=Image.Dither.NONE)

@@ -292,13 +292,16 @@ def test_failed_runs_are_counted_and_reported(run, tmp_path, monkeypatch):
     path = tiny_file(tmp_path)
     with monkeypatch.context() as broken:
         broken.setattr(engine, "_train_batch", fail)
-        code, out, _ = run("run", path)
+        code, out, err = run("run", path)
         assert code == 1
         assert "runs: 8 failed" in out
-        assert "8 runs: ArithmeticError: the fan is broken" in out
-        assert "same command" in out
+        assert "8 runs: ArithmeticError: the fan is broken" in err
+        assert "same command" in err
+        assert "the fan is broken" not in out
+        assert "Traceback" not in out + err
+        _, out, err = run("run", path, "-v")
+        assert "Traceback" in err
         assert "Traceback" not in out
-        assert "Traceback" in run("run", path, "-v")[1]
     assert "the fan is broken" in run("show", "runs/tiny")[1]
     code, out, err = run("run", path)
     assert code == 0

@@ -24,7 +24,7 @@ FIELDS = {
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder of data, named as a user does; results lie beside it."""
+    """An empty folder of data, named as a user does; results lie next to it."""
     place = tmp_path / "data"
     place.mkdir()
     monkeypatch.setenv(VARIABLE, str(place))

@@ -91,7 +91,7 @@ def test_a_local_cluster_ends_a_unit_that_takes_too_long(tmp_path):
     how = ["--executor", "dask", "--workers", 2, "--unit-timeout", 4]
     done = typed("run", file, "--out", out, *how, timeout=200)
     assert done.returncode == 1
-    assert holds(done.stdout, "4 s", "--unit-timeout")
+    assert holds(done.stderr, "4 s", "--unit-timeout")
     assert "Traceback" not in done.stderr
     small = contents(tmp_path / "local")
     assert {key: contents(out)[key] for key in small} == small

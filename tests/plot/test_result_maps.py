@@ -10,7 +10,7 @@ from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.colors import to_rgba
 
 import benign as bo
-from benign.papers.requests import RunOptions, plans
+from benign.papers.requests import RequestOptions, requests_of
 from benign.plot.axis import cell_edges
 from benign.plot.maps import REGIME_COLOURS
 from benign.plot.variables import caption_of
@@ -123,8 +123,10 @@ def test_an_axis_that_is_not_there_is_named(result: xr.Dataset):
 
 
 def test_a_caption_names_recipe_scale_reading_and_changes(tmp_path: Path):
-    (plan,) = plans("jiang/fig1", RunOptions("smoke", ["w_O=divided"], None, ["training.rate=0.2"]))
-    Runner(plan.experiment, tmp_path, ExecutionConfig(made=plan.made))
+    (request,) = requests_of(
+        "jiang/fig1", RequestOptions("smoke", ["w_O=divided"], None, ["training.rate=0.2"])
+    )
+    Runner(request.experiment, tmp_path, ExecutionConfig(made=request.made))
     caption = caption_of(bo.open_result(tmp_path))
     assert caption.startswith("jiang/fig1 ")
     assert holds(caption, "smoke scale", "w_O=divided", "training.rate=0.2", " d = ")

@@ -22,7 +22,7 @@ from benign.claims.verdict import judge
 from benign.experiment import Experiment
 from benign.papers.registry import claims as all_claims
 from benign.papers.registry import recipe
-from benign.papers.requests import RunOptions, plans
+from benign.papers.requests import RequestOptions, requests_of
 from benign.report import claims
 from benign.report.claims import factor, theorems
 from benign.report.folder import ResultFolder, open_folders
@@ -139,9 +139,9 @@ def test_the_page_says_what_was_run_what_holds_and_how_to_run_it_again(written: 
 def test_the_command_makes_the_very_same_experiment(tmp_path: Path):
     chosen = recipe("zhang/fig1")
     answers = chosen.reading({"noise": "std", "labels": "fair"})
-    options = RunOptions("smoke", ["noise=std", "labels=fair"], None, ["training.rate=0.2"], 3)
-    (plan,) = plans("zhang/fig1", options)
-    fill(tmp_path, plan.experiment, plan.made)
+    options = RequestOptions("smoke", ["noise=std", "labels=fair"], None, ["training.rate=0.2"], 3)
+    (request,) = requests_of("zhang/fig1", options)
+    fill(tmp_path, request.experiment, request.made)
     folder = ResultFolder.open(tmp_path)
     assert folder.command == (
         "benign run zhang/fig1 --scale smoke --reading noise=std --reading labels=fair "
@@ -328,8 +328,8 @@ def test_a_few_verdicts_are_listed_claim_by_claim_at_the_top(default: ResultFold
 
 def planned(folder: Path, target: str, *answers: str) -> ResultFolder:
     """A folder in which nothing has been computed yet."""
-    (plan,) = plans(target, RunOptions("smoke", answers))
-    Store.open(folder, create=True).set_about(About([plan.experiment.as_dict()], plan.made))
+    (request,) = requests_of(target, RequestOptions("smoke", answers))
+    Store.open(folder, create=True).set_about(About([request.experiment.as_dict()], request.made))
     return ResultFolder.open(folder)
 
 
@@ -406,10 +406,10 @@ def test_a_verdict_gives_the_number_of_runs_that_did_not_converge(
 def test_what_was_changed_sets_verdicts_apart_and_settings_stand_above_their_maps(
     jiang: Path, default: ResultFolder, tmp_path: Path
 ):
-    (plan,) = plans(
-        "jiang/fig1", RunOptions("smoke", ["w_O=divided"], None, ["training.max_steps=7"])
+    (request,) = requests_of(
+        "jiang/fig1", RequestOptions("smoke", ["w_O=divided"], None, ["training.max_steps=7"])
     )
-    fill(tmp_path, plan.experiment, plan.made)
+    fill(tmp_path, request.experiment, request.made)
     found = [default, ResultFolder.open(tmp_path)]
     under = {row.under for row in claims.rows(found) if row.verdict != claims.NOT_JUDGED}
     assert under == {"w_O=undivided", "w_O=divided, jiang/fig1: training.max_steps=7"}

@@ -39,7 +39,7 @@ def test_only_runs_that_may_end_early_have_an_uncertain_time():
 
 
 def test_steps_are_sure_where_no_loss_ends_them():
-    """What is worth compiling for on a GPU."""
+    """`--compile` is suggested from this number on a GPU."""
     costs = [estimate(tiny(f"training.stop_loss={loss}").units(), "cpu") for loss in (0.0, 0.01)]
     assert 0 < costs[0].sure_training < costs[0].least_seconds
     assert costs[1].sure_training == 0

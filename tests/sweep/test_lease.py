@@ -22,9 +22,9 @@ def store(tmp_path: Path) -> Store:
     return Store.open(tmp_path / "store", create=True)
 
 
-def write(store: Store, taken: Lease) -> None:
+def write(store: Store, lease: Lease) -> None:
     (store.folder / "taken").mkdir(exist_ok=True)
-    (store.folder / "taken" / f"{KEY}.json").write_bytes(sealed(asdict(taken)))
+    (store.folder / "taken" / f"{KEY}.json").write_bytes(sealed(asdict(lease)))
 
 
 def mine(store: Store) -> Lease:

@@ -1,4 +1,4 @@
-"""Digests of a user's own metrics: what is computed counts, the text of a definition does not."""
+"""Digests of a user's own metrics: the computation counts, the text of a definition does not."""
 
 from collections.abc import Iterator
 from pathlib import Path

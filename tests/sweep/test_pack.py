@@ -183,14 +183,14 @@ def test_agree_decides_on_the_history(tmp_path):
     more = {"seeds": 5}
     make_store(tmp_path / "a", [1], [SPEC, more])
     make_store(tmp_path / "b", [2])
-    seen = []
+    calls = []
 
     def longer(target, source):
-        seen.append((target, source))
+        calls.append((target, source))
         return max(target, source, key=len)
 
     merge(tmp_path / "a", tmp_path / "b", longer)
-    assert seen == [([SPEC], [SPEC, more])]
+    assert calls == [([SPEC], [SPEC, more])]
     assert Store.open(tmp_path / "b").history == [SPEC, more]
 
 

@@ -1,4 +1,4 @@
-"""How far units are, how long a sweep will take, and notes of it for people who look on."""
+"""How far units are, how long a sweep will take, and notes of it for other processes."""
 
 import subprocess
 import sys
@@ -55,13 +55,13 @@ def test_a_unit_is_followed_through_its_batches(clock):
     assert way.now() == UnitPosition(4, 20, 40, 1, False, 0.25, 0.25, 3.0, 0.0)
     way.update(TESTING, 2)
     assert (way.now().testing, way.now().share) == (True, 0.5)
-    way.update(7, 0)  # a network beside them
+    way.update(7, 0)  # a reference network is trained meanwhile
     assert (way.now().step, way.now().training, way.now().share) == (7, 0, 0.5)
     way.update(20, 2)
     assert (way.now().testing, way.now().share) == (False, 0.75)
     way = UnitProgress(UNIT)
     way.update(39, 2)
-    way.update(10, 2)  # the test of the first two was too short to be seen
+    way.update(10, 2)  # the test of the first two was too short to be noticed
     assert way.now().share == 0.5 + 0.5 * 10 / 40
 
 
@@ -171,18 +171,18 @@ def test_short_units_write_none(tmp_path, monkeypatch):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_sweep_notes_how_far_it_is_and_leaves_nothing(tmp_path, monkeypatch, workers):
     monkeypatch.setattr(lease, "NOTE_EVERY", 0.0)
-    seen, write = [], write_note
+    notes, write = [], write_note
 
     def written(store: Store, key: str, at: UnitPosition) -> None:
         write(store, key, at)
-        seen.append((key, note_of(store, key)))
+        notes.append((key, note_of(store, key)))
 
     monkeypatch.setattr(lease, "write_note", written)
     many = tiny("training.max_steps=1500", "training.stop_loss=0")
     many.run(tmp_path / "run", workers=workers)
-    assert {key for key, _ in seen} == {unit.key for unit in many.units()}
-    assert any(note and 0 < note.at.step < 1500 == note.at.most for _, note in seen)
-    assert any(note and note.at.training == 4 for _, note in seen)
+    assert {key for key, _ in notes} == {unit.key for unit in many.units()}
+    assert any(note and 0 < note.at.step < 1500 == note.at.most for _, note in notes)
+    assert any(note and note.at.training == 4 for _, note in notes)
     assert names(Store.open(tmp_path / "run")) == [".lock"]
 
 
@@ -226,7 +226,7 @@ def test_what_no_process_wrote_is_no_note(store, content):
 
 
 def test_a_killed_process_leaves_a_note_that_nobody_believes(tmp_path):
-    """`benign.report.live` asks for notes of living processes only; what is left goes when the unit is taken again."""
+    """`benign.report.live` asks for notes of living processes only; others are deleted with the next lease."""
     many = tiny("training.max_steps=1000000", "training.stop_loss=0", "data.samples=4")
     script = (
         "from benign.sweep import lease; lease.NOTE_EVERY = 0.05\n"

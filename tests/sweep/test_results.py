@@ -22,7 +22,7 @@ from benign.sweep.dataset import assemble, not_measured
 from benign.sweep.own_code import own_code
 from benign.sweep.plan import NUMERICS, runs_of
 from benign.sweep.records import Record
-from benign.sweep.results import ResultWarning, RunResolver, outdoes, runs_in
+from benign.sweep.results import ResultWarning, RunResolver, failures, outdoes, runs_in
 from benign.sweep.status_text import folder_text
 from benign.sweep.store import Store, StoreError
 from benign.sweep.validation import RecordCache
@@ -85,6 +85,13 @@ def test_more_variables_beat_fewer_and_of_equals_the_last_counts():
     assert runs.add(many) == [(0, "a")]
     assert runs.add(few) == []
     assert runs.add(many) == [(0, "a")]
+
+
+def test_runs_without_an_error_text_have_failed_by_their_status():
+    runs = [*runs_in([record("ab", [Status.FAILED, Status.OUT_OF_MEMORY])]).values()]
+    assert failures(runs) == {"failed": 1, "out of memory": 1}
+    runs = runs_in([record("ab", [Status.FAILED, Status.DIVERGED], error="the fan is broken\n")])
+    assert failures(runs.values()) == {"the fan is broken": 1}
 
 
 def test_a_record_outdoes_another_if_none_of_its_runs_is_lost():

@@ -46,6 +46,26 @@ def belongs(folder: Path, key: str, **other: object) -> None:
     path.write_bytes(sealed(asdict(lease.leases_in(store)[key]) | other))
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"executor": "ray"}, ["`executor`", "dask", "slurm", "tcp://", "'ray'"]),
+        ({"executor": ""}, ["`executor`", "dask", "''"]),
+        ({"executor": "slurm"}, ["`executor`", "slurm.yaml", "No such file"]),
+        ({"executor": "no.json"}, ["`executor`", "no.json", "No such file"]),
+        ({"executor": "dask", "keep_weights": True}, ["`keep_weights`", "`executor`", "'dask'"]),
+    ],
+)
+def test_an_executor_is_checked_before_a_folder_is_made_and_without_dask(
+    options, words, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "benign.sweep.executors.cluster", None)  # not importable
+    with pytest.raises(ValueError, match=says(*words)):
+        tiny().run(tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
+
+
 def test_units_of_another_host_are_left_to_it(tmp_path, computed):
     folder = tmp_path / "run"
     Runner(tiny(), folder)
@@ -152,9 +172,9 @@ def test_a_unit_that_hangs_takes_no_other_with_it(run, tmp_path):
     (tmp_path / "own.py").write_text(OWN.format(does="time.sleep(1000)"))
     words = ["--plugin", tmp_path / "own.py", "run", tiny_file(tmp_path), "--out", tmp_path / "run"]
     with forgetting():
-        code, out, _ = run(*words, "--workers", "2", "--unit-timeout", "2")
+        code, _, err = run(*words, "--workers", "2", "--unit-timeout", "2")
         assert code == 1
-        assert holds(out, "2 s", "--unit-timeout")
+        assert holds(err, "2 s", "--unit-timeout")
         with pytest.warns(RunsFailed):
             status_of = open_result(tmp_path / "run").status
         assert (status_of.sel(samples=2) == Status.FAILED).all()

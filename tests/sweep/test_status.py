@@ -42,7 +42,7 @@ def folder(finished, tmp_path) -> Path:
     return shutil.copytree(finished, tmp_path / "run")
 
 
-def standing(folder: Path, experiment=None) -> SweepStatus:
+def status_of(folder: Path, experiment=None) -> SweepStatus:
     return sweep_status(Store.open(folder, writing=False), [experiment or tiny()])
 
 
@@ -67,12 +67,12 @@ def own_start() -> str:
 
 
 def test_a_finished_sweep_is_done_along_every_axis(finished, run):
-    found = standing(finished)
-    counts = found.counts
+    status = status_of(finished)
+    counts = status.counts
     assert (counts.runs, counts.done, counts.converged + counts.step_cap) == (8, 8, 8)
     assert counts == Counts(8, 8, counts.converged, counts.step_cap, 0, 0, 0, 0, 0)
-    assert list(found.axes) == ["samples", "snr"]
-    for values in found.axes.values():
+    assert list(status.axes) == ["samples", "snr"]
+    for values in status.axes.values():
         assert [(at.runs, at.done) for _, at in values] == [(4, 4), (4, 4)]
         assert sum(at.converged for _, at in values) == counts.converged > 0
     code, out, err = run("status", finished)
@@ -84,10 +84,10 @@ def test_a_finished_sweep_is_done_along_every_axis(finished, run):
 
 def test_missing_runs_are_shown_along_the_axes(folder, run):
     first_record(folder).unlink()
-    found = standing(folder)
-    assert (found.counts.done, found.counts.missing) == (4, 4)
-    assert [counts.done for _, counts in found.axes["samples"]] == [0, 4]
-    assert [counts.done for _, counts in found.axes["snr"]] == [2, 2]
+    status = status_of(folder)
+    assert (status.counts.done, status.counts.missing) == (4, 4)
+    assert [counts.done for _, counts in status.axes["samples"]] == [0, 4]
+    assert [counts.done for _, counts in status.axes["snr"]] == [2, 2]
     out = " ".join(run("status", folder)[1].split())
     assert holds(out, f"`benign resume {folder}`", "missing")
 
@@ -95,14 +95,14 @@ def test_missing_runs_are_shown_along_the_axes(folder, run):
 def test_failed_and_diverged_runs_are_counted(tmp_path, monkeypatch):
     experiment = tiny("training.rate=[0.5, 1e30]", "data.samples=4")
     experiment.run(tmp_path / "run")
-    found = standing(tmp_path / "run", experiment)
-    assert [counts.diverged for _, counts in found.axes["rate"]] == [0, 4]
-    assert found.counts.done == 8
-    assert found.counts.converged + found.counts.step_cap == found.counts.diverged == 4
-    steps = next_steps(tmp_path / "run", found)
+    status = status_of(tmp_path / "run", experiment)
+    assert [counts.diverged for _, counts in status.axes["rate"]] == [0, 4]
+    assert status.counts.done == 8
+    assert status.counts.converged + status.counts.step_cap == status.counts.diverged == 4
+    steps = next_steps(tmp_path / "run", status)
     assert holds(steps[0], "4 runs", "diverged", "`training.rate`", "`benign show ")
     assert not any("audit" in line for line in steps)
-    assert any("`benign audit" in line for line in next_steps(tmp_path / "run", found, True))
+    assert any("`benign audit" in line for line in next_steps(tmp_path / "run", status, True))
 
     def fail(*_):
         raise MemoryError("too large")
@@ -110,8 +110,8 @@ def test_failed_and_diverged_runs_are_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "_train_batch", fail)
     with pytest.warns(RunsFailed):
         tiny().run(tmp_path / "failed")
-    found = standing(tmp_path / "failed")
-    assert (found.counts.done, found.counts.failed + found.counts.out_of_memory) == (0, 8)
+    status = status_of(tmp_path / "failed")
+    assert (status.counts.done, status.counts.failed + status.counts.out_of_memory) == (0, 8)
 
 
 def test_units_of_living_processes_are_running_and_those_of_dead_ones_are_not(folder, run):
@@ -119,10 +119,10 @@ def test_units_of_living_processes_are_running_and_those_of_dead_ones_are_not(fo
     shutil.rmtree(folder / "records")
     take(folder, first, socket.gethostname(), os.getpid(), own_start())
     take(folder, second, socket.gethostname(), os.getpid(), "another process of this number")
-    found = standing(folder)
-    assert (found.counts.running, found.counts.missing) == (4, 4)
-    assert [counts.running for _, counts in found.axes["samples"]] == [4, 0]
-    assert sorted(str(worker.alive) for worker in found.workers) == ["False", "True"]
+    status = status_of(folder)
+    assert (status.counts.running, status.counts.missing) == (4, 4)
+    assert [counts.running for _, counts in status.axes["samples"]] == [4, 0]
+    assert sorted(str(worker.alive) for worker in status.workers) == ["False", "True"]
     out = run("status", folder)[1]
     assert holds(out, socket.gethostname(), str(os.getpid()), " 2001-09-0", "ended")
     steps = [line for line in out.splitlines() if line.startswith("next:")]
@@ -134,19 +134,19 @@ def test_a_process_on_another_host_counts_as_running(folder):
     first_record(folder).unlink()
     take(folder, first_record(folder).stem, "elsewhere", 1)
     take(folder, tiny().units()[1].key, "elsewhere", 1)  # computed already
-    found = standing(folder)
-    assert (found.counts.running, found.counts.done, found.counts.missing) == (4, 4, 0)
-    assert [(each.units, each.alive) for each in found.workers] == [(2, None)]
-    assert "wait" in next_steps(folder, found)[0]
-    assert not any("resume" in line for line in next_steps(folder, found))
+    status = status_of(folder)
+    assert (status.counts.running, status.counts.done, status.counts.missing) == (4, 4, 0)
+    assert [(each.units, each.alive) for each in status.workers] == [(2, None)]
+    assert "wait" in next_steps(folder, status)[0]
+    assert not any("resume" in line for line in next_steps(folder, status))
 
 
 def test_a_damaged_record_is_reported_and_its_runs_are_missing(folder, run):
     data = first_record(folder).read_bytes()
     first_record(folder).write_bytes(data[:-1])
-    found = standing(folder)
-    assert list(found.damaged) == [first_record(folder).stem]
-    assert found.counts.missing == 4
+    status = status_of(folder)
+    assert list(status.damaged) == [first_record(folder).stem]
+    assert status.counts.missing == 4
     assert f"benign store check {folder}" in " ".join(run("status", folder)[1].split())
 
 

@@ -90,7 +90,7 @@ def test_a_damaged_record_is_noted_missing_and_overwritten(store):
     fresh.write(KEY, ARRAYS, META)
     assert not fresh.damaged
     assert fresh.keys() == {KEY, OTHER}
-    # Another process's repair is seen as well.
+    # A store that was open before finds the repaired record as well.
     assert [key for key, _ in store.records()] == [KEY, OTHER]
     assert not store.damaged
 

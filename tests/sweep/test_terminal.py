@@ -11,7 +11,7 @@ import pytest
 from benign.sweep import progress as along
 from benign.sweep import terminal as progress
 from benign.sweep.progress import Watcher
-from benign.sweep.terminal import Bar, Lines, duration, statuses, watching
+from benign.sweep.terminal import Bar, Lines, display_for, duration, statuses
 from benign.training.descent import Status
 from benign.training.engine import TESTING
 from tests.says import holds
@@ -86,12 +86,12 @@ def test_lines_show_what_there_is_to_do_and_how_it_went(clock):
         ("8 of 12", "4 x 3 x 8, ", {"10", "4"}, "15 s", "17 s"),
         ("12 of 12", "4 failed", {"2"}, "20 s", ""),
     ]
-    for line, (done, shape, others, taken, left) in zip(lines_shown, expected, strict=True):
+    for line, (done, shape, others, elapsed, left) in zip(lines_shown, expected, strict=True):
         before, doing, time = line.split(" | ")
         assert before.startswith(done)
         assert shape in doing
         assert set(re.findall(r"\d+", doing.replace(shape, ""))) == others
-        assert re.findall(r"\d+ s\b", time) == [taken, *filter(None, [left])]
+        assert re.findall(r"\d+ s\b", time) == [elapsed, *filter(None, [left])]
     assert all("training" in line.split(" | ")[-1] for line in lines_shown[:2]), (
         "time of tests is unknown"
     )
@@ -170,11 +170,11 @@ def test_the_last_runs_are_evaluated_and_no_time_is_shown(clock):
 
 def test_a_terminal_gets_a_bar_and_a_pipe_gets_lines(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    assert isinstance(watching(Terminal()), Bar)
+    assert isinstance(display_for(Terminal()), Bar)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert isinstance(watching(io.StringIO()), Lines)
+    assert isinstance(display_for(io.StringIO()), Lines)
     monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(watching(Terminal()), Lines)
+    assert isinstance(display_for(Terminal()), Lines)
 
 
 def test_the_bar_shows_runs_step_and_time_and_restores_the_terminal(monkeypatch):
@@ -204,7 +204,7 @@ def test_an_interrupted_bar_restores_the_terminal(monkeypatch):
     stream = Terminal()
 
     def interrupted() -> None:
-        with watching(stream) as bar:
+        with display_for(stream) as bar:
             bar.begin(2, 8, 0)
             raise KeyboardInterrupt
 
@@ -227,7 +227,7 @@ def test_a_step_that_shows_nothing_costs_nothing():
 
 def test_a_sweep_can_be_watched(tmp_path):
     stream = io.StringIO()
-    with watching(stream) as watcher:
+    with display_for(stream) as watcher:
         tiny().run(tmp_path / "run", watcher=watcher)
     lines = stream.getvalue().splitlines()
     assert numbers(lines[0]) == [2, 8]

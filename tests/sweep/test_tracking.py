@@ -19,7 +19,7 @@ from benign.sweep.track.tracking import tracker_of
 from tests.says import holds, says
 from tests.tiny import tiny, tiny_file
 
-# MLflow is behind SQLAlchemy and others in what is deprecated.
+# MLflow uses deprecated features of SQLAlchemy and other packages.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 SIZES = {"samples": [2, 4], "dim": [8, 6]}

@@ -7,7 +7,7 @@
     store         status, export, pack, merge, store check
     data          data
     options       options that several commands share, and the names that shells complete
-    run           how `benign run` carries out what was asked for
+    run           carries out `benign run` and `resume`, which experiments declares
     describe      papers and experiments as text
 
 Each module of commands has a `typer` app of its own; main joins them. What imports torch is imported inside

@@ -171,12 +171,12 @@ def _advice_text(
     """Return the advice and the command that tests it, or with `only_yaml` the experiment that tests it."""
     from benign.papers.advice import advise
     from benign.papers.numbers import experiment_for
-    from benign.papers.requests import RunOptions, plans
+    from benign.papers.requests import RequestOptions, requests_of
 
     if target and given:
         raise ValueError(f"give {target} or numbers (--{next(iter(given))}), not both")
     if target:
-        experiment = plans(target, RunOptions())[0].experiment
+        experiment = requests_of(target, RequestOptions())[0].experiment
         advice, test = advise(experiment), f"benign run {shlex.quote(target)}"
     else:
         numbers = {name: _number(name, text) for name, text in given.items()}

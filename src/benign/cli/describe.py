@@ -8,7 +8,7 @@ from benign.claims.study import SCALES
 from benign.papers.recipes import Recipe
 from benign.papers.registry import papers, recipes
 from benign.reduction.modes import Approximate
-from benign.sweep.estimate import Estimate
+from benign.sweep.estimate import Cost
 from benign.sweep.plan import Unit
 from benign.sweep.runner import Runner
 from benign.sweep.status_text import grid_rows, grid_size
@@ -134,7 +134,7 @@ def cost_text(runner: Runner) -> str:
     return f"cost: {runner.cost().runs} runs, {_time(runner.cost(), runner.units_at_once, left)}"
 
 
-def _time(cost: Estimate, at_once: int, left: list[Unit]) -> str:
+def _time(cost: Cost, at_once: int, left: list[Unit]) -> str:
     """Return the time to expect, and the reason for its uncertainty."""
     least, most = (duration(t / at_once) for t in (cost.least_seconds, cost.most_seconds))
     steps = f"{left[0].runs[0].cell.training.most_steps():,}"

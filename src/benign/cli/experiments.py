@@ -1,4 +1,7 @@
-"""The commands about papers and experiments: `benign papers`, `show`, `run`, `resume`, `audit`, `schema`."""
+"""The commands about papers and experiments: `benign papers`, `show`, `run`, `resume`, `audit`, `schema`.
+
+`run` and `resume` are declared here, with their options; cli/run carries them out.
+"""
 
 import json
 import os
@@ -227,7 +230,7 @@ def audit(
     from benign.sweep.audits import AUDIT, attack_audit, rate_audit
     from benign.sweep.executors.base import ExecutionConfig
     from benign.sweep.folders import open_result
-    from benign.sweep.terminal import watching
+    from benign.sweep.terminal import display_for
 
     if target_kind(target) == "folder":
         echo("\n".join(attack_audit(open_result(target))))
@@ -235,7 +238,7 @@ def audit(
     config = ExecutionConfig(device=device, workers=workers)
     for request in _requests(target, scale, reading, None, changes, seeds, out):
         echo(request.title)
-        with watching(sys.stderr) as watcher:
+        with display_for(sys.stderr) as watcher:
             lines = rate_audit(request.experiment, request.folder / AUDIT, config, watcher)
             echo("\n".join(lines))
 
@@ -257,9 +260,11 @@ def _requests(
     seeds: int | None,
     out: Path | None,
 ) -> "list[RunRequest]":
-    from benign.papers.requests import RunOptions, plans
+    from benign.papers.requests import RequestOptions, requests_of
 
-    return plans(target, RunOptions(scale, answers or (), readings, changes or (), seeds, out))
+    return requests_of(
+        target, RequestOptions(scale, answers or (), readings, changes or (), seeds, out)
+    )
 
 
 def _show_requests(

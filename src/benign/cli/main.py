@@ -1,7 +1,7 @@
 """The program `benign`: joins the commands, handles global options and errors.
 
 Exit codes: 0 fine (a diverged run is an outcome), 1 some runs failed, 2 bad input, 130 interrupted.
-Results go to stdout, progress and errors to stderr.
+Results go to stdout; progress, warnings and errors, those of failed runs included, go to stderr.
 """
 
 import errno
@@ -66,7 +66,7 @@ def benign(
 
 
 def _usage(error: Any) -> str:
-    """Return what is wrong with a command line, and where to read about it."""
+    """Return the error in a command line, and where to read about it."""
     command = error.ctx.command_path if error.ctx else "benign"
     return f"{error.format_message().rstrip('.')}: see `{command} --help`"
 

@@ -1,4 +1,7 @@
-"""Carries out `benign run`: runs experiments, draws their figures and reports how they ended."""
+"""Carries out `benign run` and `benign resume`: runs the requests, draws their figures and reports how they ended.
+
+The commands themselves, with their options, are declared in cli/experiments.
+"""
 
 import sys
 import traceback
@@ -16,8 +19,8 @@ from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
 from benign.sweep.runner import Runner
 from benign.sweep.status_text import error_lines
-from benign.sweep.terminal import counted, statuses, watching
-from benign.sweep.text import echo, print_error, shown
+from benign.sweep.terminal import counted, display_for, statuses
+from benign.sweep.text import echo, echo_error, print_error, shown
 from benign.sweep.track.tracking import logged
 
 LONG_ON_GPU = 60.0
@@ -46,20 +49,20 @@ def run_request(request: RunRequest, runner: Runner, verbose: bool) -> bool:
         echo(cost)
         if _gains_by_compiling(runner):
             echo("all runs train to their last step: `--compile` may halve the time of a step")
-    with watching(sys.stderr) as watcher, warnings.catch_warnings():
+    with display_for(sys.stderr) as watcher, warnings.catch_warnings():
         warnings.simplefilter("always", ResultWarning)  # of every request
         warnings.simplefilter("ignore", RunsFailed)  # reported below, at length
         result = runner.run(watcher)
     folder, counts = shown(request.folder), counts_of(result["status"])
     failed = any(counts[status] for status in RETRIED)
     drawn = _draw(*_with_all_seeds(request, runner, result), verbose)
-    echo(f"page: `benign report {folder}` makes one to look at")
+    echo(f"page: `benign report {folder}` writes one")
     echo(f"runs: {statuses(counts)}")
     if doubts := flagged(result):
         echo(f"doubtful: {doubts}; `benign audit {folder}` shows more")
     if failed:
         lines = error_lines(runner.recorded().values(), in_full=verbose)
-        echo("\n".join([*lines, "the same command tries them again"]))
+        echo_error("\n".join([*lines, "the same command tries them again"]))
     for count, command in logged(runner.config.track, request.folder):
         echo(f"logged: {counted(count, 'run')}, `{command}` shows them")
     echo(f"data: {folder}")

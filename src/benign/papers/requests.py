@@ -55,7 +55,7 @@ class RunRequest:
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class RequestOptions:
     """The options that select the experiments and their folder."""
 
     scale: str | None = None
@@ -99,38 +99,38 @@ def target_kind(target: str) -> TargetKind:
     raise ValueError(f"no recipe or file {target!r}; the recipes are {', '.join(recipes())}{hint}")
 
 
-def plans(target: str, choices: RunOptions) -> list[RunRequest]:
+def requests_of(target: str, options: RequestOptions) -> list[RunRequest]:
     """Return the experiments that a target and its options name, all of them checked."""
     kind = target_kind(target)
     if kind == "recipe":
-        return _of_recipe(recipes()[target], choices)
+        return _of_recipe(recipes()[target], options)
     for option in ("scale", "answers", "readings"):
-        if getattr(choices, option):
+        if getattr(options, option):
             name = "reading" if option == "answers" else option
             raise ValueError(
                 f"--{name} is for recipes, and {target} is a {kind}: use --set instead"
             )
-    return [_of_file(target, choices) if kind == "file" else _of_folder(Path(target), choices)]
+    return [_of_file(target, options) if kind == "file" else _of_folder(Path(target), options)]
 
 
-def _of_file(target: str, choices: RunOptions) -> RunRequest:
+def _of_file(target: str, options: RequestOptions) -> RunRequest:
     source = read_source(Path(target))
-    with source.naming_lines(elsewhere=choices.named()):
-        experiment = choices.applied(source.fields())
-    made = {"target": target, "changes": list(choices.changes)}
+    with source.naming_lines(elsewhere=options.named()):
+        experiment = options.applied(source.fields())
+    made = {"target": target, "changes": list(options.changes)}
     return RunRequest(
-        target, experiment, choices.out or Path("runs") / Path(target).stem, made=made
+        target, experiment, options.out or Path("runs") / Path(target).stem, made=made
     )
 
 
-def _of_folder(folder: Path, choices: RunOptions) -> RunRequest:
+def _of_folder(folder: Path, options: RequestOptions) -> RunRequest:
     """Return a request for the experiment of a folder, to resume it there or to run it elsewhere."""
     store = Store.open(folder, writing=False)
-    experiment, made = choices.applied(current_experiment(store).as_dict()), store.about.made
-    if choices.changes:
-        made = {**made, "changes": [*made.get("changes", []), *choices.changes]}
+    experiment, made = options.applied(current_experiment(store).as_dict()), store.about.made
+    if options.changes:
+        made = {**made, "changes": [*made.get("changes", []), *options.changes]}
     recipe = recipes().get(str(made.get("target")))
-    return RunRequest(str(folder), experiment, choices.out or folder, recipe, made)
+    return RunRequest(str(folder), experiment, options.out or folder, recipe, made)
 
 
 def _completed(fields: dict[str, Any]) -> dict[str, Any]:
@@ -141,29 +141,29 @@ def _completed(fields: dict[str, Any]) -> dict[str, Any]:
         return fields
 
 
-def _of_recipe(chosen: Recipe, choices: RunOptions) -> list[RunRequest]:
-    if choices.answers and choices.readings:
+def _of_recipe(chosen: Recipe, options: RequestOptions) -> list[RunRequest]:
+    if options.answers and options.readings:
         raise ValueError("--reading and --readings: give one of them")
-    which = choices.readings
+    which = options.readings
     readings = (
-        chosen.readings(which) if which else [chosen.reading(parsed_answers(choices.answers))]
+        chosen.readings(which) if which else [chosen.reading(parsed_answers(options.answers))]
     )
-    return [_of_reading(chosen, choices, reading, len(readings) > 1) for reading in readings]
+    return [_of_reading(chosen, options, reading, len(readings) > 1) for reading in readings]
 
 
 def _of_reading(
-    chosen: Recipe, choices: RunOptions, reading: Reading, one_of_several: bool
+    chosen: Recipe, options: RequestOptions, reading: Reading, one_of_several: bool
 ) -> RunRequest:
-    scale, label = choices.scale or "quick", chosen.label(reading)
-    experiment = choices.applied(chosen.experiment(scale, reading).as_dict())
-    folder = choices.out or Path("runs") / chosen.name / scale
-    if one_of_several or choices.out is None:
+    scale, label = options.scale or "quick", chosen.label(reading)
+    experiment = options.applied(chosen.experiment(scale, reading).as_dict())
+    folder = options.out or Path("runs") / chosen.name / scale
+    if one_of_several or options.out is None:
         folder = folder / label
     made = {
         "target": chosen.name,
         "scale": scale,
         "reading": dict(reading),
-        "changes": list(choices.changes),
+        "changes": list(options.changes),
     }
     title = f"{chosen.name}, {scale} scale, reading {label}"
     return RunRequest(title, experiment, folder, chosen, made)

@@ -21,7 +21,7 @@ from benign.sweep.folders import current_experiment, current_result
 from benign.sweep.results import RunsFailed
 from benign.sweep.runner import Runner
 from benign.sweep.store import Store
-from benign.sweep.terminal import watching
+from benign.sweep.terminal import display_for
 from benign.sweep.text import echo, shown
 
 Run = Callable[[Experiment, Path, str], xr.Dataset]
@@ -184,7 +184,7 @@ def verify(
     def run(experiment: Experiment, place: Path, title: str) -> xr.Dataset:
         if verbose:
             echo(title)
-        with watching(sys.stderr) as watcher, warnings.catch_warnings():
+        with display_for(sys.stderr) as watcher, warnings.catch_warnings():
             warnings.simplefilter("ignore", RunsFailed)  # a statistic counts what it has
             return Runner(experiment, place, config).run(watcher)
 

@@ -16,7 +16,7 @@ from benign.claims.study import Reading
 from benign.experiment import Experiment
 from benign.papers.recipes import Recipe
 from benign.papers.registry import papers, recipes
-from benign.papers.requests import RunOptions, plans
+from benign.papers.requests import RequestOptions, requests_of
 from benign.plot.caption import describe
 from benign.report.atlas import Atlas
 from benign.report.cells import STATUS_TEXT
@@ -167,7 +167,7 @@ class ResultFolder:
             words += [word for value in values for word in (option, value)]
         seeds = self.experiment.seeds
         for more, value in (([], None), (["--seeds", str(seeds)], seeds)):
-            if self._made_by(RunOptions(self.scale or None, answers, None, changes, value)):
+            if self._made_by(RequestOptions(self.scale or None, answers, None, changes, value)):
                 return shlex.join(["benign", *words, *more])
         return shlex.join(["benign", "run", self.file_name])
 
@@ -176,13 +176,13 @@ class ResultFolder:
         """Whether the command runs a file with the specification."""
         return self.command.endswith(self.file_name)
 
-    def _made_by(self, options: RunOptions) -> bool:
+    def _made_by(self, options: RequestOptions) -> bool:
         """Return whether these options give exactly this experiment: recipes change with time, and folders grow."""
         try:
-            (plan,) = plans(str(self.made["target"]), options)
+            (request,) = requests_of(str(self.made["target"]), options)
         except ValueError:
             return False
-        return plan.experiment.as_dict() == self.experiment.as_dict()
+        return request.experiment.as_dict() == self.experiment.as_dict()
 
     @property
     def facts(self) -> list[tuple[str, str]]:

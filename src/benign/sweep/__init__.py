@@ -1,6 +1,6 @@
 """Sweeps: from an experiment to runs, units of work, records in a folder, and a dataset.
 
-    plan, estimate, runner    which runs there are, what they cost, what is left; `Runner` is the one way to run
+    plan, estimate, runner    the runs, their cost, those that are left; `Runner` is the one way to run
     dispatch, compute, executors/    how units are computed: in this process, in several, on a cluster
     lease, store, records, validation    files: who computes what, what was computed, what can be trusted
     results, dataset, folders, export, pack    the result, as a dataset, a folder, a file

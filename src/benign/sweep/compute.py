@@ -2,7 +2,9 @@
 
 On the CPU a unit is computed by one thread: results are then bitwise the same whatever the number
 of cores, and two threads on a busy two-core machine took 50 times as long as one.
-Several cores compute several units at a time.
+Several cores compute several units at a time, each in a process of its own: `compute` must not run in two threads of
+one process. They would share torch's number of threads and its precision of matrix products, the switch of
+`compiling`, and the template of a module network, and each would change them under the other.
 """
 
 import platform

@@ -14,7 +14,7 @@ from benign.spec.axes import Dimension, Path, cells, coordinates, dimensions
 from benign.spec.base import Spec, canonical
 from benign.sweep.plan import NUMERICS, keys_of
 from benign.sweep.records import Record
-from benign.sweep.results import RETRIED, RunAt, RunResolver, failures
+from benign.sweep.results import ENDED, RunAt, RunResolver, failures
 from benign.training.descent import Status
 from benign.training.metrics import Variable, variables
 from benign.training.metrics.audit import FLAGS
@@ -90,7 +90,7 @@ def counts_of(status: Any) -> dict[Status, int]:
 
 def ended(result: xr.Dataset) -> xr.DataArray:
     """Return whether each run ended properly: it is not missing and has not failed."""
-    return ~result["status"].isin([Status.MISSING, *RETRIED])
+    return result["status"].isin(ENDED)
 
 
 def _lacking(

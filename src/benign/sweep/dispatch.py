@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from benign.spec.base import digest
 from benign.sweep.compute import Computed, not_computed, write_unit
@@ -168,11 +168,10 @@ class _Dispatcher:
             release(self.store, key)
 
 
-@contextmanager
 def _executor(
     config: ExecutionConfig, units: list[Unit], watcher: Watcher, store: Store
-) -> Iterator[Executor]:
-    """Yield the executor for these units. If the block ends early, units in progress are stopped."""
+) -> AbstractContextManager[Executor]:
+    """Return the executor for these units. If its block ends early, units in progress are stopped."""
 
     def checkpoint_config(unit: Unit) -> CheckpointConfig:
         weights = store.folder / "weights" if config.keep_weights else None
@@ -180,20 +179,14 @@ def _executor(
         code = digest([own_code(run.cell for run in unit.runs), config.compile])
         return CheckpointConfig(store.checkpoints(unit.key), weights, NUMERICS, code)
 
-    if config.executor is not None and units:
-        from benign.sweep.executors.cluster import cluster  # what it needs is an extra
+    if config.on_cluster and units:
+        from benign.sweep.executors.cluster import cluster  # it needs Dask, an extra
 
-        with cluster(config) as executor:
-            yield executor
-    elif len(units) > 1 < (config.workers or 1) or (units and config.unit_timeout):
+        return cluster(config)
+    if len(units) > 1 < (config.workers or 1) or (units and config.unit_timeout):
         check_importable(units)
-        executor = ProcessExecutor(config, min(config.workers or 1, len(units)), checkpoint_config)
-        try:
-            yield executor
-        finally:
-            executor.close()
-    else:
-        yield SerialExecutor(config, watcher.step, checkpoint_config)
+        return ProcessExecutor(config, min(config.workers or 1, len(units)), checkpoint_config)
+    return SerialExecutor(config, watcher.step, checkpoint_config)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ SECONDS_PER_NUMBER = 2.5e-9
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Cost:
     """Runs, memory of the largest batch, and time.
 
     The number of steps to the loss of a run is not known in advance. The least time assumes that no run takes a step,
@@ -37,10 +37,10 @@ class Estimate:
     least_seconds: float
     most_seconds: float
     sure_training: float
-    """seconds of training to a loss of 0, of which every step is taken"""
+    """seconds of training of the runs to a loss of 0, which take every step"""
 
 
-def estimate(units: list[Unit], device: str) -> Estimate:
+def estimate(units: list[Unit], device: str) -> Cost:
     """Estimate from operation counts and a short measurement of this device's matrix products."""
     least = most = sure = memory = 0.0
     references: set[str] = set()
@@ -62,7 +62,7 @@ def estimate(units: list[Unit], device: str) -> Estimate:
         most += fixed + stepwise
         memory = max(memory, together * run_bytes(setup))
     total = sum(len(unit.runs) for unit in units)
-    return Estimate(total, len(units), int(memory), least, most, sure)
+    return Cost(total, len(units), int(memory), least, most, sure)
 
 
 def operations(setup: Setup, steps: float) -> float:

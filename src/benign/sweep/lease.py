@@ -100,7 +100,7 @@ def _path(store: Store, key: str) -> Path:
 
 
 def _read(path: Path) -> Lease | None:
-    """Return the lease stored at `path`, or None if there is none or it is malformed."""
+    """Return the lease stored at `path`, or None if it is missing or malformed."""
     try:
         return _checked(Lease(**unsealed(read_bytes(path, LARGEST))))
     except (FileNotFoundError, DamagedRecord, ValueError, TypeError):
@@ -237,7 +237,7 @@ def write_note(store: Store, key: str, at: UnitPosition) -> None:
 
 
 def note_of(store: Store, key: str) -> Note | None:
-    """Return the note of a unit, or None if there is none or it is malformed."""
+    """Return the note of a unit, or None if it is missing or malformed."""
     path = note_path(store, key)
     try:
         content = unsealed(read_bytes(path, LARGEST))

@@ -11,7 +11,7 @@ from benign.training.engine import TESTING
 
 
 class Watcher:
-    """Receives the progress of a sweep. This one ignores it; `benign.sweep.terminal` has others."""
+    """Receives the progress of a sweep. `Watcher()` ignores it: it is silent. `benign.sweep.terminal` has displays."""
 
     def begin(self, units: int, runs: int, done_runs: int) -> None: ...
     def unit_begins(self, unit: Unit) -> None: ...
@@ -98,7 +98,7 @@ class UnitProgress:
         self.step = self.training = 0
         self.testing = False
         self._before = self._batch = self._number = 0
-        """runs of earlier batches and of this one, and how many of its steps this one has taken"""
+        """runs of earlier batches and of this one, and the steps that this one has made"""
         self._first: float | None = None
         self._started = self._test_began = 0.0
 

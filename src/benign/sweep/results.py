@@ -19,8 +19,10 @@ from benign.sweep.records import Record
 from benign.training.descent import Status
 from benign.training.metrics import variables
 
+ENDED = (Status.CONVERGED, Status.STEP_CAP, Status.DIVERGED)
+"""runs with these statuses ended properly, and are kept"""
 RETRIED = (Status.FAILED, Status.OUT_OF_MEMORY)
-"""runs with these statuses are computed again when the sweep is run again"""
+"""runs with these statuses have a record and are computed again when the sweep is run again"""
 
 
 class ResultWarning(UserWarning):
@@ -46,7 +48,7 @@ class RunAt:
     @property
     def ended(self) -> bool:
         """Whether the run ended properly; a diverged run did."""
-        return self.status not in RETRIED
+        return self.status in ENDED
 
     def lacks(self, run: Run) -> set[str]:
         """Return the variables of this run that were not measured."""
@@ -97,12 +99,11 @@ def runs_in(records: Iterable[Record]) -> dict[str, RunAt]:
 
 def outdoes(new: Record, old: Record) -> bool:
     """Return whether more runs ended properly in the new record, those of the old one among them."""
-    before, after = (_ended(record) for record in (old, new))
+    before, after = (
+        set(record.arrays["run"][np.isin(record.arrays["status"], ENDED)].tolist())
+        for record in (old, new)
+    )
     return before < after
-
-
-def _ended(record: Record) -> set[str]:
-    return set(record.arrays["run"][~np.isin(record.arrays["status"], RETRIED)].tolist())
 
 
 def unfinished(
@@ -123,9 +124,9 @@ def unfinished(
 
 
 def failures(runs: Iterable[RunAt]) -> Counter[str]:
-    """Return the errors of failed runs, with the number of runs."""
-    texts = (str(at.meta.get("error") or "").strip() for at in runs if not at.ended)
-    return Counter(text or "out of memory" for text in texts)
+    """Return the errors of failed runs, with the number of runs; of runs without an error text the status."""
+    failed = (at for at in runs if at.status in RETRIED)
+    return Counter(str(at.meta.get("error") or "").strip() or at.status.label for at in failed)
 
 
 def changed_code(runs: Iterable[RunAt]) -> Counter[str]:

@@ -17,7 +17,7 @@ from benign import __version__
 from benign.experiment import Experiment, Folder
 from benign.spec.axes import cells
 from benign.sweep.dispatch import compute_units
-from benign.sweep.estimate import Estimate, estimate
+from benign.sweep.estimate import Cost, estimate
 from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.folders import check_code, result_of
 from benign.sweep.plan import NUMERICS, OtherExperiment, Unit, extend_history, keys_of, units_of
@@ -31,7 +31,7 @@ from benign.sweep.results import (
     unfinished,
 )
 from benign.sweep.store import About, Store
-from benign.sweep.terminal import on_terminal
+from benign.sweep.terminal import display_on_terminal
 from benign.sweep.track.tracking import Tracking
 from benign.sweep.validation import RecordCache
 from benign.testing.components import try_own_parts
@@ -89,9 +89,9 @@ class Runner:
     ) -> None:
         config.check()
         self.experiment, self.folder, self.config = experiment, Path(folder), config
-        self._cost: Estimate | None = None
+        self._cost: Cost | None = None
         self._tracking = Tracking(config.track, experiment, folder)
-        if config.executor is None:  # else this machine need not be able to
+        if not config.on_cluster:  # else this machine need not be able to
             check_machine(self._cells(), config.device, 1)
         if not dry_run:
             self._check_parts()
@@ -100,12 +100,12 @@ class Runner:
         self._records = RecordCache(self._store) if self._store else ()
         self.plan = self._plan(config.recompute, dry_run)
         if not dry_run:
-            if config.executor is None and self.plan.left:
+            if self.plan.left and not config.on_cluster:
                 check_data(self._cells())
             self._write_about()
         self.config = replace(config, workers=self._workers())
 
-    def cost(self) -> Estimate:
+    def cost(self) -> Cost:
         """Estimate memory and time of the units that are left."""
         if self._cost is None:
             self._cost = estimate(self.plan.left, self.config.device)
@@ -118,7 +118,7 @@ class Runner:
         """
         if self.plan.note:
             warnings.warn(f"{self.folder}: {self.plan.note}", ResultWarning, stacklevel=3)
-        with nullcontext(watcher) if watcher else on_terminal(sys.stderr) as display:
+        with nullcontext(watcher) if watcher else display_on_terminal(sys.stderr) as display:
             blocking = compute_units(
                 self.plan.left,
                 self.plan.done,
@@ -165,7 +165,7 @@ class Runner:
     def _check_parts(self) -> None:
         try_own_parts(self._cells())
         try_own_metrics(self._cells())
-        if self.config.executor is None and not self.folder.exists():
+        if not (self.config.on_cluster or self.folder.exists()):
             check_data(self._cells())  # before a folder is made
 
     def _open(self, dry_run: bool) -> Store | None:
@@ -219,7 +219,7 @@ class Runner:
         config = self.config
         if config.workers is not None:
             return config.workers
-        if config.executor is not None:
+        if config.on_cluster:
             return cores()
         if config.device != "cpu" or cores() == 1 or not self.plan.left:
             return 1

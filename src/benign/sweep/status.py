@@ -13,7 +13,7 @@ from benign.experiment import Experiment
 from benign.spec.axes import dimensions
 from benign.sweep.lease import Lease, leases_in
 from benign.sweep.plan import keys_of, units_of
-from benign.sweep.results import RETRIED, RunAt, changed_code, other_versions, runs_in
+from benign.sweep.results import ENDED, RunAt, changed_code, other_versions, runs_in
 from benign.sweep.store import OWN_FOLDERS, Store
 from benign.sweep.validation import valid_headers
 from benign.training.descent import Status
@@ -77,8 +77,8 @@ def sweep_status(store: Store, history: Sequence[Experiment]) -> SweepStatus:
     )
     if at_work := {unit for unit, lease in leases.items() if lease.alive() is not False}:
         under_way = _under_way(history, at_work)
-        unended = np.isin(statuses, [Status.MISSING, *RETRIED])
-        statuses[unended & [key in under_way for key in keys]] = _RUNNING
+        ended = np.isin(statuses, ENDED)
+        statuses[~ended & [key in under_way for key in keys]] = _RUNNING
     return SweepStatus(
         _counts(statuses),
         _along_axes(experiment, statuses),
@@ -124,13 +124,12 @@ def _along_axes(
 def _counts(statuses: np.ndarray) -> Counts:
     codes, numbers = np.unique(statuses, return_counts=True)
     counts = Counter(dict(zip(codes.tolist(), numbers.tolist(), strict=True)))
-    ends = [counts[end] for end in (Status.CONVERGED, Status.STEP_CAP, Status.DIVERGED)]
     return Counts(
         runs=statuses.size,
-        done=sum(ends),
-        converged=ends[0],
-        step_cap=ends[1],
-        diverged=ends[2],
+        done=sum(counts[status] for status in ENDED),
+        converged=counts[Status.CONVERGED],
+        step_cap=counts[Status.STEP_CAP],
+        diverged=counts[Status.DIVERGED],
         running=counts[_RUNNING],
         failed=counts[Status.FAILED],
         out_of_memory=counts[Status.OUT_OF_MEMORY],

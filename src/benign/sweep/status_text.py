@@ -16,7 +16,7 @@ from benign.sweep.folders import current_experiment
 from benign.sweep.plan import keys_of
 from benign.sweep.results import RunAt, RunResolver, changed_code, failures, other_versions
 from benign.sweep.status import Counts, SweepStatus, Worker
-from benign.sweep.store import Store, StoreError
+from benign.sweep.store import Store, StoreError, request_text
 from benign.sweep.terminal import duration, statuses
 from benign.sweep.text import labelled, table, value_text, values_text
 from benign.sweep.validation import valid_records
@@ -183,16 +183,10 @@ def _worker(worker: Worker) -> str:
 
 
 def _made(made: dict[str, Any]) -> list[str]:
-    """Return the request that led to a folder, as far as it is recorded."""
-    target = [made["target"], made.get("scale")] if "target" in made else []
-    reading = made.get("reading") or {}
-    parts = [
-        " ".join(str(word) for word in target if word),
-        ", ".join(f"{question}={answer}" for question, answer in reading.items()),
-        f"changed: {', '.join(made['changes'])}" if made.get("changes") else "",
-        f"benign {made['benign']}" if "benign" in made else "",
-    ]
-    return ["; ".join(filter(None, parts))] if made else []
+    """Return the request that led to a folder and the version that made it, as far as they are recorded."""
+    version = f"benign {made['benign']}" if "benign" in made else ""
+    parts = list(filter(None, [request_text(made), version]))
+    return ["; ".join(parts)] if parts else []
 
 
 def result_text(result: xr.Dataset) -> str:

@@ -82,19 +82,7 @@ class About:
     @property
     def recipe(self) -> str:
         """The recipe behind it in a line, with scale, reading and changes; empty if it is not a recipe."""
-        made = self.made
-        if not made.get("scale"):
-            return ""
-        answers = ", ".join(
-            f"{question}={answer}" for question, answer in (made.get("reading") or {}).items()
-        )
-        changes = ", ".join(made.get("changes") or ())
-        text = f"{made['target']} at {made['scale']} scale"
-        return (
-            text
-            + (f"; reading: {answers}" if answers else "")
-            + (f"; changed: {changes}" if changes else "")
-        )
+        return request_text(self.made) if self.made.get("scale") else ""
 
 
 class Store:
@@ -278,6 +266,19 @@ def decode_about(data: bytes, path: Path) -> About:
     raise StoreError(
         f"{path} was made by a newer benign: it has format {number}, this version reads up to {FORMAT}; update benign"
     )
+
+
+def request_text(made: Mapping[str, Any]) -> str:
+    """Return the request that led to a folder in a line: recipe or file, scale, reading, changes; empty if unknown."""
+    scale, reading = made.get("scale"), made.get("reading") or {}
+    answers = ", ".join(f"{question}={answer}" for question, answer in reading.items())
+    changes = ", ".join(made.get("changes") or ())
+    parts = [
+        " at ".join(filter(None, [made.get("target"), f"{scale} scale" if scale else ""])),
+        f"reading: {answers}" if answers else "",
+        f"changed: {changes}" if changes else "",
+    ]
+    return "; ".join(filter(None, parts))
 
 
 def _check(history: Any, made: Any, numerics: Any) -> None:

@@ -1,7 +1,7 @@
 """Shows the progress of a sweep: a bar on a terminal, plain lines elsewhere.
 
-Both are watchers of a sweep (`benign.sweep.progress`), called at every step: a call that has nothing to show
-only reads the clock.
+A `Display` is a watcher of a sweep (`benign.sweep.progress`) that shows it; `Watcher` itself is silent. Displays are
+called at every step: a call that has nothing to show only reads the clock.
 """
 
 import os
@@ -48,20 +48,20 @@ def duration(seconds: float) -> str:
     return f"{seconds / 86400:.0f} days"
 
 
-def watching(stream: Any) -> "Watching":
-    """Return the watcher that suits a stream; use it in a `with` block."""
+def display_for(stream: Any) -> "Display":
+    """Return a bar for a terminal and lines for any other stream; use it in a `with` block."""
     terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
     return Bar(stream) if terminal else Lines(stream)
 
 
-def on_terminal(stream: Any) -> AbstractContextManager[Watcher]:
-    """Return the watcher of a terminal, or a silent one if the stream is not a terminal."""
+def display_on_terminal(stream: Any) -> AbstractContextManager[Watcher]:
+    """Return the display of a terminal, or a silent watcher if the stream is not a terminal."""
     terminal = stream is not None and stream.isatty()  # a program without a console has no stderr
-    return watching(stream) if terminal else nullcontext(Watcher())
+    return display_for(stream) if terminal else nullcontext(Watcher())
 
 
-class Watching(Watcher, ABC):
-    """Keeps count of a sweep; a subclass shows it, every few seconds and as each unit ends."""
+class Display(Watcher, ABC):
+    """Counts the runs of a sweep; a subclass shows them, every few seconds and as each unit ends."""
 
     every = 5.0
 
@@ -141,14 +141,14 @@ class Watching(Watcher, ABC):
     def close(self) -> None:
         """Leave the terminal as it was; called at the end and when interrupted."""
 
-    def __enter__(self) -> "Watching":
+    def __enter__(self) -> "Display":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class Lines(Watching):
+class Lines(Display):
     """Plain lines, for pipes and log files."""
 
     def __init__(self, stream: Any):
@@ -162,7 +162,7 @@ class Lines(Watching):
         print(line, file=self.stream, flush=True)
 
 
-class Bar(Watching):
+class Bar(Display):
     """A progress bar."""
 
     every = 0.2

@@ -22,11 +22,18 @@ def _printable(text: str) -> str:
 
 
 def echo(text: str) -> None:
+    """Print to stdout: a result."""
     if text:
         print(_printable(text), flush=True)
 
 
+def echo_error(text: str) -> None:
+    """Print to stderr, in full: the errors of failed runs, with their tracebacks if requested."""
+    print(_printable(text), file=sys.stderr, flush=True)
+
+
 def print_error(text: str) -> None:
+    """Print to stderr why a command cannot go on, or a warning, with the name of the program; long texts are cut."""
     lines = _printable(text).splitlines()
     if len(lines) > MOST_LINES:
         lines[MOST_LINES:] = [f"... and {len(lines) - MOST_LINES} more"]

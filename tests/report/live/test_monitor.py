@@ -81,7 +81,7 @@ def test_a_finished_sweep_is_described_and_nothing_is_written(root):
     load_sweep(StoreReader(sweep.folder))
     assert "8 of 8" in progress_text(sweep)
     assert left_text(sweep, time.time()) == "finished"
-    assert made_text(sweep) == "tiny.yaml noise=std"
+    assert made_text(sweep) == "tiny.yaml; reading: noise=std"
     assert trouble_text(sweep) == ""
     assert content(root) == before
 

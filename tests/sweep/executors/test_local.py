@@ -173,7 +173,7 @@ def test_a_worker_starts_no_workers(tmp_path):
     words = ["--plugin", "own.py", "run", "tiny.yaml", "--out", "run", "--workers", "2"]
     done = typed(*words, cwd=tmp_path)
     assert done.returncode == 1
-    assert holds(done.stdout, "`workers`", "1")
+    assert holds(done.stderr, "`workers`", "1")
     assert not (tmp_path / "inner" / "records").exists() or not contents(tmp_path / "inner")
 
 

@@ -14,7 +14,7 @@ from benign.sweep.lease import Lease, Note, leases_in, note_of
 from benign.sweep.progress import Pace, UnitPosition
 from benign.sweep.records import Record
 from benign.sweep.status import SweepStatus, stores_in, sweep_status
-from benign.sweep.store import Store, is_key
+from benign.sweep.store import Store, is_key, request_text
 from benign.sweep.terminal import duration
 from benign.sweep.validation import valid_headers
 from benign.training.descent import Status
@@ -301,10 +301,7 @@ MOST_UNITS = 3
 
 def made_text(sweep: SweepState) -> str:
     """Return recipe or file, scale, reading and changes."""
-    made = sweep.made
-    reading = (f"{question}={answer}" for question, answer in (made.get("reading") or {}).items())
-    parts = [made.get("target"), made.get("scale"), *reading, *made.get("changes", ())]
-    return sendable(" ".join(str(part) for part in parts if part))
+    return sendable(request_text(sweep.made))
 
 
 def share_done(sweep: SweepState) -> float:

@@ -1,5 +1,7 @@
 """The interface of executors, which compute the units of a sweep, and the configuration of a sweep."""
 
+import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -9,6 +11,11 @@ from typing import Any
 from benign.sweep.compute import Computed
 from benign.sweep.plan import Unit
 from benign.training.descent import Status
+
+_EXECUTOR = re.compile(r"dask|slurm(:.*)?|(tcp|tls)://.*|.*\.json", re.DOTALL)
+"""names, addresses and files of clusters"""
+SLURM_FILE = "slurm.yaml"
+"""the file with the options of SLURM jobs, in the current folder, unless another one is named"""
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class ExecutionConfig:
     steal: bool = False
     """treat leases of other hosts as stale"""
     keep_weights: bool = False
-    """keep the final weights of every computed run; clusters cannot"""
+    """keep the final weights of every computed run; not on a cluster, whose workers write nothing"""
     compile: bool = False
     """compile the steps of attacks first: for long sweeps on a GPU"""
     recompute: bool = False
@@ -35,12 +42,35 @@ class ExecutionConfig:
     made: Mapping[str, Any] | None = None
     """the request that led to the sweep; kept in the folder"""
 
+    @property
+    def on_cluster(self) -> bool:
+        """Whether a cluster computes the units, rather than this machine."""
+        return self.executor is not None
+
+    @property
+    def cluster_file(self) -> str | None:
+        """The file that describes the cluster: options of SLURM jobs, or a scheduler file; None if there is none."""
+        name, _, file = (self.executor or "").partition(":")
+        if name == "slurm":
+            return file or SLURM_FILE
+        return self.executor if name.endswith(".json") else None
+
     def check(self) -> None:
-        """Raise if a value is out of range."""
+        """Raise if a value is out of range, or if two of them exclude each other."""
         if self.workers is not None and self.workers < 1:
             raise ValueError(f"`workers` must be at least 1, got {self.workers}")
         if self.unit_timeout is not None and not self.unit_timeout > 0:
             raise ValueError(f"`unit_timeout` must be above 0 seconds, got {self.unit_timeout}")
+        if self.executor is not None and not _EXECUTOR.fullmatch(self.executor):
+            may_be = "dask, slurm, slurm:FILE, tcp://HOST:PORT or a scheduler file (.json)"
+            raise ValueError(f"`executor` must be {may_be}, got {self.executor!r}")
+        if (file := self.cluster_file) and not os.path.isfile(file):
+            raise ValueError(f"`executor` {self.executor!r}: {file}: No such file")
+        if self.on_cluster and self.keep_weights:
+            raise ValueError(
+                f"`keep_weights` cannot be used with `executor` {self.executor!r}, since workers of a cluster write "
+                "no files: leave out one of them (on the command line --keep-weights and --executor)"
+            )
 
 
 class ProcessEnded(Exception):
@@ -53,7 +83,12 @@ class ProcessEnded(Exception):
 
 
 class Executor(ABC):
-    """Computes units for a sweep, which records what comes back."""
+    """Computes units for a sweep, which records the outcomes.
+
+    Use it in a `with` block: `close` is called at its end, also if the block ends by an error or ctrl-c. All methods
+    are called by one thread. An executor that computes in this process relies on it: `compute` must not run in two
+    threads of one process.
+    """
 
     size: int = 1
     """units to submit at a time"""
@@ -72,3 +107,15 @@ class Executor(ABC):
 
     def check_timeouts(self) -> None:  # noqa: B027
         """Stop units that take too long, and count the processes that are left. Called twice a second."""
+
+    def close(self) -> None:  # noqa: B027
+        """Stop the units in progress and end the processes that the executor has started.
+
+        Workers on a cluster end, or stay, with the block of `executors.cluster.cluster`.
+        """
+
+    def __enter__(self) -> "Executor":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

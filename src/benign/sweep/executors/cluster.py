@@ -11,7 +11,6 @@ import errno
 import faulthandler
 import inspect
 import logging
-import re
 import shutil
 import signal
 import threading
@@ -41,7 +40,6 @@ except ImportError as error:
 
 PATIENCE = 10
 """seconds in which a scheduler answers, and has a worker"""
-SLURM_FILE = "slurm.yaml"
 OURS = {
     # The driver tries a unit once more itself, and blames no unit that only waited for a worker.
     "distributed.scheduler.allowed-failures": 0,
@@ -59,18 +57,16 @@ Joined = tuple[distributed.Client, Callable[[], None]]
 @contextmanager
 def cluster(config: ExecutionConfig) -> Iterator[Executor]:
     """Yield the workers that `config.executor` names. Workers started here end with the block, others stay."""
+    config.check()
     executor = config.executor or ""
     for log in ("distributed", "distributed.client"):  # the sweep reports it itself
         logging.getLogger(log).setLevel(logging.CRITICAL)
     if executor == "dask":
         joined = _local(config)
-    elif executor.partition(":")[0] == "slurm":
-        joined = _slurm(config, Path(executor.partition(":")[2] or SLURM_FILE))
-    elif re.match(r"(tcp|tls)://", executor) or executor.endswith(".json"):
-        joined = _joined(config, executor)
+    elif executor.startswith("slurm"):
+        joined = _slurm(config, Path(config.cluster_file or ""))
     else:
-        may_be = "dask, slurm, slurm:FILE, tcp://HOST:PORT or a scheduler file (.json)"
-        raise ValueError(f"`executor` must be {may_be}, got {executor!r}")
+        joined = _joined(config, executor)
     with joined as (client, keep_up):
         yield Workers(client, config, keep_up)
 

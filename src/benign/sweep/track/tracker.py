@@ -16,7 +16,7 @@ from benign.experiment import Experiment
 from benign.spec.axes import axes_of, coordinates
 from benign.spec.base import digest
 from benign.sweep.plan import Run, runs_of
-from benign.sweep.results import RETRIED
+from benign.sweep.results import ENDED
 from benign.training.descent import Status
 from benign.training.metrics import variables
 from benign.training.setup import Setup
@@ -59,7 +59,7 @@ def logs_of(
     names = [path[-1] if last.count(path[-1]) == 1 else ".".join(path) for path in paths]
     for place, run in enumerate(runs):
         status = Status(int(arrays["status"][place]))
-        if status is Status.MISSING or status in RETRIED:
+        if status not in ENDED:
             continue
         values = coordinates(tuple(reduce(getattr, path, run.cell) for path in paths))
         parameters = {**dict(zip(names, values, strict=True)), "seed": run.seed}

@@ -89,7 +89,7 @@ class Tracking(Watcher):
                 problem = (
                     f"{type(tracker).__name__} in {tracker.place}: {type(error).__name__}: {error}"
                 )
-                remedy = "the same command logs what is missing"
+                remedy = "the same command logs the missing runs"
                 warnings.warn(f"{problem}; results are kept, {remedy}", ResultWarning, stacklevel=2)
 
 
