@@ -69,7 +69,7 @@ def test_an_interrupted_training_goes_on(training, after, tmp_path, monkeypatch)
     """To the bit, wherever it was stopped."""
     whole = trained(training)
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
-    real = references._Training.record
+    real = references._ReferenceTraining.record
     sizes: list[int] = []
 
     def killing(self, batch, status):
@@ -78,7 +78,7 @@ def test_an_interrupted_training_goes_on(training, after, tmp_path, monkeypatch)
         if len(sizes) == after:
             raise Killed
 
-    monkeypatch.setattr(references._Training, "record", killing)
+    monkeypatch.setattr(references._ReferenceTraining, "record", killing)
     with references.checkpointing(CheckpointConfig(tmp_path)):
         with pytest.raises(Killed):
             trained(training)

@@ -1,6 +1,6 @@
 """Advice for a person's own numbers: which theorems apply, what they predict, and how to test it.
 
-What a paper prints stands beside what its statements become when they are corrected (papers/*.md of the
+Each number comes as the paper prints it and as its corrected statement has it (papers/*.md of the
 specification; the claims that decide between them are named).
 """
 
@@ -195,8 +195,8 @@ def _attention_steps(n: jiang.JiangNumbers, case: zhang.Case) -> list[Limit]:
     mu = math.sqrt(n.signal)
 
     def corrected(tokens: int) -> float:
-        found = convergence_steps(n.loss, n.rate, mu, tokens, n.radius * mu, n.output_norm)
-        return float(found)
+        steps = convergence_steps(n.loss, n.rate, mu, tokens, n.radius * mu, n.output_norm)
+        return float(steps)
 
     printed = zhang.theorem_steps(n, case) if n.radius else jiang.theorem_steps(n, "4.1")
     source = f"Zhang Theorem 2 case {case}" if n.radius else "Jiang Theorem 4.1"

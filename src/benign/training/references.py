@@ -56,7 +56,7 @@ def checkpointing(config: CheckpointConfig, progress: Progress | None = None) ->
 
 def trained(setup: Setup, streams: Streams) -> Reference:
     """Train a network of every run from its own streams, or go on with an interrupted training."""
-    training = _Training(Batch.start(setup, streams))
+    training = _ReferenceTraining(Batch.start(setup, streams))
     begin, progress = training.resumed(), _progress.get()
     if not training.done():
         for step, status in descend(training.start, begin, training.write_checkpoint):
@@ -77,7 +77,7 @@ def of_run(setup: Setup, place: int) -> Setup:
     return axes.replace(setup, numbers)
 
 
-class _Training:
+class _ReferenceTraining:
     """A training of references: the final weights of those that have ended, and a checkpoint."""
 
     def __init__(self, start: Batch):

@@ -129,7 +129,7 @@ def max_margin_accuracy(result: xr.Dataset, radius: float) -> xr.DataArray:
     experiment = experiment_of(result)
     streams = Streams([RunId(experiment.root_seed, seed, "") for seed in range(experiment.seeds)])
     fixed = {name: value for name, value in experiment.data if name not in ("kind", "snr")}
-    found = xr.full_like(result.test_accuracy.isel(model=0, drop=True), np.nan)
+    accuracy = xr.full_like(result.test_accuracy.isel(model=0, drop=True), np.nan)
     for samples in result.samples.values:
         data = SignalNoise(**fixed | {"samples": int(samples), "snr": 1.0})
         drawn = data.sample(streams, "train", data.samples, torch.float64)
@@ -140,8 +140,8 @@ def max_margin_accuracy(result: xr.Dataset, radius: float) -> xr.DataArray:
             error = population_error(
                 separator(x, drawn.y), snr * drawn.latent["signal"], data.noise_std, data.tokens, radius * signal
             )  # fmt: skip
-            found.loc[{"samples": samples, "snr": snr}] = 1 - error.numpy()
-    return found
+            accuracy.loc[{"samples": samples, "snr": snr}] = 1 - error.numpy()
+    return accuracy
 
 
 def boundaries(result: xr.Dataset) -> dict[str, dict[str, dict[str, Boundary]]]:
@@ -150,10 +150,10 @@ def boundaries(result: xr.Dataset) -> dict[str, dict[str, dict[str, Boundary]]]:
         accuracy: boundary(max_margin_accuracy(result, radius), LEVEL)
         for accuracy, radius in zip(ACCURACIES, (0.0, RADIUS), strict=True)
     }
-    found = {}
+    edges = {}
     for number, training in enumerate(TRAININGS):
         places = {name: number * len(NAMES) + place for place, name in enumerate(NAMES)}
-        found[training] = {
+        edges[training] = {
             accuracy: {
                 **{
                     name: boundary(result[variable].isel(model=place, drop=True), LEVEL)
@@ -163,7 +163,7 @@ def boundaries(result: xr.Dataset) -> dict[str, dict[str, dict[str, Boundary]]]:
             }
             for accuracy, variable in ACCURACIES.items()
         }
-    return found
+    return edges
 
 
 @ARCHITECTURES.draws
@@ -190,11 +190,13 @@ def _draw(result: xr.Dataset, caption: str) -> Figure:
 
 @ARCHITECTURES.summarises
 def _summarise(result: xr.Dataset) -> str:
-    lines, found = [], boundaries(result)
+    lines, by_training = [], boundaries(result)
     for number, training in enumerate(TRAININGS):
         lines.append(f"{training} training: SNR* at accuracy {LEVEL:g} grows as N to the ...")
         for place, name in enumerate((*NAMES, MARGIN)):
-            laws = [f"{each}: {_law_text(edges[name])}" for each, edges in found[training].items()]
+            laws = [
+                f"{each}: {_law_text(edges[name])}" for each, edges in by_training[training].items()
+            ]
             runs = result.isel(model=number * len(NAMES) + place) if name in NAMES else None
             parts = laws if runs is None else [*laws, _runs_text(runs)]
             lines.append(f"  {name}: {'; '.join(parts)}")

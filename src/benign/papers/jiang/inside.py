@@ -95,10 +95,10 @@ def _build(scale: str, reading: Reading) -> Experiment:
 def _by_race(result: xr.Dataset) -> list[tuple[float, xr.Dataset]]:
     """For every training loss to reach, the runs along N SNR^2."""
     races = (SAMPLES * result.snr**2).round(9)
-    found = result.assign(test_error=1 - result.test_accuracy)
-    found = found.assign_coords(race=races).swap_dims(cell="race")
+    with_error = result.assign(test_error=1 - result.test_accuracy)
+    with_error = with_error.assign_coords(race=races).swap_dims(cell="race")
     losses = [float(loss) for loss in np.unique(result.stop_loss)[::-1]]
-    return [(loss, found.sel(race=(found.stop_loss == loss).values)) for loss in losses]
+    return [(loss, with_error.sel(race=(with_error.stop_loss == loss).values)) for loss in losses]
 
 
 @INSIDE.draws

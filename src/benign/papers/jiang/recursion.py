@@ -130,9 +130,9 @@ class State:
     @cached_property
     def value_slope(self) -> Float[Tensor, "runs distinct"]:
         """c = (1/(N M)) sum_n y_n l'_n E_n^T A_n^T 1, the slope of the loss in u."""
-        seen = self._weights * self.attention.sum(-2)
+        pull = self._weights * self.attention.sum(-2)
         return torch.zeros_like(self.values).scatter_add_(
-            1, self.places.flatten(1), seen.flatten(1)
+            1, self.places.flatten(1), pull.flatten(1)
         )
 
     @cached_property

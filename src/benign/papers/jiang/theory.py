@@ -264,7 +264,7 @@ def log_rows(n: JiangNumbers, c: JiangConstants) -> list[Condition]:
 def departures(setup: Setup, attacked: bool) -> list[str]:
     """Return how a cell differs from the setting of Theorems 4.1 and 4.2, or of Zhang's Theorem 2 if `attacked`."""
     data, network = parts(setup)
-    found = {
+    differences = {
         "noise not projected off the signals": not data.projected,
         "flipped labels": data.flip > 0,
         "initial weights not Gaussian": not isinstance(network.init, GaussianInit),
@@ -276,7 +276,7 @@ def departures(setup: Setup, attacked: bool) -> list[str]:
         "trained under attack": setup.attack is not None and not attacked,
         "stopped by the clean loss": setup.training.stop_on == "clean" and setup.attack is not None,
     }
-    return [name for name, departs in found.items() if departs]
+    return [name for name, departs in differences.items() if departs]
 
 
 def _strong_noise(n: JiangNumbers) -> Condition:

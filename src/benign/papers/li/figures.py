@@ -270,13 +270,13 @@ def limits(result: xr.Dataset, alphas: Sequence[float]) -> xr.DataArray:
     """What no classifier's robust accuracy on fresh points can exceed, at each alpha."""
     cell, streams = _cell(result), Streams([RunId(0, 0, "li/alpha")], "cpu")
     count = min(POINTS, cell.evaluation.samples)
-    found = []
+    largest = []
     for alpha in alphas:
         data: FeaturePatches = replace(cell.data, {("alpha",): alpha})
         drawn = data.sample(streams, "test/0", count, torch.float64)
         x, y = drawn.x[0].flatten(1), drawn.y[0]
-        found.append(robust_accuracy_limit(x[y == 0].numpy(), x[y == 1].numpy(), EPS))
-    return xr.DataArray([found], {"alpha": list(alphas)}, ("seed", "alpha"))
+        largest.append(robust_accuracy_limit(x[y == 0].numpy(), x[y == 1].numpy(), EPS))
+    return xr.DataArray([largest], {"alpha": list(alphas)}, ("seed", "alpha"))
 
 
 def least_alpha(data: FeaturePatches, network: PatchCNN) -> float:

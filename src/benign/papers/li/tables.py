@@ -213,7 +213,7 @@ def by_training(result: xr.Dataset) -> xr.Dataset:
 
 
 def describe_scale(result: xr.Dataset) -> str:
-    """The size of what was run, to stand beside every number of it."""
+    """Return the size of the runs, for a caption or a line above their numbers."""
     spec: dict[str, Any] = specification(result)
     data, network, training = spec["data"], spec["network"], spec["training"]
     shape = {
@@ -249,9 +249,9 @@ MADE = (
 
 def targeted_success(result: xr.Dataset) -> xr.DataArray:
     """Share of points taken for the target, by training, attack (nrf, rf), pair and seed."""
-    found = by_training(result)
+    measures = by_training(result)
     by_attack = [
-        xr.concat([found[f"{attack}_success_{a}_{b}"] for a, b in PAIRS.values()], "pair")
+        xr.concat([measures[f"{attack}_success_{a}_{b}"] for a, b in PAIRS.values()], "pair")
         for attack in ATTACKS.values()
     ]
     named = {"attack": list(ATTACKS.values()), "pair": list(PAIRS)}
@@ -283,10 +283,10 @@ def _lines(rows: list[list[str]]) -> list[str]:
     return ["  ".join(word.ljust(w) for word, w in zip(row, widths, strict=True)) for row in rows]
 
 
-def _draw_bars(case: Table1Case, found: xr.Dataset, caption: str) -> Figure:
+def _draw_bars(case: Table1Case, measures: xr.Dataset, caption: str) -> Figure:
     ours = {
         f"{training} training": np.concatenate(
-            [_per_cent(found[name].sel(training=training)) for name in COLUMNS]
+            [_per_cent(measures[name].sel(training=training)) for name in COLUMNS]
         )
         for training in TRAININGS
     }
@@ -299,10 +299,10 @@ def _draw_bars(case: Table1Case, found: xr.Dataset, caption: str) -> Figure:
     )
 
 
-def _draw_curves(found: xr.Dataset, caption: str) -> Figure:
+def _draw_curves(measures: xr.Dataset, caption: str) -> Figure:
     panels = []
     for training in TRAININGS:
-        cell = found.sel(training=training)
+        cell = measures.sel(training=training)
         drawn = {
             "non-robust features": extended_curve(cell, "non_robust_feature_accuracy"),
             "robust features": extended_curve(cell, "robust_feature_accuracy"),
@@ -315,35 +315,35 @@ def _draw_curves(found: xr.Dataset, caption: str) -> Figure:
 
 
 def _draw_table_1(case: Table1Case, result: xr.Dataset, caption: str) -> dict[str, Figure]:
-    found, caption = by_training(result), f"{caption} {describe_scale(result)}."
+    measures, caption = by_training(result), f"{caption} {describe_scale(result)}."
     pictures = inversions_figure(
-        found["inversions"].isel(training=0, seed=0),
+        measures["inversions"].isel(training=0, seed=0),
         title="Images drawn from features",
         caption=f"{caption} Of the first seed.",
     )
     return {
-        "table1": _draw_bars(case, found, caption),
-        "fig4": _draw_curves(found, caption),
+        "table1": _draw_bars(case, measures, caption),
+        "fig4": _draw_curves(measures, caption),
         "inverted": pictures,
     }
 
 
 def _summarise_table_1(case: Table1Case, result: xr.Dataset) -> str:
-    found = by_training(result)
+    measures = by_training(result)
     rows = [["training", *_with_paper(COLUMNS.values())]]
     for training in TRAININGS:
         row = [training]
         for name, printed in zip(COLUMNS, TABLE_1[case.name, training], strict=True):
-            row += [_mean_text(_per_cent(found[name].sel(training=training))), f"{printed:.2f}"]
+            row += [_mean_text(_per_cent(measures[name].sel(training=training))), f"{printed:.2f}"]
         rows.append(row)
-    rows += [_of_reference(found, training) for training in TRAININGS]
+    rows += [_of_reference(measures, training) for training in TRAININGS]
     scale = f"per cent; ours: {describe_scale(result)}; paper: {_paper(case)}"
-    return "\n".join([scale, *_lines(rows), _references(found)])
+    return "\n".join([scale, *_lines(rows), _references(measures)])
 
 
-def _of_reference(found: xr.Dataset, training: str) -> list[str]:
+def _of_reference(measures: xr.Dataset, training: str) -> list[str]:
     """The row of a reference network itself: the paper does not say that others were tested in Table 1."""
-    first = found.isel(training=0)
+    first = measures.isel(training=0)
     robust = "reference_robust_accuracy_adversarial" if training == "adversarial" else ""
     names = [f"reference_accuracy_{training}", robust]
     names += [f"{each}_feature_accuracy_of_{training}" for each in ("non_robust", "robust")]
@@ -352,7 +352,7 @@ def _of_reference(found: xr.Dataset, training: str) -> list[str]:
 
 
 def _with_paper(columns: Iterable[str]) -> list[str]:
-    """Every column with the paper's beside it."""
+    """Return every column next to the paper's."""
     return [each for name in columns for each in (name, "paper")]
 
 
@@ -361,9 +361,9 @@ def _paper(case: Table1Case) -> str:
     return f"{network}, all training images, {case.epochs} epochs"
 
 
-def _references(found: xr.Dataset) -> str:
+def _references(measures: xr.Dataset) -> str:
     """How near the search for images came."""
-    first = found.isel(training=0)
+    first = measures.isel(training=0)
     near = [
         _mean_text(_per_cent(first[f"inversion_distance_{training}"])) for training in TRAININGS
     ]
@@ -397,7 +397,7 @@ def _draw_table_2(result: xr.Dataset, caption: str) -> Figure:
 
 
 def _summarise_table_2(result: xr.Dataset) -> str:
-    success, found = targeted_success(result), by_training(result)
+    success, measures = targeted_success(result), by_training(result)
     rows = [["training", "attack", *_with_paper(_pair_names(result))]]
     for training in TRAININGS:
         for name, attack in ATTACKS.items():
@@ -408,7 +408,10 @@ def _summarise_table_2(result: xr.Dataset) -> str:
             rows.append(row)
         row = [training, "no attack"]
         for a, b in PAIRS.values():
-            row += [_mean_text(_per_cent(found[f"confusion_{a}_{b}"].sel(training=training))), ""]
+            row += [
+                _mean_text(_per_cent(measures[f"confusion_{a}_{b}"].sel(training=training))),
+                "",
+            ]
         rows.append(row)
     scale = f"targeted success in per cent; ours: {describe_scale(result)}; paper: {_paper(CIFAR)}"
     return "\n".join([scale, *_lines(rows)])

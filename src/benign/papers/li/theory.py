@@ -167,14 +167,14 @@ def _departures(setup: Setup, theorem: Theorem) -> list[str]:
     """Return how a cell differs from the setting of the theorem."""
     attack, training = setup.attack, setup.training
     trained = attack is not None and getattr(attack, "clip", None) != 0
-    found = {
+    differences = {
         "trained against an attack": theorem == "4.3" and trained,
         "an attack that is not one clipped step on -F_y": theorem == "4.4"
         and not (isinstance(attack, OneStep) and attack.loss == "own" and attack.clip is not None),
         "not attacked from the first step on": training.first_attacked_step > 0,
         "not gradient descent at a constant rate": not gradient_descent_at_one_rate(training),
     }
-    return [name for name, departs in found.items() if departs]
+    return [name for name, departs in differences.items() if departs]
 
 
 # What the assumptions rule out.

@@ -136,10 +136,10 @@ def _draw(result: xr.Dataset, caption: str) -> Figure:
 @EXPONENTS.summarises
 def _summarise(result: xr.Dataset) -> str:
     lines = []
-    for name, found, printed in zip(("clean", "robust"), boundaries(result), (4, 2), strict=True):
-        fit = found.fit
-        power = found.reason if fit is None else f"{fit.slope:.3g} {_interval(fit.slope_interval)}"
-        rows = found.critical.dropna("signal")
+    for name, edge, printed in zip(("clean", "robust"), boundaries(result), (4, 2), strict=True):
+        fit = edge.fit
+        power = edge.reason if fit is None else f"{fit.slope:.3g} {_interval(fit.slope_interval)}"
+        rows = edge.critical.dropna("signal")
         ends = [f"r = {r:g}: {d:.3g}" for r, d in zip(rows.signal.values, rows.values, strict=True)]
         lines.append(
             f"{name}: d* grows as r to the {power} (printed: {printed}); {', '.join(ends)}"

@@ -119,9 +119,9 @@ def edges(result: xr.Dataset) -> dict[str, Boundary]:
     return {kind: boundary(_accuracy(result, kind), LEVEL, LAW) for kind in PRINTED_EXPONENTS}
 
 
-def growth(found: Boundary) -> Estimate | None:
+def growth(edge: Boundary) -> Estimate | None:
     """The power of r that d* grows with; None where none is determined."""
-    fit = found.fit
+    fit = edge.fit
     if fit is None or not fit.bounded:
         return None
     low, high = fit.exponent_interval
@@ -188,8 +188,8 @@ def _pair(result: xr.Dataset, kind: str, edge: Boundary) -> list[Panel]:
 def _summarise_1(result: xr.Dataset) -> str:
     lines = []
     for kind, edge in edges(result).items():
-        found, dims = growth(edge), edge.critical.dropna("dim").dim.values.astype(float)
-        law = f"as r to the {found}" if found else "by no law that these runs determine"
+        power, dims = growth(edge), edge.critical.dropna("dim").dim.values.astype(float)
+        law = f"as r to the {power}" if power else "by no law that these runs determine"
         lines.append(
             f"{kind}: d* grows {law} (printed: {PRINTED_EXPONENTS[kind]}{_beside(result, kind, dims)})"
         )
@@ -200,8 +200,8 @@ def _summarise_1(result: xr.Dataset) -> str:
 
 
 def _accuracy(result: xr.Dataset, kind: str) -> xr.DataArray:
-    found = result.test_accuracy if kind == "clean" else result.robust_accuracy
-    return found.rename(f"{kind} accuracy")
+    accuracy = result.test_accuracy if kind == "clean" else result.robust_accuracy
+    return accuracy.rename(f"{kind} accuracy")
 
 
 def _beside(result: xr.Dataset, kind: str, dims: np.ndarray) -> str:
@@ -280,8 +280,8 @@ def _summarise_3(result: xr.Dataset) -> str:
     for dim, expected in zip(
         known.dim.values, predicted_radius(result)(known.dim.values.astype(float)), strict=True
     ):
-        found = float(known.sel(dim=dim))
-        lines.append(f"  d = {dim:g}: rho* = {found:.3g}, {PREDICTOR} {expected:.3g}")
+        radius = float(known.sel(dim=dim))
+        lines.append(f"  d = {dim:g}: rho* = {radius:.3g}, {PREDICTOR} {expected:.3g}")
     ends = [shown.robust_noisy_error.isel(dim=k, radius=k).mean().item() for k in (0, -1)]
     lines.append(f"robust error, smallest d and rho: {ends[0]:.3g}; largest: {ends[1]:.3g}")
     return "\n".join([*lines, _fitted(result)])

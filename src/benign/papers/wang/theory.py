@@ -195,7 +195,7 @@ def _log(count: float, c: WangConstants) -> float:
 def _departures(setup: Setup) -> list[str]:
     """Return how a cell differs from the setting of Theorem 3.1."""
     (data, network), training = parts(setup), setup.training
-    found = {
+    differences = {
         "labels flipped in blocks": data.flip > 0 and data.flip_mode == "blocks",
         "a fixed number of flips": data.flip > 0 and data.flip_mode == "fixed_count",
         "classes balanced": data.balanced,
@@ -203,4 +203,4 @@ def _departures(setup: Setup) -> list[str]:
         "attacked from the first step on": setup.attack is not None and not training.first_attacked_step,
         "not gradient descent at a constant rate": not gradient_descent_at_one_rate(training),
     }  # fmt: skip
-    return [name for name, departs in found.items() if departs]
+    return [name for name, departs in differences.items() if departs]

@@ -90,11 +90,11 @@ def _with_heads(net: Attention, heads: list[int], reading: Reading) -> Attention
 
 def critical_races(result: xr.Dataset) -> dict[str, xr.DataArray]:
     """N SNR^2 at which clean and robust accuracy cross 0.75, for every number of heads and every seed."""
-    found = {}
+    races = {}
     for name, kind in (("clean", "test_accuracy"), ("robust", "robust_accuracy")):
         edge = boundary(result[kind], LEVEL, "heads * snr**p")
-        found[name] = HEADS_SAMPLES * edge.critical_per_seed**2
-    return found
+        races[name] = HEADS_SAMPLES * edge.critical_per_seed**2
+    return races
 
 
 @HEADS.draws

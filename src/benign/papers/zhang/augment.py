@@ -122,12 +122,12 @@ def _across(result: xr.Dataset) -> Hashable:
 
 @AUGMENT.draws
 def _draw(result: xr.Dataset, caption: str) -> Figure:
-    found = worth(result)
-    original = found.original.expand_dims(copies=list(COPIES))
+    race = worth(result)
+    original = race.original.expand_dims(copies=list(COPIES))
     races = Curves(
         [
-            ("as many new points", found.independent),
-            ("noisy copies", found.copied),
+            ("as many new points", race.independent),
+            ("noisy copies", race.copied),
             ("no augmentation", original),
         ],
         "N SNR^2, read off the weights",
@@ -139,8 +139,8 @@ def _draw(result: xr.Dataset, caption: str) -> Figure:
 
 @AUGMENT.summarises
 def _summarise(result: xr.Dataset) -> str:
-    found = worth(result)
-    before = float(found.original.mean())
+    race = worth(result)
+    before = float(race.original.mean())
     across, accuracy = _across(result), result.robust_accuracy.mean("seed")
     lines = [
         f"no augmentation: SNR {SNR:g}, N SNR^2 read off the weights {before:.3g}, "
@@ -150,7 +150,7 @@ def _summarise(result: xr.Dataset) -> str:
         claimed, real = augmented_race(1.0, copies, INJECTED)
         copied, fresh = (
             float(each.sel(copies=copies).mean()) / before
-            for each in (found.copied, found.independent)
+            for each in (race.copied, race.independent)
         )
         robust = [float(accuracy.isel({across: 1 + 2 * place + arm})) for arm in (0, 1)]
         lines.append(

@@ -1,4 +1,4 @@
-"""Bounds of Zhang et al. as plain functions, what is printed beside what is right (papers/zhang.md 3, 4 and 7).
+"""Bounds of Zhang et al. as plain functions, as printed and as corrected (papers/zhang.md 3, 4 and 7).
 
 Radii r = tau / |mu| are relative to the signal.
 """

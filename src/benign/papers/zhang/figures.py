@@ -231,16 +231,16 @@ def _build_2(scale: str, reading: Reading) -> Experiment:
 
 
 def families(result: xr.Dataset) -> list[tuple[str, str, xr.Dataset]]:
-    """What is fixed, what is varied, and the runs along it: SNR at the largest N, then N at SNR = 12."""
-    found = []
+    """Return the fixed number, the varied one, and the runs along it: SNR at the largest N, then N at SNR = 12."""
+    rows = []
     for varied, fixed, value in (
         ("snr", "samples", result.samples.max()),
         ("samples", "snr", FIG2_SNR),
     ):
         runs = result.isel(curve=np.flatnonzero(result[fixed] == value))
         runs = runs.swap_dims(curve=varied).sortby(varied)
-        found.append((f"{SYMBOLS[fixed]} = {float(value):g}", varied, runs))
-    return found
+        rows.append((f"{SYMBOLS[fixed]} = {float(value):g}", varied, runs))
+    return rows
 
 
 @FIGURE_2.draws
@@ -283,7 +283,7 @@ def _along_training_2(fixed: str, varied: str, runs: xr.Dataset) -> list[Curves]
 
 
 def _ends(fixed: str, varied: str, runs: xr.Dataset) -> Curves:
-    """Accuracies at the end, beside each other: clean, under the training attack, and as judged."""
+    """Accuracies at the end in one panel: clean, under the training attack, and as judged."""
     return Curves(
         [
             ("clean", runs.test_accuracy),
@@ -325,7 +325,7 @@ def _summarise_2(result: xr.Dataset) -> str:
 FIG3_RADII = [0.02, 0.1, 0.5]
 """tau / |mu| of the figure"""
 FIG3_SCANNED_RADII = [0.2, 0.3, 0.34, 0.37, 0.45, 0.55]
-"""radii beside those of the figure: around the linear stall radius 0.354, and to both sides of 0.5"""
+"""radii in addition to those of the figure: around the linear stall radius 0.354, and to both sides of 0.5"""
 FIG3_SNR, FIG3_TOKENS, FIG3_NOISE_LENGTH = 16.0, 2, 1.6
 """FIG3_NOISE_LENGTH is sigma_p sqrt(d), the length of a noise token, so |mu| = 25.6"""
 

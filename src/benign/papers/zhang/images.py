@@ -88,7 +88,7 @@ Attacker = Callable[[ImageSize, Reading, Images, float], Attack]
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFigure:
-    """A figure on images: what is trained on what, against what."""
+    """A figure on images: its image set, attack and sizes."""
 
     paper: str
     """its image set"""
@@ -220,9 +220,9 @@ def panelling(printed: Printed) -> Maps:
     """Maps of clean and robust accuracy, then both cut in two colours."""
 
     def panels(result: xr.Dataset) -> list[Panel]:
-        known, found = printed.get(source(result), {}), edges(result)
+        known, edge_of = printed.get(source(result), {}), edges(result)
         return [
-            _panel(result, kind, found[kind], cut, known.get(kind))
+            _panel(result, kind, edge_of[kind], cut, known.get(kind))
             for cut in (None, CUT_OFF[source(result)])
             for kind in ACCURACIES
         ]
@@ -264,7 +264,7 @@ def _panel(
 
 
 def summarising(printed: Printed) -> Summarise:
-    """The ends of the maps, their boundaries beside what is printed, and how far training came."""
+    """Return the ends of the maps, their boundaries next to the printed ones, and how far training came."""
 
     def summarise(result: xr.Dataset) -> str:
         lines = []

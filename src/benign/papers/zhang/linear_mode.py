@@ -101,12 +101,12 @@ def population_error(
     """
     means = torch.einsum("rsd,rd->rs", signals, u) * u.new_tensor([1.0, -1.0])
     means = means - tokens * worst_drop(u, tokens, radius, p, per)[:, None]
-    seen = torch.linalg.vector_norm(_off(u, signals) if projected else u, dim=1)
-    weak = column(noise_std, seen)
-    strong = weak if strong_noise_std is None else column(strong_noise_std, seen)
+    length = torch.linalg.vector_norm(_off(u, signals) if projected else u, dim=1)
+    weak = column(noise_std, length)
+    strong = weak if strong_noise_std is None else column(strong_noise_std, length)
     others = tokens - 1
     variance = min(others, 1) * strong**2 + max(others - 1, 0) * weak**2
-    deviation = (variance.sqrt() * seen)[:, None]
+    deviation = (variance.sqrt() * length)[:, None]
     error = torch.special.ndtr(-means / deviation)
     certain = (means <= 0).to(u.dtype)  # a tie is an error
     return torch.where(deviation > 0, error, certain).mean(1)

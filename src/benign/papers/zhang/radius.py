@@ -42,7 +42,7 @@ SMALL = 2.0
 """eta |mu|^2 |w_O|^2 of small steps; the experiments have about 22, condition (4) 1 / sqrt(d_h): too long for here"""
 ENDS = (0.005, 1.2)
 """smallest and largest r = tau / |mu|"""
-BESIDE = 0.04
+SIDE_SHARE = 0.04
 """every threshold has a radius this share below and above it"""
 BOUND_POINTS = 100
 """fresh points of a seed on which the error that cannot be avoided is counted"""
@@ -92,7 +92,7 @@ def thresholds(tokens: int, hidden: int, snr: float) -> dict[str, Threshold]:
 def radii_of(tokens: int, hidden: int, snr: float, count: int) -> list[float]:
     """Evenly spaced in the logarithm, and one on either side of every threshold."""
     known = [each.radius for each in thresholds(tokens, hidden, snr).values()]
-    near = [known_one * (1 + side) for known_one in known for side in (-BESIDE, BESIDE)]
+    near = [known_one * (1 + side) for known_one in known for side in (-SIDE_SHARE, SIDE_SHARE)]
     inside = [float(f"{radius:.4g}") for radius in near if ENDS[0] < radius < ENDS[1]]
     return sorted({*logspace(*ENDS, count), *inside})
 
@@ -224,10 +224,10 @@ def networks_of(result: xr.Dataset) -> dict[str, xr.Dataset]:
 def _draw(result: xr.Dataset, caption: str) -> Figure:
     setting, nets = Setting.of(result), networks_of(result)
     learned, radius = nets["learned"], result.radius
-    found = setting.thresholds().values()
+    changes = setting.thresholds().values()
 
     def panel(curves: list, label: str, named: bool = False, **how) -> Curves:
-        marks = [(each.radius, each.word if named else "") for each in found]
+        marks = [(each.radius, each.word if named else "") for each in changes]
         return Curves(curves, label, "radius", "radius r = tau / |mu|", marks, **how)
 
     def both(name: str, label: str, *more: tuple[str, xr.DataArray], **how) -> Curves:
@@ -257,7 +257,7 @@ def _draw(result: xr.Dataset, caption: str) -> Figure:
                  ("permutation invariant, at best", setting.best_accuracy(radius)), level=0.5),
         ],
     ]  # fmt: skip
-    marks = ", ".join(f"{each.word} ({_by(each)}) {each.radius:.3g}" for each in found)
+    marks = ", ".join(f"{each.word} ({_by(each)}) {each.radius:.3g}" for each in changes)
     return curves_figure(
         rows,
         title="Clean-like, collapsed and impossible radii",
@@ -282,13 +282,13 @@ def crossing(values: xr.DataArray, level: float, rising: bool) -> Crossing:
 
 def crossed(values: xr.DataArray, level: float, rising: bool) -> str:
     """That radius and its range over seeds, or why there is none."""
-    found = crossing(values, level, rising)
-    if found.reason:
-        return f"none ({found.reason})"
+    mean = crossing(values, level, rising)
+    if mean.reason:
+        return f"none ({mean.reason})"
     alone = [crossing(values.sel(seed=[seed]), level, rising).column for seed in values.seed]
     known = [each for each in alone if math.isfinite(each)]
     spread = f" [{min(known):.3g} to {max(known):.3g} over {len(known)} seeds]" if known else ""
-    return f"{found.column:.3g}{spread}"
+    return f"{mean.column:.3g}{spread}"
 
 
 @RADII.summarises
@@ -349,7 +349,7 @@ def _regimes_text(runs: xr.Dataset, setting: Setting) -> str:
         return "regimes: none, as attention or loss does not cross its level"
     collapsed = (
         f"collapsed but trained up to {stalled:.3g}"
-        if focused < stalled * (1 - 2 * BESIDE)
+        if focused < stalled * (1 - 2 * SIDE_SHARE)
         else f"not trained from {stalled:.3g} on, so that none is collapsed and trained"
     )
     return f"regimes: clean-like up to {min(focused, stalled):.3g}, {collapsed}"

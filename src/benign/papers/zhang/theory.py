@@ -126,15 +126,15 @@ def _proof(n: JiangNumbers, case: Case, c: JiangConstants) -> list[Condition]:
 
 
 def _departures(setup: Setup) -> list[str]:
-    data, found = parts(setup)[0], departures(setup, attacked=True)
+    data, names = parts(setup)[0], departures(setup, attacked=True)
     threat = setup.attack.threat() if setup.attack else None
     if data.strong_noise_std not in (None, data.noise_std):
-        found.append("a strong noise token")
+        names.append("a strong noise token")
     if isinstance(data, NoisyCopies):
-        found.append("copies of points")
+        names.append("copies of points")
     if threat is not None and threat.per == "sample":
-        found.append("one ball for all tokens")
-    return found
+        names.append("one ball for all tokens")
+    return names
 
 
 # Times of the stages, as printed and as corrected.

@@ -88,12 +88,12 @@ def _build(scale: str, reading: Reading) -> Experiment:
 def boundaries(result: xr.Dataset) -> dict[str, Boundary]:
     """Critical SNR over M - 1 of either attention, for clean accuracy and, where there is one, for robust accuracy."""
     kinds = {"clean": "test_accuracy", "robust": "robust_accuracy"}
-    found = {}
+    edges = {}
     for kind, name in kinds.items():
         if name in result:
             for attention, place in PLACES.items():
-                found[f"{attention}, {kind}"] = _edge(result[name].isel(network=place, drop=True))
-    return found
+                edges[f"{attention}, {kind}"] = _edge(result[name].isel(network=place, drop=True))
+    return edges
 
 
 def _edge(values: xr.DataArray) -> Boundary:
