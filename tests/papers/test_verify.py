@@ -32,9 +32,9 @@ def build(scale, reading):
     )
 
 
-RUNS = Study(name="kou/runs", build=build)
+RUNS = Study(name="mine/runs", build=build)
 RECIPES = []
-CLAIMS = Claims("kou")
+CLAIMS = Claims("mine")
 
 
 def conditions(cell):
@@ -59,7 +59,7 @@ def vacuous(evidence):
     raise Undecided("vacuous: the bound exceeds 1")
 
 
-@CLAIMS.add("fig9.images", "Figure 9", at_least(0.5), "kou/fig9")
+@CLAIMS.add("fig9.images", "Figure 9", at_least(0.5), "mine/fig9")
 def images(evidence):
     """Images are learned."""
     return mean("accuracy", evidence.result.test_accuracy)
@@ -69,7 +69,7 @@ def images(evidence):
 @pytest.fixture
 def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
-    file = tmp_path / "kou.py"
+    file = tmp_path / "mine.py"
     file.write_text(PAPER, encoding="utf-8")
     with forgetting():
         yield file
@@ -82,33 +82,33 @@ def run(capsys, *words):
 
 
 def test_claims_are_judged_printed_and_written(paper, capsys):
-    code, out, _ = run(capsys, "--plugin", "kou.py", "verify", "kou", "--scale", "smoke")
+    code, out, _ = run(capsys, "--plugin", "mine.py", "verify", "mine", "--scale", "smoke")
     assert code == 0
-    assert "holds outside its conditions  kou/thm1.accuracy" in out
+    assert "holds outside its conditions  mine/thm1.accuracy" in out
     assert any(holds(line, "conditions", "1 of 2 cells", "(1) at 0.8") for line in out.splitlines())
-    assert "refuted       kou/thm1.chance" in out
+    assert "refuted       mine/thm1.chance" in out
     assert "vacuous: the bound exceeds 1" in out
-    assert any(holds(line, "recipe", "kou/fig9") for line in out.splitlines())
+    assert any(holds(line, "recipe", "mine/fig9") for line in out.splitlines())
     assert holds(out, "1 holds outside its conditions", "1 refuted", "2 inconclusive")
     verdicts = json.loads(Path("runs/verdicts/verdicts.json").read_text())["verdicts"]
     by_id = {verdict["id"]: verdict for verdict in verdicts}
-    assert by_id["kou/thm1.chance"]["parts"][0]["low"] > 0.6
-    assert by_id["kou/thm1.accuracy"]["condition ratios"] == {"(1)": 0.8}
+    assert by_id["mine/thm1.chance"]["parts"][0]["low"] > 0.6
+    assert by_id["mine/thm1.accuracy"]["condition ratios"] == {"(1)": 0.8}
     page = Path("runs/verdicts/verdicts.md").read_text()
-    assert "| kou/thm1.chance | refuted |" in page
+    assert "| mine/thm1.chance | refuted |" in page
 
 
 def test_a_second_call_computes_nothing_and_says_the_same(paper, capsys):
-    words = ["--plugin", "kou.py", "verify", "kou/thm1*", "--scale", "smoke"]
+    words = ["--plugin", "mine.py", "verify", "mine/thm1*", "--scale", "smoke"]
     first = run(capsys, *words)
-    stamps = {path: path.stat().st_mtime_ns for path in Path("runs/kou").rglob("*.zip")}
+    stamps = {path: path.stat().st_mtime_ns for path in Path("runs/mine").rglob("*.zip")}
     second = run(capsys, *words)
 
     def without_times(text):
         return [line.partition("  (")[0] for line in text.splitlines()]
 
     assert without_times(first[1]) == without_times(second[1])
-    assert stamps == {path: path.stat().st_mtime_ns for path in Path("runs/kou").rglob("*.zip")}
+    assert stamps == {path: path.stat().st_mtime_ns for path in Path("runs/mine").rglob("*.zip")}
 
 
 def test_runs_are_shared_between_claims(paper):
@@ -120,10 +120,10 @@ def test_runs_are_shared_between_claims(paper):
         return experiment.run(folder)
 
     verifier = Verifier("smoke", Path("runs"), runner)
-    for claim in matching(["kou/thm1*"]):
+    for claim in matching(["mine/thm1*"]):
         assert [each.verdict.error for each in verifier.judge(claim)] == [""]
     assert requested == [
-        (Path("runs/kou/runs/smoke/default"), "kou/runs, smoke scale, reading default")
+        (Path("runs/mine/runs/smoke/default"), "mine/runs, smoke scale, reading default")
     ]
 
 
@@ -148,38 +148,38 @@ def test_each_reading_is_judged_alone():
 def test_a_broken_statistic_fails_the_command(paper, capsys):
     paper.write_text(PAPER.replace("evidence.result.test_accuracy", "evidence.result.nonsense"))
     code, out, _ = run(
-        capsys, "--plugin", "kou.py", "verify", "kou/thm1.chance", "--scale", "smoke"
+        capsys, "--plugin", "mine.py", "verify", "mine/thm1.chance", "--scale", "smoke"
     )
     assert code == 1
-    assert "error         kou/thm1.chance" in out
+    assert "error         mine/thm1.chance" in out
     assert "nonsense" in out
 
 
 def test_claims_are_listed_without_running(paper, capsys):
-    code, out, _ = run(capsys, "--plugin", "kou.py", "verify", "kou", "--list")
+    code, out, _ = run(capsys, "--plugin", "mine.py", "verify", "mine", "--list")
     assert code == 0
-    assert holds(out, "Accuracy is at least 0.9.", "Theorem 1", "kou/runs")
+    assert holds(out, "Accuracy is at least 0.9.", "Theorem 1", "mine/runs")
     assert any(holds(line, "4 claims", "1") for line in out.splitlines())
     assert not Path("runs").exists()
 
 
 def test_what_matches_nothing_is_refused(paper, capsys):
-    code, _, err = run(capsys, "--plugin", "kou.py", "verify", "--only", "kou/thm9*")
+    code, _, err = run(capsys, "--plugin", "mine.py", "verify", "--only", "mine/thm9*")
     assert code == 2
-    assert holds(err, "claim", "'kou/thm9*'", "paper (", "jiang")
+    assert holds(err, "claim", "'mine/thm9*'", "paper (", "jiang")
 
 
 def test_two_claims_of_one_id_are_refused(paper):
     paper.write_text(PAPER.replace("thm1.chance", "thm1.accuracy"))
     bo.load(paper)
-    with pytest.raises(ValueError, match=says("two", "'kou/thm1.accuracy'")):
+    with pytest.raises(ValueError, match=says("two", "'mine/thm1.accuracy'")):
         claims()
 
 
 def test_a_claim_is_called_as_its_paper(paper):
-    paper.write_text(PAPER.replace('Claims("kou")', 'Claims("other")'))
+    paper.write_text(PAPER.replace('Claims("mine")', 'Claims("other")'))
     bo.load(paper)
-    with pytest.raises(ValueError, match=says("'other/thm1.accuracy'", "`kou/...`")):
+    with pytest.raises(ValueError, match=says("'other/thm1.accuracy'", "`mine/...`")):
         claims()
 
 
