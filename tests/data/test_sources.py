@@ -531,3 +531,22 @@ def test_the_real_mnist_has_the_known_counts(folder):
         int(((found.train.labels == 0) | (found.train.labels == 1)).sum()) == 12_665
     )  # papers/wang.md 3
     assert abs(found.train.images.double().mean().item() / 255 - 0.1307) < 1e-4  # the usual figure
+
+
+def test_what_is_said_of_a_set_needs_the_set(folder):
+    write_npz(folder / "own.npz", image_files.arrays(1, 4))
+    assert holds(sources.assurance("own"), "no md5")
+    for ask in (sources.assurance, sources.sizes):
+        with pytest.raises(ValueError, match=says("'lost'")):
+            ask("lost")
+
+
+def test_pictures_of_different_sizes_are_refused_with_the_file(tmp_path):
+    from PIL import Image
+
+    files = [(str(tmp_path / f"{side}.png"), 0) for side in (4, 5)]
+    for (file, _), side in zip(files, (4, 5), strict=True):
+        Image.new("RGB", (side, side)).save(file)
+    formats.import_torchvision()
+    with pytest.raises(ValueError, match=says("5.png", "(5, 5, 3)", "(4, 4, 3)")):
+        formats._decoded(files)

@@ -13,6 +13,7 @@ from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
 from benign.data.feature_patches import FeaturePatches
 from benign.data.mixture import Mixture
+from benign.data.noisy_copies import NoisyCopies
 from benign.networks.initial import TorchDefault
 from benign.networks.linear import Linear
 from benign.networks.network import Network
@@ -82,6 +83,12 @@ NOT_GAUSSIAN: dict[str, tuple[dict[str, Any], list[str]]] = {
     "cluster": (
         {"network": Linear(), "data": Mixture(samples=4, dim=LARGE, signal=1.0, cluster="quartic")},
         ["`data.cluster`", "quartic", "`gaussian`"],
+    ),
+    "copies": (
+        {"data": NoisyCopies(
+                tokens=3, samples=4, copies=2, dim=LARGE, snr=1.0, noise_std=0.5, injected_std=0.1
+            )},
+        ["`data`", "noisy_copies", "independent"],
     ),
 }  # fmt: skip
 

@@ -400,3 +400,10 @@ def test_metadata_is_searched_only_for_questions_about_papers(name, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(source)}
     code = counted + STATEMENTS[name] + after
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True)
+
+
+def test_a_file_named_like_a_module_of_python_is_refused(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "this", raising=False)  # few programs import it
+    (tmp_path / "this.py").write_text("RECIPES = []", encoding="utf-8")
+    with pytest.raises(plugins.PluginError, match=says("this.py", "rename", "of Python itself")):
+        bo.load(tmp_path / "this.py")
