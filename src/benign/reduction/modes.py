@@ -7,6 +7,7 @@ A run stays in the span of training tokens, signals and initial weights if data,
 the choice of an orthonormal basis (papers/jiang.md 7.2, papers/wang.md 6.1 and 6.4).
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
@@ -58,7 +59,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Space:
+class Space(ABC):
     """The space in which a run is computed; a mode is a subclass."""
 
     mode: ClassVar[Mode]
@@ -71,17 +72,17 @@ class Space:
     """reason for the choice, for `benign show`"""
 
     @staticmethod
+    @abstractmethod
     def why_not(
         data: DataModel, network: Network, attack: Attack | None, test_attack: Attack | None
     ) -> str | None:
         """Return why the mode would not be exact, with field, value and remedy, or None if it is exact."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(
         self, data: DataModel, network: Network, streams: Streams, dtype: torch.dtype
     ) -> Start:
         """Draw the training points and the initial weights of every run."""
-        raise NotImplementedError
 
     def reduced(self, data: DataModel, network: Network) -> tuple[DataModel, Network]:
         """Return the data model and the network in the coordinates of the run."""
@@ -486,7 +487,7 @@ def _ball_problem(field: str, ball: Ball) -> str | None:
         )
     if ball.box is not None:
         return f"`{field}.ball.box` is {[*ball.box]}, which belongs to one basis: leave it out"
-    if not ball.is_round:
+    if not ball.is_round:  # a kind of ball to come
         return (
             f"`{field}.ball` is not a whole l2 ball, and only such a ball is alike in every basis"
         )

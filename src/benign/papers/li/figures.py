@@ -304,7 +304,10 @@ def _draw_alpha(result: xr.Dataset, caption: str) -> Figure:
         ]
         label = "largest correlation with a weight"
         features.append(over(learned, label, title=name))
-        curves = [("clean", cell.test_accuracy), ("under the judge", cell.robust_accuracy)]
+        curves = [
+            ("clean", cell.test_accuracy),
+            ("under the evaluation attack", cell.robust_accuracy),
+        ]
         if name.startswith("adversarial"):
             curves.append(("under the training attack", cell.robust_accuracy_training_attack))
         curves.append(("no classifier can exceed", bound))
@@ -327,7 +330,7 @@ def _summarise_alpha(result: xr.Dataset) -> str:
             lines.append(
                 f"  alpha = {alpha:g}: max <w, u> = {float(one.robust_feature_learned):.3g}, "
                 f"max <w, v> = {float(one.non_robust_feature_learned):.3g}, clean accuracy "
-                f"{float(one.test_accuracy):.3g}{attack}, under the judge {float(one.robust_accuracy):.3g} "
+                f"{float(one.test_accuracy):.3g}{attack}, under the evaluation attack {float(one.robust_accuracy):.3g} "
                 f"(no classifier exceeds {float(bound.sel(alpha=alpha)):.3g})"
             )
     return "\n".join(lines)
