@@ -76,7 +76,9 @@ def test_regimes_are_reported_if_attention_and_loss_cross():
     result["status"] = filled(
         result.status, stepping(at, 0.4, Status.CONVERGED, Status.STEP_CAP)
     ).astype(int)
-    result["audit"] = filled(result.audit, stepping(at, 0.6, 0.0, 1.0))
+    result["audit"] = filled(
+        result.audit, stepping(at, 0.6, 1.0, 2.0)
+    )  # flag 1 alone does not mask
     summary = recipe("zhang/radius").summarise(result)
     values = at.values
 

@@ -9,13 +9,15 @@ import xarray as xr
 
 from benign.experiment import Experiment
 from benign.spec.axes import Axis
+from benign.sweep.dataset import masked, masked_share
 from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.folders import open_result
 from benign.sweep.progress import Watcher
 from benign.sweep.runner import Runner
 from benign.sweep.terminal import counted
+from benign.sweep.text import value_text
 from benign.training.descent import Status
-from benign.training.metrics.audit import FLAGS, GAP
+from benign.training.metrics.audit import FLAGS, LEAST_RISE, RISE
 
 SLOWER = (1, 2, 4)
 """the rate is divided by these, and the steps multiplied"""
@@ -23,9 +25,11 @@ AUDIT = "audit"
 """the folder of a rate audit, inside that of the result"""
 COMPARED = ("train_loss", "test_loss", "test_accuracy", "robust_accuracy", "attention_on_signal")
 MASKED = (
-    f"masked: the evaluation attack takes more than {GAP} of accuracy that the training attack leaves, so the network "
-    "may have learned to mislead the latter; docs/attacks.md explains this"
+    f"masked: the evaluation attack raises the training loss by more than {100 * RISE:g} % (and {LEAST_RISE:g} nats): "
+    "the network has learned to mislead the training attack; or it is the weaker one on fresh points: docs/attacks.md"
 )
+MOST_CELLS = 10
+"""masked cells that are listed, those with the most masked runs first"""
 MOVED = 0.02
 """change of a mean over seeds that counts; of a loss, relative to it"""
 
@@ -59,12 +63,48 @@ def attack_audit(result: xr.Dataset) -> list[str]:
                 f"{points}: accuracy {_mean(result[trained])} under the training attack, "
                 f"{_mean(result[judged])} under the evaluation attack; largest gap {float(gap.max()):.3g}"
             )
+    if "train_loss_raised" in result:
+        lines += _training_loss(result)
     if "robust_accuracy_certified" in result:
         lines.append(f"proven on fresh points: accuracy {_mean(result.robust_accuracy_certified)}")
     doubts = flagged(result)
     if not doubts:
-        return [*lines, f"no run is flagged: no gap above {GAP}, no contradiction"]
-    return [*lines, f"flagged: {doubts}", *([MASKED] if "masked" in doubts else [])]
+        return [*lines, "no run is flagged: no attack is beaten by another, no contradiction"]
+    lines.append(f"flagged: {doubts}")
+    return [*lines, *_masked_cells(result), MASKED] if masked(result).any() else lines
+
+
+def _training_loss(result: xr.Dataset) -> list[str]:
+    """Return the training loss under both attacks, its largest ratio, and what is proven about it."""
+    judged, rise = result["train_robust_loss"], result["train_loss_raised"]
+    trained = judged - rise
+    ends = (
+        f"{_mean(trained)} under the training attack, {_mean(judged)} under the evaluation attack"
+    )
+    lines = [f"training loss: {ends}"]
+    if (rise > LEAST_RISE).any():  # ratios of losses that are nearly 0 mean nothing
+        ratio = float((judged / trained).where(rise > LEAST_RISE).max())
+        lines[0] += f"; at most {ratio:.3g} times as large in a run"
+    if "train_robust_loss_certified" in result:
+        accuracy = _mean(result["train_robust_accuracy_certified"])
+        most = _mean(result["train_robust_loss_certified"])
+        lines.append(f"proven on training points: accuracy {accuracy}, robust loss at most {most}")
+    return lines
+
+
+def _masked_cells(result: xr.Dataset) -> list[str]:
+    """Return how many runs are masked, and in which cells most of them are."""
+    count, audited = int(masked(result).sum()), int(result["audit"].notnull().sum())
+    share = masked_share(result)
+    cells = (share if share.dims else share.expand_dims("cell")).to_series()
+    worst = sorted(((v, at) for at, v in cells.items() if v > 0), key=lambda pair: -pair[0])
+    lines = [f"masked: {count} of {audited} runs, in {len(worst)} of {share.size} cells"]
+    for value, at in worst[:MOST_CELLS]:
+        places = zip(share.dims, at if isinstance(at, tuple) else (at,), strict=False)
+        cell = ", ".join(f"{dim} = {value_text(place)}" for dim, place in places)
+        lines.append(f"  {cell or 'the only cell'}: {100 * value:.0f} % of its runs")
+    more = len(worst) - MOST_CELLS
+    return [*lines, f"  and {more} more cells"] if more > 0 else lines
 
 
 def slower(experiment: Experiment, factor: int) -> Experiment:

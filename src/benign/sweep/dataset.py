@@ -17,7 +17,7 @@ from benign.sweep.records import Record
 from benign.sweep.results import ENDED, RunAt, RunResolver, failures
 from benign.training.descent import Status
 from benign.training.metrics import Variable, variables
-from benign.training.metrics.audit import FLAGS
+from benign.training.metrics.audit import FLAGS, MASKING
 
 SYMBOLS = {
     "samples": "N",
@@ -91,6 +91,24 @@ def counts_of(status: Any) -> dict[Status, int]:
 def ended(result: xr.Dataset) -> xr.DataArray:
     """Return whether each run ended properly: it is not missing and has not failed."""
     return result["status"].isin(ENDED)
+
+
+def masked(result: xr.Dataset) -> xr.DataArray:
+    """Return whether each run is masked: training misled the attack, so that robust numbers may be wrong.
+
+    A run is masked if the evaluation attack raises its training loss (by `RISE` and `LEAST_RISE` of the audit), or is
+    weaker than the training attack on test points. Runs without an audit are not: missing, failed, diverged or clean.
+    """
+    if "audit" not in result:
+        return xr.zeros_like(result["status"], dtype=bool).rename("masked")
+    return ((result["audit"].fillna(0).astype(int) & MASKING) > 0).rename("masked")
+
+
+def masked_share(result: xr.Dataset) -> xr.DataArray:
+    """Return the share of masked runs of every cell, of those that have an audit; NaN where none has one."""
+    if "audit" not in result:
+        return masked(result).where(False).mean("seed")
+    return masked(result).where(result["audit"].notnull()).mean("seed")
 
 
 def _lacking(

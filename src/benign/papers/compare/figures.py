@@ -32,7 +32,7 @@ from benign.plot.style import Figure
 from benign.spec.axes import logspace, zipped
 from benign.stats.boundary import Boundary, boundary
 from benign.streams import RunId, Streams
-from benign.sweep.dataset import ended
+from benign.sweep.dataset import ended, masked
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -214,14 +214,14 @@ def _law_text(edge: Boundary) -> str:
 
 
 def _runs_text(runs: xr.Dataset) -> str:
-    """Steps, how many reached the loss, and how often the training attack was misled (flags 1 and 2 of the audit)."""
+    """Steps, how many reached the loss, and how often the training attack was misled (masked runs)."""
     done = ended(runs)
     if not done.any():
         return "no run has ended"
     reached = converged(runs).where(done).mean().item()
-    masked = ((runs.audit.where(done).fillna(0).astype(int) & 3) > 0).where(done).mean().item()
+    misled = masked(runs).where(done).mean().item()
     steps = runs.steps.where(done).median().item()
-    return f"median steps {steps:.3g}, reach the loss {reached:.2f}, misled the training attack {masked:.2f}"
+    return f"median steps {steps:.3g}, reach the loss {reached:.2f}, misled the training attack {misled:.2f}"
 
 
 RECIPES = [ARCHITECTURES]

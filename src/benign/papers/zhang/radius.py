@@ -31,7 +31,7 @@ from benign.plot.style import Figure
 from benign.spec.axes import Axis, logspace
 from benign.stats.crossing import Crossing, first_crossing
 from benign.streams import RunId, Streams
-from benign.sweep.dataset import ended
+from benign.sweep.dataset import ended, masked
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation, Setup
 
@@ -356,10 +356,12 @@ def _regimes_text(runs: xr.Dataset, setting: Setting) -> str:
 
 
 def _masked_text(runs: xr.Dataset) -> str:
-    """How often the training attack was misled: flags 1 and 2 of the audit."""
-    flags = runs.audit.where(ended(runs))
-    known = int(flags.notnull().sum())
-    masked = (flags.fillna(0).astype(int) & 3) > 0
-    radii = runs.radius.values[masked.any("seed").values]
+    """How often the training attack was misled: masked runs."""
+    known = int(runs.audit.where(ended(runs)).notnull().sum())
+    misled = masked(runs) & ended(runs)
+    radii = runs.radius.values[misled.any("seed").values]
     where = f", radii {radii.min():.3g} to {radii.max():.3g}" if radii.size else ""
-    return f"  training attack misled (a stronger one takes 2 % more) in {int(masked.sum())} of {known} runs{where}"
+    return (
+        f"  training attack misled (a stronger one raises the training loss by 10 %) in {int(misled.sum())} of {known} "
+        f"runs{where}"
+    )
