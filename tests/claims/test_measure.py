@@ -1,12 +1,24 @@
 """Numbers with intervals: coverage at the stated rate, missing seeds counted."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from benign.claims import Undecided, exact, mean, share, slope, slope_by_seed, worst
+from benign.claims import (
+    Measured,
+    Undecided,
+    exact,
+    mean,
+    share,
+    slope,
+    slope_by_seed,
+    worst,
+    worst_of_runs,
+)
+from benign.stats import Estimate
 from tests.says import says
 
 
@@ -66,3 +78,52 @@ def test_what_cannot_be_measured_is_undecided():
         slope("b", [1, 2], [1, 2])
     with pytest.raises(Undecided, match=r"^ok\b"):
         share("ok", [])
+
+
+@pytest.mark.parametrize("seeds", [2, 5, 20])
+@pytest.mark.parametrize("log", [False, True])
+def test_the_next_seed_exceeds_the_worst_of_runs_as_rarely_as_it_says(seeds, log):
+    """For normal values exactly 5 %, for the logarithms of lognormal ones too; the largest so far can only lower it."""
+    random = np.random.default_rng(seeds)
+    draws = random.normal(0.0, 0.5, (4000, seeds + 1))
+    draws = np.exp(draws) if log else draws
+    ends = [worst_of_runs("x", row[:seeds], log).estimate.high for row in draws]
+    assert not _misses((draws[:, seeds] > ends).sum(), 4000, 0.05)
+
+
+def test_fewer_seeds_confirm_less():
+    values = [0.5, 0.52, 0.51, 0.49, 0.5]
+    ends = [worst_of_runs("x", values[:count]).estimate for count in (1, 2, 3, 5)]
+    assert [math.isinf(end.high) for end in ends] == [True, False, False, False]
+    assert ends[1].high > ends[2].high > ends[3].high > max(values)
+    assert ends[3].low == ends[3].value == 0.52
+
+
+def test_the_worst_of_a_seed_is_over_its_cells():
+    rows = [[1.0, 5.0], [2.0, 4.0]]
+    assert worst_of_runs("x", rows).estimate.value == 5.0
+    assert worst_of_runs("x", rows).basis == "largest of 2 seeds"
+    with pytest.raises(ValueError, match=says("log", "positive", "-1")):
+        worst_of_runs("x", [-1.0, 2.0], log=True)
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        mean("x", [1.0, 2.0, 4.0]),
+        share("x", [True, True, False]),
+        worst_of_runs("x", [1.0, 2.0, 4.0]),
+        slope("x", [1.0, 2.0, 3.0], [1.0, 2.0, 4.0]),
+    ],
+    ids=["mean", "share", "worst", "slope"],
+)
+def test_intervals_are_nested_and_known_at_any_confidence(measured):
+    ends = [measured.at(confidence) for confidence in (0.5, 0.9, 0.95, 0.999)]
+    assert ends[2] == measured.estimate
+    for inner, outer in itertools.pairwise(ends):
+        assert outer.low <= inner.low <= inner.high <= outer.high
+
+
+def test_a_number_with_sampling_error_needs_its_interval():
+    with pytest.raises(ValueError, match=says("x", "interval")):
+        Measured("x", Estimate(1.0, 0.5, 1.5), "guess")

@@ -20,10 +20,7 @@ from benign.claims import (
     mean,
 )
 from benign.claims.conditions import Condition, Conditions
-from benign.training.metrics.audit import FLAGS
-from tests.says import holds, says
-
-CODES = {name: code for code, name in FLAGS.items()}
+from tests.says import says
 
 
 def _experiment(signal):
@@ -35,10 +32,8 @@ def _experiment(signal):
     )
 
 
-def _evidence(values, audit=None, signal: float | list[float] = 4.0):
+def _evidence(values, signal: float | list[float] = 4.0):
     data = {"accuracy": ("seed", np.asarray(values, dtype=float))}
-    if audit is not None:
-        data["audit"] = ("seed", np.asarray(audit, dtype=float))
     return Evidence("quick", {}, (xr.Dataset(data),), (_experiment(signal),))
 
 
@@ -120,35 +115,6 @@ def test_cells_that_a_theorem_does_not_cover_do_not_count():
         1,
         1,
     )
-
-
-@pytest.mark.parametrize("flag", ["masked_on_test_points", "masked_on_training_points"])
-@pytest.mark.parametrize("values", [GOOD, BAD])
-def test_a_masked_attack_leaves_robust_claims_undecided(flag, values):
-    masked = _evidence(values, audit=[CODES[flag], 0, CODES[flag] + 4])
-    verdict = judge(_claim(robust=True), masked)
-    assert verdict.label == "inconclusive"
-    assert holds(verdict.reason, "audit", "67 %", " 3 ", flag.replace("_", " "))
-    assert verdict.parts[0].measured is not None  # the number is still given
-    assert judge(_claim(robust=False), masked).label != "inconclusive"
-
-
-def test_runs_without_an_audit_do_not_dilute_doubts_about_an_attack():
-    """One of 12 audited runs is flagged, 8 %; among the 88 that are missing or diverged it was 1 %."""
-    audit = [CODES["masked_on_test_points"], *[0.0] * 11, *[np.nan] * 88]
-    evidence = _evidence([0.95] * 50 + [0.951] * 50, audit=audit)
-    verdict = judge(_claim(robust=True), evidence)
-    assert verdict.label == "inconclusive"
-    assert holds(verdict.reason, "audit", " 12 ")
-    nothing_audited = _evidence([0.95] * 50 + [0.951] * 50, audit=[np.nan] * 100)
-    assert judge(_claim(robust=True), nothing_audited).label == "confirmed"
-
-
-@pytest.mark.parametrize(
-    "flag", [name for name in CODES if "masked" not in name and "weaker" not in name]
-)
-def test_other_flags_are_no_masking(flag):
-    assert judge(_claim(robust=True), _evidence(GOOD, audit=[CODES[flag]] * 3)).label == "confirmed"
 
 
 def test_parts_are_judged_apart_and_informational_ones_do_not_decide():

@@ -19,6 +19,7 @@ import xarray as xr
 import benign as bo
 from benign.claims.claim import Evidence
 from benign.claims.verdict import judge
+from benign.claims.words import LIMITS, WORDS, label
 from benign.experiment import Experiment
 from benign.papers.registry import claims as all_claims
 from benign.papers.registry import recipe
@@ -205,10 +206,11 @@ def test_a_file_that_holds_no_verdicts_is_refused(content, default: ResultFolder
 
 
 def test_every_verdict_has_a_meaning():
-    words = {"confirmed", "refuted", "inconclusive", "error", claims.NOT_JUDGED}
-    where = ("at a smaller size", "outside its conditions")
-    words |= {f"{word} {place}" for word in ("holds", "fails") for place in where}
-    assert words == set(claims.MEANINGS)
+    words = {label(word, limit) for word in WORDS for limit in ("", *LIMITS)}
+    assert {"fails outside its conditions", "unbroken at a smaller size"} <= words
+    meanings = [claims.meaning_of(word) for word in (*words, claims.NOT_JUDGED)]
+    assert all(meanings)
+    assert len(set(meanings)) == len(meanings)
 
 
 def test_conditions_give_the_distance_of_cells_from_the_theorem(default: ResultFolder):

@@ -5,7 +5,8 @@
     measure     what a statistic returns: numbers with intervals
     rule        from an interval to holds, fails or inconclusive
     conditions  the conditions of a theorem as numbers
-    verdict     the verdict on a claim; verdict_text writes it
+    ends        robust numbers by attacks and by certificates
+    verdict     the verdict on a claim; verdict_text writes it, words lists its words
     replays     runs of the evidence, trained again; identity makes small runs without evidence
     locate, constant, falsify    tools for a lemma of your own (`benign.locate_boundary`, ...)
 
@@ -13,7 +14,7 @@ It imports stats, sweep and everything above them, never a paper. The names belo
 `conditions`, `replays` and `identity`.
 """
 
-from benign.claims.claim import Claim, Claims, Evidence
+from benign.claims.claim import Claim, Claims, Direction, Evidence, Kind
 from benign.claims.measure import (
     Measured,
     Undecided,
@@ -23,6 +24,7 @@ from benign.claims.measure import (
     slope,
     slope_by_seed,
     worst,
+    worst_of_runs,
 )
 from benign.claims.rule import Rule, at_least, at_most, between, contains
 from benign.claims.study import SCALES, Question, Reading, Study
@@ -32,7 +34,9 @@ __all__ = [
     "SCALES",
     "Claim",
     "Claims",
+    "Direction",
     "Evidence",
+    "Kind",
     "Measured",
     "Outcome",
     "Question",
@@ -52,4 +56,5 @@ __all__ = [
     "slope",
     "slope_by_seed",
     "worst",
+    "worst_of_runs",
 ]

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum
+from typing import Any, Literal
 
 import torch
 import xarray as xr
@@ -16,6 +17,35 @@ from benign.experiment import Experiment
 from benign.training.setup import Setup
 
 Statistic = Callable[["Evidence"], Measured | Mapping[str, Measured]]
+
+
+class Kind(Enum):
+    """What it means that a claim holds."""
+
+    MEASURED = "measured"
+    """runs decide: they could have contradicted it"""
+    CALIBRATED = "calibrated"
+    """an answer to an open question was chosen by this number: agreement is no evidence"""
+    BY_CONSTRUCTION = "by construction"
+    """it follows from how the runs are made, stopped or evaluated: it fails only if the code is wrong"""
+    IDENTITY = "identity"
+    """algebra, or a bound that is proven for all points: it fails only if the code, or the algebra, is wrong"""
+
+
+class Direction(Enum):
+    """How a number moves when points turn out to be more robust: which end attacks bound, and which certificates."""
+
+    RISES = "rises"
+    """a robust accuracy: attacks bound it from above, certificates from below"""
+    FALLS = "falls"
+    """a robust error or loss: attacks bound it from below, certificates from above"""
+    MIXED = "mixed"
+    """a slope, a difference, a boundary: attacks bound it on neither side"""
+
+
+End = Literal["attacked", "certified", "masked runs certified", "unproven"]
+"""which end of robust numbers results contain: that of the attacks; that of the certificates; that of the attacks, with
+the certificates' end in runs whose attack is masked; or the trivial end, as if there were no certificates"""
 
 
 @dataclass(frozen=True)
@@ -32,6 +62,10 @@ class Evidence:
     """one for each study"""
     changes: tuple[str, ...] = ()
     """changes that a user made to the experiments of the scale, one line each"""
+    levels: Mapping[str, float] = field(default_factory=dict)
+    """numbers that the claim fixes in advance, such as the level of a boundary"""
+    end: End = "attacked"
+    """which end of robust numbers the results contain"""
 
     @property
     def result(self) -> xr.Dataset:
@@ -50,18 +84,24 @@ class Evidence:
 
         Missing, failed and diverged runs are left out. Raise Undecided if they are more than a fifth.
         """
-        return by_unit(self.experiments[study], self.results[study])
+        return by_unit(self.experiments[study], self._attacked(study))
 
     def replays_by_cell(self, study: int = 0) -> tuple[Replays, ...]:
         """Return the same runs, grouped by cell, in the order of the grid."""
-        return by_cell(self.experiments[study], self.results[study])
+        return by_cell(self.experiments[study], self._attacked(study))
 
     def replay(self, study: int = 0, **where: Any) -> Replays:
         """Return the runs of the one cell at these coordinates."""
-        cells = by_cell(self.experiments[study], self.results[study], where)
+        cells = by_cell(self.experiments[study], self._attacked(study), where)
         if len(cells) != 1:
             raise Undecided(f"{len(cells)} cells of the result have these coordinates, not one")
         return cells[0]
+
+    def _attacked(self, study: int) -> xr.Dataset:
+        """Return the result of a study as it was computed. Raise Undecided at another end, which cannot be replayed."""
+        if self.end != "attacked":
+            raise Undecided("runs that are trained again have no certified end")
+        return self.results[study]
 
     def size(self, smoke: Any, quick: Any, paper: Any) -> Any:
         """Return the value for the scale."""
@@ -94,8 +134,25 @@ class Claim:
     None if the claim is unconditional"""
     informational: tuple[str, ...] = ()
     """names of numbers that are judged and shown but do not decide"""
-    robust: bool = False
-    """whether it rests on attacks: a doubt about the attacks is then a doubt about the claim"""
+    robust: Direction | Mapping[str, Direction] | None = None
+    """how its numbers move with robust accuracy: one for all, or by name for those that rest on attacks"""
+    kind: Kind = Kind.MEASURED
+    levels: Mapping[str, float] = field(default_factory=dict)
+    """numbers that the statistic uses, by name: it reads them as `evidence.levels`, so that a change is noticed"""
+    version: int = 1
+    """of the statistic: to be raised by hand if it comes to mean something else"""
+    misprint: str = ""
+    """what is wrong in the printed statement, if that is evident and the corrected one is judged; the printed one is
+    then a part that does not decide"""
+
+    @property
+    def derived(self) -> bool:
+        """Whether it is a statement of ours, which the paper does not print."""
+        return "derived" in self.source
+
+    def direction(self, part: str) -> Direction | None:
+        """Return how a number moves with robust accuracy; None if it does not rest on attacks."""
+        return self.robust.get(part) if isinstance(self.robust, Mapping) else self.robust
 
     @property
     def of_a_figure(self) -> bool:

@@ -1,31 +1,100 @@
-"""The verdict on a claim: whether it holds on these runs, and whether the runs meet the theorem's conditions."""
+"""The verdict on a claim: whether it holds on these runs, by which end, and whether they meet the conditions."""
 
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
-from benign.claims.claim import Claim, Evidence
+from benign.claims.claim import Claim, Direction, End, Evidence, Kind
 from benign.claims.conditions import ROUNDING, Conditions
-from benign.claims.measure import Measured, Undecided
-from benign.claims.rule import Outcome
+from benign.claims.ends import at_end, attacks_of, masked_text
+from benign.claims.measure import CONFIDENCE, Measured, Undecided
+from benign.claims.rule import Outcome, Rule
+from benign.claims.words import label
 from benign.experiment import Experiment
 from benign.spec.axes import cells
-from benign.stats.intervals import interval_text, number
-from benign.training.metrics.audit import FLAGS
+from benign.stats.intervals import Estimate, interval_text, number
+from benign.sweep.plan import NUMERICS
 from benign.training.setup import Setup
 
-MASKED = (
-    "masked_on_test_points",
-    "masked_on_training_points",
-    "evaluation_attack_weaker_than_training_attack",
-)
-"""flags of the audit that cast doubt on robust numbers"""
-MOST_MASKED = 0.05
-"""largest share of runs with such a flag at which a robust claim is decided"""
+RestsOn = Literal["", "attack", "certificate", "attacks tried"]
+"""what decides a number: no attack; an attack, which proves it; a certificate; or that no attack tried broke it"""
+LEAST_P = 1e-12
+"""the smallest p-value that is reported"""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """One number of a claim, by the attacks and by the certificates."""
+
+    attacked: Measured
+    direction: Direction | None = None
+    """None if it does not rest on attacks"""
+    certified: Measured | None = None
+    """None if nothing is proven on that side"""
+    masked: Measured | None = None
+    """with the certificates' end in the runs whose attack is masked; None if that cannot be computed"""
+
+    def judge(self, rule: Rule, confidence: float) -> tuple[Outcome, RestsOn]:
+        """Return the outcome and what it rests on.
+
+        What an attack or a certificate proves decides first. Otherwise the attacked number stands for the true one,
+        unless masked runs could change the outcome; then it can hold, but in the direction in which attacks prove
+        nothing it cannot fail.
+        """
+        attacked = self.attacked.at(confidence)
+        if self.direction is None:
+            return rule.judge(attacked), ""
+        if self.direction is Direction.MIXED:
+            outcome = rule.judge(attacked)
+            same = self.masked is not None and rule.judge(self.masked.at(confidence)) is outcome
+            return (outcome if same else Outcome.INCONCLUSIVE), "attacks tried"
+        outcome = rule.judge(self._between(attacked, None, confidence))
+        if outcome is not Outcome.INCONCLUSIVE:
+            return outcome, "attack"
+        outcome = rule.judge(self._between(attacked, self.certified, confidence))
+        if outcome is not Outcome.INCONCLUSIVE:
+            return outcome, "certificate"
+        stands = self._between(attacked, self.masked, confidence)
+        holds = rule.judge(stands) is Outcome.HOLDS
+        return (Outcome.HOLDS if holds else Outcome.INCONCLUSIVE), "attacks tried"
+
+    def _between(self, attacked: Estimate, other: Measured | None, confidence: float) -> Estimate:
+        """Return the number with the interval from one end to the other."""
+        if self.direction is Direction.RISES:
+            low = other.at(confidence).low if other else -math.inf
+            return Estimate(attacked.value, min(low, attacked.high), attacked.high)
+        high = other.at(confidence).high if other else math.inf
+        return Estimate(attacked.value, attacked.low, max(high, attacked.low))
+
+    def reason(self, rule: Rule, confidence: float, masked: str) -> str:
+        """Return why the outcome is inconclusive."""
+        attacked = self.attacked.at(confidence)
+        alone = rule.judge(attacked)
+        if self.direction is None or alone is Outcome.INCONCLUSIVE:
+            return rule.reason(attacked)
+        if alone is Outcome.FAILS and self.direction is not Direction.MIXED:
+            return "only a certificate could refute it: attacks bound this number on the other side"
+        return f"the attack is masked in {masked}, which could change the answer"
+
+    def p_value(self, rule: Rule) -> float:
+        """Return the smallest alpha at whose confidence, 1 - alpha, the number fails; 1 if it does not fail."""
+
+        def fails(alpha: float) -> bool:
+            return self.judge(rule, 1 - alpha)[0] is Outcome.FAILS
+
+        if fails(LEAST_P):
+            return 0.0 if self.attacked.interval is None else LEAST_P
+        low, high = math.log(LEAST_P), math.log(0.999)
+        if not fails(math.exp(high)):
+            return 1.0
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (low, middle) if fails(math.exp(middle)) else (middle, high)
+        return math.exp(high)
 
 
 @dataclass(frozen=True)
@@ -35,10 +104,17 @@ class PartVerdict:
     name: str
     """empty if the claim has one number"""
     measured: Measured | None
+    """by the attacks, if it rests on any"""
     rule: str
     outcome: Outcome
     reason: str = ""
     """why it is inconclusive"""
+    rests_on: RestsOn = ""
+    direction: Direction | None = None
+    certified: Measured | None = None
+    """by the certificates"""
+    p_value: float = 1.0
+    """of its failing"""
 
     def statistic(self) -> str:
         """Return the number with its interval, as text."""
@@ -89,6 +165,8 @@ class Verdict:
     """time that judging took, without the runs"""
     error: str = ""
     """why the statistic could not be computed: an error of the program, not of the paper"""
+    confidence: float = CONFIDENCE
+    """of the intervals that decided"""
 
     @property
     def deciding(self) -> tuple[PartVerdict, ...]:
@@ -105,70 +183,117 @@ class Verdict:
         return Outcome.HOLDS if decided else Outcome.INCONCLUSIVE
 
     @property
+    def word(self) -> str:
+        """The word of `benign.claims.words` for the outcome, whatever the conditions."""
+        if self.error:
+            return "error"
+        if self.outcome is not Outcome.HOLDS:
+            return "refuted" if self.outcome is Outcome.FAILS else "inconclusive"
+        if self.claim.kind is not Kind.MEASURED:
+            return self.claim.kind.value
+        rests_on = {part.rests_on for part in self.deciding}
+        if "attacks tried" in rests_on:
+            return "unbroken"
+        return "certified" if "certificate" in rests_on else "confirmed"
+
+    @property
+    def limit(self) -> str:
+        """What keeps the runs from confirming or refuting: a smaller size than the figure's, or unmet conditions."""
+        if self.claim.of_a_figure and (self.evidence.scale != "paper" or self.evidence.changes):
+            return "at a smaller size"
+        return "outside its conditions" if self.conditions.outside else ""
+
+    @property
     def label(self) -> str:
-        """The outcome and the conditions in one phrase.
+        """The word and its limit in one phrase.
 
         Only runs inside its conditions refute a theorem; only runs of its size refute a figure.
         """
-        if self.error:
-            return "error"
-        limits = " outside its conditions" if self.conditions.outside else ""
-        if self.claim.of_a_figure and (self.evidence.scale != "paper" or self.evidence.changes):
-            limits = " at a smaller size"
-        if self.outcome is Outcome.HOLDS:
-            return f"holds{limits}" if limits else "confirmed"
-        if self.outcome is Outcome.FAILS:
-            return f"fails{limits}" if limits else "refuted"
-        return "inconclusive"
+        return label(self.word, self.limit)
+
+    @property
+    def p_value(self) -> float:
+        """Of the refutation: the smallest p-value of the parts that decide, times their number (Bonferroni)."""
+        deciding = self.deciding
+        smallest = min((part.p_value for part in deciding), default=1.0)
+        return min(1.0, len(deciding) * smallest)
+
+    @property
+    def attacks(self) -> tuple[str, ...]:
+        """The attacks that its robust numbers rest on."""
+        return attacks_of(self.evidence.experiments) if self.claim.robust else ()
 
     @property
     def reason(self) -> str:
         """Why the verdict is inconclusive; empty if it is not."""
         if not (self.error or self.deciding):
             return "the statistic returned no number that decides about the claim"
+        if not self.error and self.outcome is not Outcome.INCONCLUSIVE:
+            return ""
         return self.error or "; ".join(
             dict.fromkeys(part.reason for part in self.deciding if part.reason)
         )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the verdict as a dictionary for JSON."""
+        claim = self.claim
         return {
-            "id": self.claim.id,
-            "statement": self.claim.statement,
-            "source": self.claim.source,
+            "id": claim.id,
+            "statement": claim.statement,
+            "source": claim.source,
+            "derived": claim.derived,
+            "kind": claim.kind.value,
+            "misprint": claim.misprint,
             "verdict": self.label,
+            "word": self.word,
+            "limit": self.limit,
             "on these runs": self.outcome.value,
             "setting": self.conditions.label,
             "condition ratios": _finite(self.conditions.ratios or {}),
             "reason": self.reason,
-            "parts": [_part(part) for part in self.parts],
+            "confidence": self.confidence,
+            "p-value of failing": self.p_value,
+            "parts": [_part(part, part.name not in claim.informational) for part in self.parts],
+            "attacks": list(self.attacks),
+            "masked": masked_text(self.evidence.results) if claim.robust else "",
             "scale": self.evidence.scale,
             "changes": list(self.evidence.changes),
             "reading": dict(self.evidence.reading),
-            "needs": [need if isinstance(need, str) else need.name for need in self.claim.studies],
+            "needs": [need if isinstance(need, str) else need.name for need in claim.studies],
             "seeds": [each.seeds for each in self.evidence.experiments],
+            "numerics": NUMERICS,
             "seconds": round(self.seconds, 3),
         }
 
 
-def judge(claim: Claim, evidence: Evidence) -> Verdict:
+def judge(claim: Claim, evidence: Evidence, confidence: float = CONFIDENCE) -> Verdict:
     """Return the verdict on a claim: compute its statistic, apply its rule, check its conditions."""
     start = time.perf_counter()
     error, parts = "", ()
     conditions = ConditionSummary()
+    evidence = replace(evidence, levels=claim.levels)
     try:
         conditions = summarise_conditions(claim.conditions, evidence.experiments)
-        measured = claim.statistic(evidence)
-        numbers = measured if isinstance(measured, Mapping) else {"": measured}
-        parts = tuple(_judged(claim, name, each) for name, each in numbers.items())
-        if claim.robust and (doubt := _masked(evidence)):
-            parts = tuple(_doubted(part, doubt) for part in parts)
+        attacked = _numbers(claim, evidence)
+        certified, masked = _other_ends(claim, evidence, attacked)
+        doubt = masked_text(evidence.results) if claim.robust else ""
+        parts = tuple(
+            _judged(
+                claim,
+                name,
+                Ends(measured, claim.direction(name), certified.get(name), masked.get(name)),
+                confidence,
+                doubt,
+            )
+            for name, measured in attacked.items()
+        )
     except Undecided as reason:
         parts = (PartVerdict("", None, _rules(claim), Outcome.INCONCLUSIVE, str(reason)),)
     except Exception as problem:
         error = f"{type(problem).__name__}: {problem}"
         parts = (PartVerdict("", None, _rules(claim), Outcome.INCONCLUSIVE, error),)
-    return Verdict(claim, evidence, parts, conditions, time.perf_counter() - start, error)
+    seconds = time.perf_counter() - start
+    return Verdict(claim, evidence, parts, conditions, seconds, error, confidence)
 
 
 def cannot_run(claim: Claim, scale: str, reason: str) -> Verdict:
@@ -177,33 +302,56 @@ def cannot_run(claim: Claim, scale: str, reason: str) -> Verdict:
     return Verdict(claim, Evidence(scale), (part,), ConditionSummary(), 0.0)
 
 
-def _judged(claim: Claim, name: str, measured: Measured) -> PartVerdict:
-    rule = claim.rule_for(name)
-    outcome = rule.judge(measured.estimate)
-    reason = rule.reason(measured.estimate) if outcome is Outcome.INCONCLUSIVE else ""
-    return PartVerdict(name, measured, str(rule), outcome, reason)
+Numbers = Mapping[str, Measured]
 
 
-def _doubted(part: PartVerdict, doubt: str) -> PartVerdict:
-    return PartVerdict(part.name, part.measured, part.rule, Outcome.INCONCLUSIVE, doubt)
+def _numbers(claim: Claim, evidence: Evidence) -> Numbers:
+    measured = claim.statistic(evidence)
+    return measured if isinstance(measured, Mapping) else {"": measured}
 
 
-def _masked(evidence: Evidence) -> str:
-    """Return why robust numbers of these runs cannot be trusted, or an empty text if they can.
+def _other_ends(claim: Claim, evidence: Evidence, attacked: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the numbers by the certificates, and those with the certificates' end where the attack is masked.
 
-    Shares are shares of audited runs: a missing or diverged run has no audit (NaN) and is not counted.
+    A number that stays the same if nothing is certified is not made of robust variables: it has no certified end.
     """
-    for result in evidence.results:
-        if "audit" not in result:
-            continue
-        audit = result["audit"].values
-        codes = audit[np.isfinite(audit)].astype(int)
-        for code, name in FLAGS.items():
-            hits = int(((codes & code) > 0).sum())
-            if name in MASKED and hits > MOST_MASKED * codes.size:
-                share = f"{100 * hits / codes.size:.0f} % of the {codes.size} audited runs"
-                return f"the audit flags {share} ({name.replace('_', ' ')})"
-    return ""
+    if not claim.robust:
+        return {}, {}
+    certified = _at_end(claim, evidence, "certified")
+    unproven = _at_end(claim, evidence, "unproven")
+    proven = {
+        name: measured
+        for name, measured in certified.items()
+        if name not in unproven or unproven[name].estimate != attacked[name].estimate
+    }
+    doubtful = masked_text(evidence.results)
+    return proven, _at_end(claim, evidence, "masked runs certified") if doubtful else attacked
+
+
+def _at_end(claim: Claim, evidence: Evidence, end: End) -> Numbers:
+    """Return the numbers at another end; none if they cannot be computed there, such as the place of a crossing."""
+    try:
+        with np.errstate(all="ignore"):
+            return _numbers(claim, at_end(evidence, end))
+    except (Undecided, ValueError, ArithmeticError, np.linalg.LinAlgError):
+        return {}
+
+
+def _judged(claim: Claim, name: str, ends: Ends, confidence: float, doubt: str) -> PartVerdict:
+    rule = claim.rule_for(name)
+    outcome, rests_on = ends.judge(rule, confidence)
+    open_ = outcome is Outcome.INCONCLUSIVE
+    return PartVerdict(
+        name,
+        ends.attacked,
+        str(rule),
+        outcome,
+        ends.reason(rule, confidence, doubt) if open_ else "",
+        rests_on,
+        ends.direction,
+        ends.certified,
+        ends.p_value(rule),
+    )
 
 
 def summarise_conditions(
@@ -233,8 +381,17 @@ def _rules(claim: Claim) -> str:
     return str(claim.rule)
 
 
-def _part(part: PartVerdict) -> dict[str, Any]:
-    fields: dict[str, Any] = {"name": part.name, "rule": part.rule, "outcome": part.outcome.value}
+def _part(part: PartVerdict, decides: bool) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "name": part.name,
+        "rule": part.rule,
+        "outcome": part.outcome.value,
+        "decides": decides,
+    }
+    if part.direction:
+        fields |= {"direction": part.direction.value, "rests on": part.rests_on}
+    if part.certified:
+        fields |= {"certified": _finite(part.certified.estimate._asdict())}
     if part.measured is not None:
         value, low, high = part.measured.estimate
         fields |= _finite({"value": value, "low": low, "high": high})

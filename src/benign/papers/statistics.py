@@ -52,4 +52,5 @@ def boundary_slope(of: str, edge: Boundary, rows: str = "rows") -> Measured:
     """Return the slope of log column on log row along a boundary, with its interval."""
     if edge.fit is None:
         raise Undecided(f"{of}: {edge.reason}")
-    return Measured(of, edge.fit.growth, f"{edge.fit.rows} {rows}")
+    fit = edge.fit
+    return Measured.by(of, lambda confidence: fit.growth, f"{fit.rows} {rows}")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import xarray as xr
 
@@ -15,6 +15,7 @@ from benign.claims.claim import Claim, Evidence
 from benign.claims.conditions import Conditions
 from benign.claims.study import Study
 from benign.claims.verdict import judge
+from benign.claims.words import meaning
 from benign.experiment import Experiment
 from benign.papers.advice import advise
 from benign.papers.recipes import Recipe
@@ -28,18 +29,21 @@ from benign.training.descent import Status
 from benign.training.setup import Setup
 
 NOT_JUDGED = "not judged"
-MEANINGS = {
-    "confirmed": "the runs agree with the statement, where it is meant to hold",
-    "refuted": "the runs contradict the statement where it is meant to hold",
-    "holds at a smaller size": "these runs agree, but they are smaller than the paper's figure",
-    "fails at a smaller size": "these runs contradict it, but they are smaller than the paper's figure",
-    "holds outside its conditions": "these runs agree, although the theorem promises nothing for them",
-    "fails outside its conditions": "these runs contradict it, but the theorem promises nothing for them",
-    "inconclusive": "the interval is too wide to decide, or the runs say nothing about it",
-    "error": "the statistic could not be computed: a fault of this program, not of the paper",
-    NOT_JUDGED: "it needs runs that are not on this page",
-}
-"""the meaning of every verdict"""
+
+
+def tone(verdict: str) -> Literal["good", "open", "bad", "none"]:
+    """Return whether a verdict speaks for the statement or against it; none if it is no evidence."""
+    word = verdict.split(" ")[0]
+    if word in ("confirmed", "certified", "unbroken", "holds"):
+        return "good"
+    if word in ("refuted", "fails"):
+        return "bad"
+    return "open" if word in ("inconclusive", "error") else "none"
+
+
+def meaning_of(verdict: str) -> str:
+    """Return what a verdict means, or why there is none."""
+    return "it needs runs that are not on this page" if verdict == NOT_JUDGED else meaning(verdict)
 
 
 @dataclass(frozen=True)
@@ -74,15 +78,7 @@ class ClaimRow:
     @property
     def tone(self) -> str:
         """Good, bad, open or none: decides the colour."""
-        first = self.verdict.split()[0]
-        tones = {
-            "confirmed": "good",
-            "holds": "good",
-            "refuted": "bad",
-            "fails": "bad",
-            "not": "none",
-        }
-        return tones.get(first, "open")
+        return tone(self.verdict)
 
 
 def rows(folders: Sequence[ResultFolder], files: Iterable[Path] = ()) -> list[ClaimRow]:

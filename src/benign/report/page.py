@@ -185,7 +185,7 @@ def page(folders: Sequence[ResultFolder], verdict_files: Sequence[Path] = ()) ->
         words=list(dict.fromkeys(row.verdict for row in rows)),
         tones={row.verdict: row.tone for row in rows},
         papers=list(dict.fromkeys(row.paper for row in rows)),
-        meanings=claims.MEANINGS,
+        meanings={row.verdict: claims.meaning_of(row.verdict) for row in rows},
     )  # fmt: skip
 
 

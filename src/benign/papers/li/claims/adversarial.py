@@ -134,7 +134,7 @@ def the_own_attack_is_withstood(evidence: Evidence) -> dict[str, Measured]:
     return _both(evidence, measure)
 
 
-# Not `robust=True`: a successful attack bounds the accuracy from above whatever masked the training attack, and the
+# Not `robust`: a successful attack bounds the accuracy from above whatever masked the training attack, and the
 # minimum includes the training attack.
 @CLAIMS.add(
     "thm4.4.robust-good.any-attack",

@@ -11,6 +11,7 @@ from scipy import special
 
 from benign.claims import (
     Claims,
+    Direction,
     Evidence,
     Measured,
     Undecided,
@@ -66,7 +67,7 @@ def _excess(error: xr.DataArray, bound: xr.DataArray, count: int) -> np.ndarray:
     "Lemma 4.2 (= B.2)",
     {"clean": at_most(3.0), "robust": at_most(3.0)},
     LEVELS,
-    robust=True,
+    robust=Direction.MIXED,
 )
 def margin_bound(evidence: Evidence) -> dict[str, Measured]:
     """On Gaussian clusters, if the mean margin M_y of both classes is at least alpha ||W||_2, the robust error beyond
@@ -103,7 +104,7 @@ def clean_rate(evidence: Evidence) -> dict[str, Measured]:
     {"strength": at_least(0.0), "radius": at_most(0.0)},
     LEVELS,
     conditions=for_robust_error,
-    robust=True,
+    robust=Direction.MIXED,
 )
 def robust_rate(evidence: Evidence) -> dict[str, Measured]:
     """The robust error beyond the label noise is exp(-c (r^2 sqrt(n/d) / C - alpha)^2): the square root of
@@ -151,7 +152,7 @@ def clean_as_without_attack(evidence: Evidence) -> dict[str, Measured]:
     at_least(GOOD_RUN),
     INSIDE,
     conditions=for_robust_error,
-    robust=True,
+    robust=Direction.MIXED,
 )
 def benign(evidence: Evidence) -> Measured:
     """Overfitting is benign: flipped labels are fitted robustly, and yet the robust error stays at the label noise."""
@@ -179,19 +180,19 @@ def _below_floor(evidence: Evidence, version: Literal["printed", "sharp"]) -> Me
     return measured.noting(f"closest at rho = {numbers[below[np.argmax(gaps)]].rho:g}")
 
 
-@CLAIMS.add("thm3.2.lower-bound", "Theorem 3.2", at_most(3.0), FLOOR, robust=True)
+@CLAIMS.add("thm3.2.lower-bound", "Theorem 3.2", at_most(3.0), FLOOR, robust=Direction.MIXED)
 def lower_bound(evidence: Evidence) -> Measured:
     """No classifier has a robust error below beta + (1 - 2 beta)/2 Phi(-(r - alpha)) on Gaussian clusters."""
     return _below_floor(evidence, "printed")
 
 
-@CLAIMS.add("derived.lower-bound-sharp", "derived", at_most(3.0), FLOOR, robust=True)
+@CLAIMS.add("derived.lower-bound-sharp", "derived", at_most(3.0), FLOOR, robust=Direction.MIXED)
 def lower_bound_sharp(evidence: Evidence) -> Measured:
     """The bound of Theorem 3.2 holds at twice the distance from beta: beta + (1 - 2 beta) Phi(-(r - alpha))."""
     return _below_floor(evidence, "sharp")
 
 
-@CLAIMS.add("thm3.2.alpha-ge-mu", "Theorem 3.2", at_most(3.0), FLOOR, robust=True)
+@CLAIMS.add("thm3.2.alpha-ge-mu", "Theorem 3.2", at_most(3.0), FLOOR, robust=Direction.MIXED)
 def attack_beyond_signal(evidence: Evidence) -> Measured:
     """For alpha >= |mu| every classifier has a robust error of at least 1/2."""
     places = np.flatnonzero(rhos(evidence.experiment) >= 1)
@@ -212,7 +213,9 @@ def _alignments(evidence: Evidence) -> np.ndarray:
     return np.array(rows)
 
 
-@CLAIMS.add("derived.one-step-closed-form", "derived", at_most(4.0), ONE_STEP, robust=True)
+@CLAIMS.add(
+    "derived.one-step-closed-form", "derived", at_most(4.0), ONE_STEP, robust=Direction.MIXED
+)
 def one_step_closed_form(evidence: Evidence) -> Measured:
     """After one step from a vanishing start a smooth network is the linear rule sum_i y_i x_i, whose clean and robust
     errors have closed forms."""
@@ -241,7 +244,7 @@ def _linear_rule(s: np.ndarray, radius: np.ndarray) -> tuple[np.ndarray, np.ndar
     return clean * wrong + FLIP * right, np.sqrt(variance)
 
 
-@CLAIMS.add("derived.linear-predictor", "derived", at_most(0.03), LEVELS, robust=True)
+@CLAIMS.add("derived.linear-predictor", "derived", at_most(0.03), LEVELS, robust=Direction.MIXED)
 def linear_predictor(evidence: Evidence) -> Measured:
     """For d >= 40 n, a vanishing start and alpha <= 1, a trained network has the errors of the linear rule
     sum_i y_i x_i."""
@@ -260,7 +263,7 @@ def linear_predictor(evidence: Evidence) -> Measured:
     {"interpolation": at_least(OFTEN), "error": between(-0.01, 0.01)},
     MODES,
     conditions=assumption,
-    robust=True,
+    robust=Direction.MIXED,
 )
 def noise_modes(evidence: Evidence) -> dict[str, Measured]:
     """Label noise that depends on the point (flips in a half space) changes nothing: training interpolates robustly,
@@ -297,7 +300,7 @@ def _at_equal_time(evidence: Evidence, name: str) -> np.ndarray:
     "derived",
     {"clean": at_most(2.0), "robust": at_most(2.0)},
     BY_PACE,
-    robust=True,
+    robust=Direction.MIXED,
 )
 def eta_invariance(evidence: Evidence) -> dict[str, Measured]:
     """Test errors depend on eta and T through eta T alone: a larger step size may replace the tiny one of condition

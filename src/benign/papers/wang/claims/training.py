@@ -9,6 +9,7 @@ import xarray as xr
 
 from benign.claims import (
     Claims,
+    Direction,
     Evidence,
     Measured,
     Undecided,
@@ -48,7 +49,8 @@ OFTEN = 0.95
 
 
 @CLAIMS.add(
-    "thm3.1.robust-interpolation", "Theorem 3.1, item 1", at_least(OFTEN), INSIDE, conditions=assumption, robust=True
+    "thm3.1.robust-interpolation", "Theorem 3.1, item 1", at_least(OFTEN), INSIDE, conditions=assumption,
+    robust=Direction.RISES,
 )  # fmt: skip
 def robust_interpolation(evidence: Evidence) -> Measured:
     """Adversarial training fits every training point, flipped ones included, in its whole ball, with robust loss near
@@ -76,7 +78,8 @@ def loss_to_zero(evidence: Evidence) -> dict[str, Measured]:
 
 
 @CLAIMS.add(
-    "sec3.4.one-step-interpolation", "Section 3.4", at_least(OFTEN), FIRST, conditions=assumption, robust=True
+    "sec3.4.one-step-interpolation", "Section 3.4", at_least(OFTEN), FIRST, conditions=assumption,
+    robust=Direction.RISES,
 )  # fmt: skip
 def one_step_interpolation(evidence: Evidence) -> Measured:
     """After one step every training point is fitted under attack, flipped ones included."""
@@ -196,7 +199,7 @@ def _distances(evidence: Evidence) -> dict[float, np.ndarray]:
     {"attacked": at_least(0.1), "clean": at_least(1.0)},
     BY_RADIUS,
     informational=("clean",),
-    robust=True,
+    robust=Direction.MIXED,
 )
 def perturb_at_zero(evidence: Evidence) -> dict[str, Measured]:
     """If step 0 is attacked too, robust interpolation still holds for alpha <= c |mu| with some c < 1."""

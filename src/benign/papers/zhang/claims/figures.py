@@ -11,6 +11,7 @@ import xarray as xr
 
 from benign.claims import (
     Claims,
+    Direction,
     Evidence,
     Measured,
     Undecided,
@@ -54,7 +55,7 @@ STUCK = 0.6
         "high corner": at_least(0.95),
     },
     "zhang/fig1",
-    robust=True,
+    robust=Direction.MIXED,
 )
 def phase_transition(evidence: Evidence) -> dict[str, Measured]:
     """Clean and robust accuracy rise with N and with SNR, from chance to 1."""
@@ -75,7 +76,7 @@ def phase_transition(evidence: Evidence) -> dict[str, Measured]:
     "Figure 1a, b",
     contains(-0.5, but_not=(-0.25,)),
     "zhang/fig1",
-    robust=True,
+    robust=Direction.MIXED,
 )
 def boundary_exponent(evidence: Evidence) -> dict[str, Measured]:
     """The boundary has the form N SNR^2 = const: the critical SNR falls as N^(-1/2)."""
@@ -84,7 +85,9 @@ def boundary_exponent(evidence: Evidence) -> dict[str, Measured]:
     return {"clean": boundary_slope(of, clean), "robust": boundary_slope(of, robust)}
 
 
-@CLAIMS.add("fig1.necessity", "Section 6 on figure 1", at_most(0.95), "zhang/fig1", robust=True)
+@CLAIMS.add(
+    "fig1.necessity", "Section 6 on figure 1", at_most(0.95), "zhang/fig1", robust=Direction.MIXED
+)
 def a_large_ratio_is_necessary(evidence: Evidence) -> Measured:
     """N SNR^2 of order 1 is necessary: no cell below a tenth of the N SNR^2 of the boundary is robust."""
     result = evidence.result
@@ -102,7 +105,7 @@ def a_large_ratio_is_necessary(evidence: Evidence) -> Measured:
     "Figure 1a, b",
     between(-np.log(1.6), np.log(1.6)),  # 1.6 is the smallest ratio in the legends of figures 6, 8
     "zhang/fig1",
-    robust=True,
+    robust=Direction.MIXED,
 )
 def one_boundary(evidence: Evidence) -> Measured:
     """Clean and robust accuracy have one boundary N SNR^2 = c: their constants differ by less than a factor of 1.6."""
@@ -125,7 +128,7 @@ def loss_always_falls(evidence: Evidence) -> Measured:
     return worst("training loss at the end", loss)
 
 
-@CLAIMS.add("fig2.acc_needs_snr", "Figure 2b, d", at_least(0.9), FIGURE_2, robust=True)
+@CLAIMS.add("fig2.acc_needs_snr", "Figure 2b, d", at_least(0.9), FIGURE_2, robust=Direction.MIXED)
 def accuracy_needs_signal(evidence: Evidence) -> dict[str, Measured]:
     """Robust test accuracy rises only if SNR or N is large, and the more, the larger they are."""
     result, points = evidence.result, evidence.experiment.evaluation.samples
@@ -240,7 +243,13 @@ def output_scale_matters(evidence: Evidence) -> Measured:
 
 
 @CLAIMS.add(
-    "fig4-6.monotone", "Figures 4 to 6", at_least(0.9), FIGURE_4, FIGURE_5, FIGURE_6, robust=True
+    "fig4-6.monotone",
+    "Figures 4 to 6",
+    at_least(0.9),
+    FIGURE_4,
+    FIGURE_5,
+    FIGURE_6,
+    robust=Direction.MIXED,
 )
 def images_rise(evidence: Evidence) -> dict[str, Measured]:
     """On MNIST, CIFAR-10 and Tiny-ImageNet clean and robust accuracy rise with N and with SNR."""
@@ -257,14 +266,16 @@ def images_rise(evidence: Evidence) -> dict[str, Measured]:
     return parts
 
 
-@CLAIMS.add("fig7.multinorm_lower", "Figure 7", at_most(0.0), FIGURE_4, FIGURE_7, robust=True)
+@CLAIMS.add(
+    "fig7.multinorm_lower", "Figure 7", at_most(0.0), FIGURE_4, FIGURE_7, robust=Direction.MIXED
+)
 def several_norms_are_harder(evidence: Evidence) -> Measured:
     """Against attacks in several norms at once robust accuracy is lower than against one norm."""
     single, several = (result.robust_accuracy for result in evidence.results)
     return mean("robust accuracy, several norms less l2", by_seed(several - single))
 
 
-@CLAIMS.add("fig8.boundary_shift", "Figure 8", at_least(0.0), FIGURE_8, robust=True)
+@CLAIMS.add("fig8.boundary_shift", "Figure 8", at_least(0.0), FIGURE_8, robust=Direction.MIXED)
 def robust_boundary_is_later(evidence: Evidence) -> Measured:
     """The boundary of robust accuracy is at a larger N SNR^2 than that of clean accuracy."""
     # At the cut-off of the image set, at which the paper draws its curves.

@@ -5,6 +5,7 @@ import xarray as xr
 
 from benign.claims import (
     Claims,
+    Direction,
     Evidence,
     Measured,
     Undecided,
@@ -131,7 +132,7 @@ def _radii_of_case_2(evidence: Evidence) -> xr.Dataset:
     CASES,
     conditions=case_1,
     informational=("derived",),
-    robust=True,
+    robust=Direction.MIXED,
 )
 def time_falls_with_the_radius(evidence: Evidence) -> dict[str, Measured]:
     """The time T to reach eps is proportional to (|mu| + tau)^-2, so T falls as the radius tau grows. (Derived instead:
@@ -155,7 +156,7 @@ def time_falls_with_the_radius(evidence: Evidence) -> dict[str, Measured]:
     at_least(0.9),
     CASES,
     conditions=either_case,
-    robust=True,
+    robust=Direction.MIXED,
 )
 def robust_error_vanishes_at_mu(evidence: Evidence) -> Measured:
     """The robust test error is at most exp(-C d SNR^2 (1 - tau/|mu|)^2), so for large d SNR^2 it is small at every
@@ -278,7 +279,7 @@ def _powers(z2: xr.DataArray, suffix: str) -> dict[str, Measured]:
     "Appendix D",
     {f"H={h}": between(-np.log(h), np.log(h)) for h in (2, 4, 8)},
     HEADS,
-    robust=True,
+    robust=Direction.MIXED,
 )
 def several_heads_do_the_same(evidence: Evidence) -> dict[str, Measured]:
     """Several heads behave as one: their critical N SNR^2 is that of a single head, within a factor of the number of

@@ -17,6 +17,7 @@ from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
 from benign.claims import (
     Claims,
+    Direction,
     Evidence,
     Measured,
     Reading,
@@ -217,7 +218,9 @@ def attention_ratio(evidence: Evidence) -> dict[str, Measured]:
     return {**parts, "largest": exact("largest ratio", math.exp(largest.log_ratio), note)}
 
 
-@CLAIMS.add("lem6.margin_gap", "Lemma 6", at_most(1.0), WEAK, conditions=_case_1, robust=True)
+@CLAIMS.add(
+    "lem6.margin_gap", "Lemma 6", at_most(1.0), WEAK, conditions=_case_1, robust=Direction.MIXED
+)
 def margin_gap(evidence: Evidence) -> Measured:
     """An attack of radius at most |mu| / log d_h lowers a margin by at most M |u| tau."""
     gaps = [effect.gap / effect.tokens for effect in _effects(evidence)]
@@ -230,7 +233,7 @@ def margin_gap(evidence: Evidence) -> Measured:
     at_least(0.95),
     WEAK,
     conditions=_case_1,
-    robust=True,
+    robust=Direction.MIXED,
 )
 def frozen_gap(evidence: Evidence) -> Measured:
     """The attack moves values but not attention: it lowers no margin by more than 1.1 |u| tau."""
