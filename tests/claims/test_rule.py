@@ -80,4 +80,4 @@ def test_printed_and_derived_exponents_have_one_rule():
         rule = exponent(claimed)
         assert rule.judge(Estimate(claimed, claimed, claimed)) is HOLDS
         assert all(rule.judge(Estimate(each, each, each)) is FAILS for each in rivals)
-    assert str(exponent(0)) == "in [-0.200, 0.200]"
+    assert str(exponent(0)) == "in [-0.2, 0.2]"
