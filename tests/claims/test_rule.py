@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benign.claims import Outcome, at_least, at_most, between, contains
+from benign.claims import Outcome, at_least, at_most, between, contains, exponent
 from benign.stats.intervals import Estimate, interval_text
 from tests.says import holds, says
 
@@ -73,3 +73,11 @@ def test_a_rule_that_fails_where_it_holds_is_refused():
 )
 def test_rules_are_written_as_text(rule, text):
     assert str(rule) == text
+
+
+def test_printed_and_derived_exponents_have_one_rule():
+    for claimed, rivals in ((-0.5, (-1 / 3, -0.25)), (2, (1.5, 3, 4)), (4, (3, 5)), (-1, (0, -2))):
+        rule = exponent(claimed)
+        assert rule.judge(Estimate(claimed, claimed, claimed)) is HOLDS
+        assert all(rule.judge(Estimate(each, each, each)) is FAILS for each in rivals)
+    assert str(exponent(0)) == "in [-0.2, 0.2]"

@@ -26,7 +26,7 @@ from benign.claims.measure import (
     worst,
     worst_of_runs,
 )
-from benign.claims.rule import Rule, at_least, at_most, between, contains
+from benign.claims.rule import Rule, at_least, at_most, between, contains, exponent
 from benign.claims.study import SCALES, Question, Reading, Study
 from benign.claims.verdict import Outcome, Verdict, judge
 
@@ -50,6 +50,7 @@ __all__ = [
     "between",
     "contains",
     "exact",
+    "exponent",
     "judge",
     "mean",
     "share",

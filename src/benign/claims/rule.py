@@ -105,6 +105,17 @@ def contains(value: float, but_not: tuple[float, ...] = ()) -> Rule:
     return Contains(value, but_not)
 
 
+EXPONENT = 0.2
+"""relative distance from a claimed exponent up to which a measured one agrees: it separates the rivals in the four
+papers, 1/2 from 1/3 and 1/4, and 2 from 3 and 4"""
+
+
+def exponent(value: float) -> Rule:
+    """Return the one rule for exponents of power laws, printed or derived: within a fifth of the value; 0.2 about 0."""
+    slack = EXPONENT * (abs(value) or 1.0)
+    return between(value - slack, value + slack)
+
+
 def _gap(sign: str, fails: float, holds: float) -> str:
     return "" if fails == holds else f" (fails if {sign} {_number(fails)})"
 
