@@ -322,7 +322,8 @@ def _other_ends(claim: Claim, evidence: Evidence, attacked: Numbers) -> tuple[Nu
     proven = {
         name: measured
         for name, measured in certified.items()
-        if name not in unproven or unproven[name].estimate != attacked[name].estimate
+        if claim.direction(name) in (Direction.RISES, Direction.FALLS)
+        and (name not in unproven or unproven[name].estimate != attacked[name].estimate)
     }
     doubtful = masked_text(evidence.results)
     return proven, _at_end(claim, evidence, "masked runs certified") if doubtful else attacked

@@ -12,8 +12,9 @@ from typing import Any
 from benign import __version__
 from benign.claims.claim import Claim
 from benign.claims.conditions import ROUNDING
+from benign.claims.rule import Outcome
 from benign.claims.study import Study
-from benign.claims.verdict import Verdict
+from benign.claims.verdict import PartVerdict, Verdict
 from benign.sweep.records import replacing
 
 WIDTH = 100
@@ -85,14 +86,41 @@ def conditions_text(verdict: Verdict) -> str:
     return f"{conditions.label}: {name} at {missed[name]:.2g} of the slack that it needs"
 
 
-def counts(judged: Iterable[TimedVerdict]) -> dict[str, int]:
-    """Return the number of verdicts with each label."""
-    return dict(Counter(each.verdict.label for each in judged))
+def counts_text(judged: Iterable[TimedVerdict]) -> str:
+    """Return the number of verdicts with each label, those of derived statements apart."""
+    verdicts = [each.verdict for each in judged]
+    texts = []
+    for derived in (False, True):
+        labels = Counter(each.label for each in verdicts if each.claim.derived is derived)
+        texts.append(", ".join(f"{count} {label}" for label, count in labels.items()))
+    printed, ours = texts
+    return "; ".join(filter(None, [printed, f"derived by us: {ours}" if ours else ""]))
+
+
+def part_text(part: PartVerdict) -> str:
+    """Return a number with its name, its interval, its certified end, its basis and its note."""
+    if part.measured is None:
+        return ""
+    name = f"{part.name}: " if part.name else ""
+    proven = f", certified {part.certified.estimate}" if part.certified else ""
+    note = f"; {part.measured.note}" if part.measured.note else ""
+    return f"{name}{part.measured.of} = {part.statistic()}{proven} ({part.measured.basis}{note})"
+
+
+def outcome_text(part: PartVerdict) -> str:
+    """Return whether a number is as the rule says, and what that rests on."""
+    reasons = {
+        "attack": " (an attack proves it)",
+        "certificate": " (by certificates)",
+        "attacks tried": " (under the attacks tried)",
+    }
+    decided = part.outcome is not Outcome.INCONCLUSIVE
+    return part.outcome.value + (reasons.get(part.rests_on, "") if decided else "")
 
 
 def markdown(judged: Sequence[TimedVerdict], scale: str) -> str:
     """Return a page of verdicts: their counts, a table, then each claim with its statement and reasons."""
-    totals = ", ".join(f"{number} {label}" for label, number in counts(judged).items())
+    totals = counts_text(judged)
     lines = [f"# Verdicts at {scale} scale", "", f"benign {__version__}: {totals}.", ""]
     lines += [_line(HEAD), _line(["---"] * len(HEAD))]
     lines += [_line(row) for each in judged for row in rows(each)]
@@ -108,13 +136,13 @@ def _details(verdict: Verdict) -> list[str]:
         lines[-1] += f": {verdict.reason}"
     for part in verdict.parts:
         if part.measured is not None:
-            informational = ", for information" if part.name in claim.informational else ""
-            note = f" ({part.measured.note})" if part.measured.note else ""
-            lines += [
-                "",
-                f"- {part.name + ': ' if part.name else ''}{part.measured.of} = {part.statistic()}, "
-                f"{part.measured.basis}{note}; rule {part.rule}: {part.outcome.value}{informational}",
-            ]
+            apart = ", does not decide" if part.name in claim.informational else ""
+            outcome = f"rule {part.rule}: {outcome_text(part)}{apart}"
+            lines += ["", f"- {part_text(part)}; {outcome}"]
+    if claim.misprint:
+        lines += ["", f"Misprint: {claim.misprint}"]
+    if verdict.attacks:
+        lines += ["", f"Attacks: {'; '.join(verdict.attacks)}"]
     if reading:
         lines += ["", "Reading: " + ", ".join(f"{q}={a}" for q, a in reading.items())]
     if verdict.conditions.ratios:
@@ -144,10 +172,11 @@ def verdict_text(each: TimedVerdict) -> str:
     lines = [f"{verdict.label:12}  {verdict.claim.id}  ({seconds:.1f} s)"]
     for part in verdict.parts:
         if part.measured is not None:
-            name = f"{part.name}: " if part.name else ""
-            outcome = f": {part.outcome.value}" if len(verdict.parts) > 1 else ""
-            number = f"{part.measured.of} = {part.statistic()} ({part.measured.basis})"
-            lines.append(f"{name}{number}; rule {part.rule}{outcome}")
+            apart = ", does not decide" if part.name in verdict.claim.informational else ""
+            outcome = f": {outcome_text(part)}{apart}" if len(verdict.parts) > 1 or apart else ""
+            lines.append(f"{part_text(part)}; rule {part.rule}{outcome}")
+    if verdict.word == "unbroken":
+        lines.append(f"attacks tried: {'; '.join(verdict.attacks)}")
     if verdict.conditions.cells:
         lines.append(f"conditions: {conditions_text(verdict)}")
     if verdict.reason:

@@ -13,7 +13,7 @@ from benign.claims.claim import Claim, Evidence
 from benign.claims.study import Reading, Study
 from benign.claims.verdict import cannot_run
 from benign.claims.verdict import judge as verdict_on
-from benign.claims.verdict_text import TimedVerdict, claim_text, counts, verdict_text, write
+from benign.claims.verdict_text import TimedVerdict, claim_text, counts_text, verdict_text, write
 from benign.experiment import Experiment, Folder
 from benign.papers.registry import matching, study_of
 from benign.sweep.executors.base import ExecutionConfig
@@ -196,7 +196,7 @@ def verify(
                 judged, scale, folder / "verdicts"
             )  # at once: the next claim may take an hour
             echo(f"{number:{len(str(len(claims)))}}/{len(claims)} {verdict_text(each)}")
-    echo(", ".join(f"{count} {word}" for word, count in counts(judged).items()))
+    echo(counts_text(judged))
     echo(f"verdicts: {', '.join(shown(file) for file in files)}")
     return not any(each.verdict.error for each in judged)
 
