@@ -15,8 +15,8 @@ from benign.attacks.attack import Attack
 from benign.claims.claim import End, Evidence
 from benign.experiment import Experiment
 from benign.spec.axes import Axis
+from benign.sweep.dataset import masked
 
-MASKED = 2 | 32
 ACCURACIES = ("robust_accuracy", "train_robust_accuracy")
 ERRORS = ("robust_error", "robust_noisy_error")
 LOSSES = ("robust_loss", "train_robust_loss")
@@ -30,14 +30,10 @@ def at_end(evidence: Evidence, end: End) -> Evidence:
     return replace(evidence, results=results, end=end)
 
 
-def masked(result: xr.Dataset) -> xr.DataArray:
-    """Return in which runs the attack that trained was misled, by the audit's flags."""
-    codes = result["audit"].fillna(0).astype(int) if "audit" in result else xr.DataArray(0)
-    return (codes & MASKED) > 0
-
-
 def _replaced(result: xr.Dataset, end: End) -> xr.Dataset:
     """Return the result with robust variables at an end other than the attacked one; missing values stay missing."""
+    if end == "masked runs certified" and "audit" not in result:
+        return result
     new = {}
     for name in map(str, result):
         proven = _proven(result, name, certificates=end != "unproven")
