@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from benign.stats import Law, boundary, boundary_shift, clopper_pearson, mean_interval, wilson
-from benign.stats.boundary import NO_LAW
+from benign.stats.boundary import NO_BOUNDARY
 from benign.stats.intervals import number
 from tests.says import holds, says
 
@@ -113,7 +113,7 @@ def test_every_row_without_a_crossing_says_why():
     assert "missing" in missing
     assert none == ""
     assert edge.fit is None
-    assert edge.reason.startswith(NO_LAW)
+    assert edge.reason.startswith(NO_BOUNDARY)
     assert holds(edge.reason, "1 of 4 rows", " 4 ")
     head, *rows, fit = str(edge).splitlines()
     assert holds(head, "accuracy", "rises", " 0.5 ", "snr", "1 of 4 samples")
@@ -377,7 +377,7 @@ def test_rows_off_any_power_law_have_no_fit():
     coords = {"samples": rows, "snr": columns, "seed": range(5)}
     edge = boundary(xr.DataArray(1 / (1 + np.exp(-sharp)), coords, list(coords)), 0.5)
     assert edge.fit is None
-    assert edge.reason.startswith(NO_LAW)
+    assert edge.reason.startswith(NO_BOUNDARY)
     assert holds(edge.reason, "power law", "p = ")
     assert edge.reason in str(edge)
     straight = 8 * np.log(columns[None, :, None] * np.sqrt(rows)[:, None, None] / 10) + noise
@@ -393,8 +393,8 @@ def test_rows_that_fall_back_have_no_fit():
     assert boundary(values, 0.5).fit is not None
     edge = boundary(folded, 0.5)
     assert edge.fit is None
-    assert edge.reason.startswith(NO_LAW)
-    assert holds(edge.reason, "fall back", "monotone")
+    assert edge.reason.startswith(NO_BOUNDARY)
+    assert holds(edge.reason, "cross back", "p = ")
     one_row = values.copy()
     one_row[3] = folded[3]
     assert boundary(one_row, 0.5).fit is None

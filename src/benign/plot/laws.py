@@ -199,11 +199,7 @@ def _band(ax: Axes, boundary: Boundary, rows: np.ndarray, colour: str) -> None:
     """Draw the interval of the fitted law between the first and the last row with a crossing."""
     assert boundary.fit is not None
     fine = np.geomspace(rows.min(), rows.max(), 50)
-    offsets = np.log(fine) - np.log(rows).mean()
-    errors = boundary.fit.errors
-    half = np.array([errors.along([1, x]).half_width(boundary.confidence) for x in offsets])
-    middle = boundary.fit.curve(fine)
-    low, high = middle * np.exp(-half), middle * np.exp(half)
+    low, high = boundary.fit.band(fine, boundary.confidence)
     ax.fill_between(fine, low, high, color=colour, alpha=0.15, linewidth=0)
 
 

@@ -42,7 +42,6 @@ from benign.plot.variables import (
     variable_of,
     varied_axes,
 )
-from benign.stats.boundary import ENOUGH_SEEDS
 from benign.stats.intervals import mean_interval
 
 # Okabe and Ito's colours, distinguishable with any colour vision.
@@ -52,6 +51,8 @@ LINES = ("-", "--", "-.", ":")
 
 GREY = "#8c8c8c"
 MARK_LABEL = {"fontsize": SMALL, "color": GREY, "ha": "right"}
+ENOUGH_SEEDS = 4
+"""seeds from which on a band is an interval of their mean, and not their range"""
 CLOSE = 0.06
 """share of the width of a panel: the labels of two closer marks would overlap"""
 

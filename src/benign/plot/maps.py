@@ -255,9 +255,11 @@ def fitted_curve(ax: Axes, boundary: Boundary, x: str, y: str) -> None:
         label=crossings_name(boundary),
     )
     fit = boundary.fit
-    if fit is not None and not fit.bounded:
+    if fit is None:
+        ax.plot([], [], linestyle="none", label=boundary.reason)
+    elif not fit.bounded:
         ax.plot([], [], linestyle="none", label=NO_LAW)
-    elif fit is not None:
+    else:
         line = {"label": fit_name(boundary, fit), "color": BLACK, "linestyle": "--"}
         curve(ax, law, x, y, fit.curve, between=fitted_rows(boundary), **line)
 

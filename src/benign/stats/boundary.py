@@ -28,7 +28,7 @@ MIN_ROWS = 4
 """rows that must cross: with fewer, a line through them says nothing of a law"""
 SHAPE_ERROR = 0.03
 """error of a critical value, in columns, that its transition's shape makes"""
-NO_LAW = "no boundary at this level"
+NO_BOUNDARY = "no boundary at this level"
 """first words of the reason why there is no fit"""
 
 
@@ -42,7 +42,7 @@ class Boundary:
     critical_per_seed  over (row, seed): the same for each seed alone.
     reasons            over rows: why there is no critical value, "" if there is one.
     crossings          over rows: how often the seed mean crosses the level along the row.
-    runs               where each run crosses, with its transition's shape; from these the law is fitted.
+    by_run             where each run crosses, with its transition's shape; from these the law is fitted.
     grid               over rows: the root mean square error of a critical value, in log column, that
                        the grid leaves and that all seeds have in common.
     fit, reason        the power law and "", or None and why there is none.
@@ -56,7 +56,7 @@ class Boundary:
     critical_per_seed: xr.DataArray
     reasons: xr.DataArray
     crossings: xr.DataArray
-    runs: RunCrossings
+    by_run: RunCrossings
     grid: np.ndarray
     fit: PowerLaw | None
     reason: str
@@ -81,7 +81,7 @@ class Boundary:
     def _log_constants(self, exponent: float) -> RunCrossings:
         """Return log(row * column**exponent) of the runs."""
         logs = np.log(self.critical[self.law.row].values.astype(float))[:, None]
-        ends = logs + exponent * self.runs.low, logs + exponent * self.runs.high
+        ends = logs + exponent * self.by_run.low, logs + exponent * self.by_run.high
         return RunCrossings(np.minimum(*ends), np.maximum(*ends))
 
     def exponent_is(self, exponent: float) -> ExponentTest:
@@ -107,7 +107,7 @@ class Boundary:
             pseudo = fitted.pseudo[np.isfinite(fitted.pseudo).all(1)]
             draws = np.atleast_2d(np.cov(pseudo.T)) / seeds
             return LineErrors(draws, seeds - 1, grid, f"{seeds} seeds")
-        degrees = int(self.runs.known.sum()) - coefficients
+        degrees = int(self.by_run.known.sum()) - coefficients
         return LineErrors(fitted.model, degrees, grid, "the rows of one seed")
 
     def _fitted(self, misfit: str) -> tuple[PowerLaw | None, str]:
@@ -116,13 +116,13 @@ class Boundary:
         count = int(known.sum())
         if count < MIN_ROWS:
             few = f"{count} of {known.size} rows cross it, {MIN_ROWS} are needed"
-            return None, f"{NO_LAW}: {few}"
+            return None, f"{NO_BOUNDARY}: {few}"
         if misfit:
-            return None, f"{NO_LAW}: {misfit}"
+            return None, f"{NO_BOUNDARY}: {misfit}"
         rows = self.critical[self.law.row].values.astype(float)
         centre = float(np.log(rows[known]).mean())
         fitted = fit_censored(
-            self.runs, np.column_stack([np.ones(known.size), np.log(rows) - centre])
+            self.by_run, np.column_stack([np.ones(known.size), np.log(rows) - centre])
         )
         height, slope = map(float, fitted.coefficients)
         slope = 0.0 if abs(slope) < 1e-12 else slope
@@ -258,7 +258,7 @@ def boundary(
         ).assign_attrs(attrs),
         reasons=over_rows([each.reason for each in first], "reasons"),
         crossings=over_rows([each.count for each in first], "crossings"),
-        runs=runs,
+        by_run=runs,
         grid=grid,
         fit=None,
         reason="",
@@ -277,7 +277,7 @@ def boundary_shift(first: Boundary, second: Boundary, exponent: float = 2.0) -> 
     """
     if not first.critical_per_seed.coords.equals(second.critical_per_seed.coords):
         raise ValueError("the two boundaries must be of the same rows and seeds")
-    apart = second.runs.less(first.runs)
+    apart = second.by_run.less(first.by_run)
     if (apart.informative.any(1)).sum() < 2 or not apart.known.any():
         rows = int(apart.known.any(1).sum())
         raise ValueError(

@@ -31,12 +31,10 @@ def misfit(
     """
     again = returns(runs, level, rising)
     if again < ALARMS / 2:
-        return f"rows cross the level and fall back (p = {again:.2g}): the map is not monotone"
+        return f"rows cross back over it (p = {again:.2g})"
     off = off_line(found, logs, grid)
     if off < ALARMS / 2:
-        return (
-            f"critical values lie off every power law, by more than seeds explain (p = {off:.2g})"
-        )
+        return f"critical values lie on no power law (p = {off:.2g})"
     return ""
 
 
