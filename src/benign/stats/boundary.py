@@ -209,7 +209,7 @@ def boundary(
     >>> found.critical.values.round(3).tolist()  # the critical SNR of each N
     [1.414, 0.707]
     >>> print(found.constant_for(2))  # one seed and four columns leave much open
-    8.00 [3.06, 20.9]
+    12.3 [4.70, 32.4]
     """
     if not isinstance(values, xr.DataArray):
         given = type(values).__name__
