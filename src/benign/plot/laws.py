@@ -250,7 +250,7 @@ def exponents(
     ...     xr.Dataset({"test_accuracy": values}), level=0.5, predicted="samples * snr**2"
     ... )
     >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    ['test accuracy 0.5', 'fit: exponent -0.50 [-0.504, -0.496]', 'predicted: exponent -0.5']
+    ['test accuracy 0.5', 'fit: exponent -0.50 [-0.509, -0.495]', 'predicted: exponent -0.5']
     """
     names = as_list(variables)
     if isinstance(predicted, Mapping) and (unknown := set(predicted) - set(names)):
