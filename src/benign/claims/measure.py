@@ -113,6 +113,28 @@ def worst_of_runs(of: str, values: ArrayLike, log: bool = False) -> Measured:
     return Measured.by(of, interval, f"largest of {_count(count, 'seed')}", note)
 
 
+def largest_mean(of: str, values: ArrayLike) -> Measured:
+    """Return the largest of the means over seeds of several cells, with an interval that covers whichever is largest.
+
+    `values` has a row for each seed and a column for each cell. The ends are the largest lower and the largest upper
+    end of Student's t intervals that hold for all cells at once (Bonferroni): a statement about every cell is judged by
+    all of them, not by the one that happens to be largest. For the smallest mean give negative values.
+    """
+    rows = np.asarray(values, dtype=float)
+    if rows.ndim != 2 or rows.size == 0:
+        raise Undecided(f"{of}: there are no values")
+    columns, notes = zip(*(_finite(of, column) for column in rows.T), strict=True)
+    top = max(float(column.mean()) for column in columns)
+
+    def interval(confidence: float) -> Estimate:
+        each = 1 - (1 - confidence) / len(columns)
+        means = [mean_interval(column, each) for column in columns]
+        return Estimate(top, *(max(getattr(one, end) for one in means) for end in ("low", "high")))
+
+    basis = f"{_count(len(columns), 'cell')} of {_count(len(rows), 'seed')}"
+    return Measured.by(of, interval, basis, next(filter(None, notes), ""))
+
+
 def mean(of: str, values: ArrayLike) -> Measured:
     """Return the mean over seeds of one number a seed, with Student's t interval."""
     finite, note = _finite(of, values)
