@@ -64,7 +64,7 @@ def _proven(result: xr.Dataset, name: str, certificates: bool) -> xr.DataArray |
 
 def masked_count(result: xr.Dataset) -> str:
     """Return how many runs are masked, and in how many cells, of those that have an audit; empty if none is."""
-    count = int(masked(result).sum())
+    count = int(masked(result).sum()) if "audit" in result else 0
     if not count:
         return ""
     audited, share = int(result["audit"].notnull().sum()), masked_share(result)
