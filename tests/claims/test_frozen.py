@@ -84,7 +84,7 @@ def test_what_decides_changes_the_hash_and_is_named(now, words):
     assert all(word in text for word in words), text
 
 
-def test_long_values_that_differ_at_their_end_are_told_apart():
+def test_long_values_that_differ_at_their_end_are_distinguished():
     """Two long axes look the same when they are cut."""
     axes = [[float(each) for each in range(1, 40)] + [last] for last in (50.0, 60.0)]
     first, second = (_rules(experiment=_experiment(axis)) for axis in axes)

@@ -172,7 +172,7 @@ def _value(value: Any) -> str:
 
 
 def _digits(value: Any) -> str:
-    """Return the first digits of the hash of a value, to tell apart what is too long to be shown."""
+    """Return the first digits of the hash of a value that is too long to be shown."""
     return f"sha256 {hash_of({'value': value})[:8]}"
 
 
