@@ -25,6 +25,7 @@ from benign.claims.measure import (
     share,
     slope,
     slope_by_seed,
+    smallest_mean,
     worst,
     worst_of_runs,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "share",
     "slope",
     "slope_by_seed",
+    "smallest_mean",
     "worst",
     "worst_of_runs",
 ]
