@@ -40,6 +40,7 @@ def test_slower_runs_have_equal_time_and_draws():
     training = half.training.as_dict()
     assert (training["max_steps"], training["drop_every"]) == (80, 20)
     assert half.pairing == "common"
+    assert slower(small(first_attacked_step=1), 4).training.first_attacked_step == 4
     zipped = small(rate=bo.zipped("speed", [0.5, 1.0]))
     assert slower(zipped, 4).training.rate == bo.zipped("speed", [0.125, 0.25])
 

@@ -114,7 +114,7 @@ def slower(experiment: Experiment, factor: int) -> Experiment:
     """
     fields, training = experiment.as_dict(), experiment.training
     fields["training"]["rate"] = _divided(training.rate, factor)
-    for name in training.in_steps:
+    for name in {"first_attacked_step", *training.in_steps}:
         fields["training"][name] *= factor
     slowed = Experiment.from_dict({**fields, "pairing": "common"})
     steps, wanted = slowed.training.most_steps(), factor * training.most_steps()
