@@ -4,7 +4,8 @@
     {{verdict ID PART}}          the number of one part, with its interval; `PART value` without it
     {{verdict ID word}}          the words of the verdict; `judged by older machinery` if it is from before 0.2.0
     {{made PICTURE FIELD}}       a field of made.json: work_seconds, wall_seconds, ...; `runs` is their number
-    {{said PICTURE "REGEX"}}     what the command printed (its summary in made.json): the groups of the first match
+    {{said PICTURE "TEXT"}}      the number after TEXT in what the command printed (its summary in made.json), with its
+                                 interval; `value` without; several TEXTs are found one after the other
     {{data PICTURE NAME A=V}}    a mean over seeds in data/PICTURE.json where the axis A has the value V (or V,W);
                                  `min`, `max`, `mean` or `range` over the axes that are left
     {{fact PICTURE NAME}}        a number of facts.json: of a run that left no file, with its origin
@@ -39,6 +40,8 @@ from showcase import made, totals, verdicts
 PLACEHOLDER = re.compile(r"\{\{(\w+) ([^{}]*)\}\}")
 MARKS = ("printed", "setting", "theory", "known")
 """kinds of placeholders that only say where a typed number comes from"""
+SAID = re.compile(r"\s*(-?\d(?:[\d.,]*\d)?(?:e[-+]?\d+)?)(?: \[[^\]]*\]| \+- [\d.]+)?")
+"""a number with its interval or spread, as commands print it"""
 UNKNOWN = "**?**"
 """what a page shows for a number that is not there"""
 UNITS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
@@ -87,19 +90,18 @@ class Values:
 
         return PLACEHOLDER.sub(fill, text)
 
-    def _verdict(self, claim: str, *rest: str, reading: str = "default") -> str:
-        if rest == ("word",):
+    def _verdict(self, claim: str, *names: str, reading: str = "default", take: str = "") -> str:
+        if names == ("word",):
             entry = verdicts.counted(self.verdicts, claim, reading)
             return f"*{totals.word(entry)}*"
         entry = verdicts.largest(self.verdicts, claim, reading)
         parts = {part["name"]: part for part in entry.get("parts", [])}
-        names, value = (rest[:-1], True) if rest[-1:] == ("value",) else (rest, False)
         if not names and len(parts) != 1:
             raise Missing(f"name one of its parts: {', '.join(parts) or 'it has none'}")
         part = parts[names[0]] if names else next(iter(parts.values()))
         if "value" not in part:
             raise Missing("the part has no number")
-        return number(float(part["value"])) if value else verdicts.interval(part)
+        return number(float(part["value"])) if take == "value" else verdicts.interval(part)
 
     def _made(self, picture: str, field: str, unit: str = "seconds", digits: str = "3") -> str:
         value = asdict(self.pictures[picture])[field]
@@ -109,12 +111,17 @@ class Values:
             return f"{sum(value.values()):,}"
         return rounded(value / UNITS[unit], digits) if isinstance(value, float | int) else value
 
-    def _said(self, picture: str, pattern: str) -> str:
-        summary = "\n".join(self.pictures[picture].summary)
-        match = re.search(pattern, summary)
+    def _said(self, picture: str, *texts: str, take: str = "") -> str:
+        summary, place = "\n".join(self.pictures[picture].summary), 0
+        for text in texts:
+            place = summary.find(text, place)
+            if place < 0:
+                raise Missing(f"the command did not print {text!r}")
+            place += len(text)
+        match = SAID.match(summary, place)
         if not match:
-            raise Missing("the command printed nothing like it")
-        return ", ".join(match.groups())
+            raise Missing(f"no number follows {summary[max(0, place - 30) : place]!r}")
+        return match[1] if take == "value" else match[0].strip()
 
     def _data(
         self, picture: str, variable: str, reduce: str = "", digits: str = "3", **at: str
@@ -195,6 +202,8 @@ def _arguments(text: str) -> tuple[list[str], dict[str, str]]:
             options[name] = value
         elif word in ("min", "max", "mean", "range"):
             options["reduce"] = word
+        elif word == "value":
+            options["take"] = word
         else:
             words.append(word)
     return words, options

@@ -11,6 +11,7 @@ from benign.claims import (
     Measured,
     Undecided,
     exact,
+    largest_mean,
     mean,
     share,
     slope,
@@ -127,3 +128,27 @@ def test_intervals_are_nested_and_known_at_any_confidence(measured):
 def test_a_number_with_sampling_error_needs_its_interval():
     with pytest.raises(ValueError, match=says("x", "interval")):
         Measured("x", Estimate(1.0, 0.5, 1.5), "guess")
+
+
+def test_the_largest_mean_covers_whichever_cell_is_largest():
+    """Nine cells with one mean: the t interval of the cell that happens to be largest would miss it often."""
+    generator, misses, alone = np.random.default_rng(0), 0, 0
+    for _ in range(400):
+        rows = generator.standard_normal((6, 9))
+        _, low, high = largest_mean("x", rows).estimate
+        misses += not low <= 0 <= high
+        _, low, high = mean("x", rows[:, rows.mean(0).argmax()]).estimate
+        alone += not low <= 0 <= high
+    assert misses <= 28  # 5 %, and two standard errors
+    assert alone > 60
+
+
+def test_the_largest_mean_needs_seeds_and_is_of_all_cells():
+    rows = np.array([[0.1, 0.5], [0.12, 0.52], [0.11, 0.54]])
+    measured = largest_mean("x", rows)
+    assert measured.estimate.value == pytest.approx(0.52)
+    assert measured.estimate.low > 0.4
+    assert measured.basis == "2 cells of 3 seeds"
+    assert math.isinf(largest_mean("x", rows[:1]).estimate.high)
+    with pytest.raises(Undecided):
+        largest_mean("x", [[math.nan, 1.0], [math.nan, 1.0]])

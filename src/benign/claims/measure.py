@@ -108,9 +108,32 @@ def worst_of_runs(of: str, values: ArrayLike, log: bool = False) -> Measured:
             return Estimate(top, top, math.inf)
         quantile = t_quantile(2 * confidence - 1, count - 1) if confidence > 0.5 else 0.0
         bound = sample.mean() + quantile * sample.std(ddof=1) * math.sqrt(1 + 1 / count)
-        return Estimate(top, top, max(top, float(np.exp(bound) if log else bound)))
+        with np.errstate(over="ignore"):  # few seeds at a high confidence leave it unbounded
+            return Estimate(top, top, max(top, float(np.exp(bound) if log else bound)))
 
     return Measured.by(of, interval, f"largest of {_count(count, 'seed')}", note)
+
+
+def largest_mean(of: str, values: ArrayLike) -> Measured:
+    """Return the largest of the means over seeds of several cells, with an interval that covers whichever is largest.
+
+    `values` has a row for each seed and a column for each cell. The ends are the largest lower and the largest upper
+    end of Student's t intervals that hold for all cells at once (Bonferroni): a statement about every cell is judged by
+    all of them, not by the one that happens to be largest. For the smallest mean give negative values.
+    """
+    rows = np.asarray(values, dtype=float)
+    if rows.ndim != 2 or rows.size == 0:
+        raise Undecided(f"{of}: there are no values")
+    columns, notes = zip(*(_finite(of, column) for column in rows.T), strict=True)
+    top = max(float(column.mean()) for column in columns)
+
+    def interval(confidence: float) -> Estimate:
+        each = 1 - (1 - confidence) / len(columns)
+        means = [mean_interval(column, each) for column in columns]
+        return Estimate(top, *(max(getattr(one, end) for one in means) for end in ("low", "high")))
+
+    basis = f"{_count(len(columns), 'cell')} of {_count(len(rows), 'seed')}"
+    return Measured.by(of, interval, basis, next(filter(None, notes), ""))
 
 
 def mean(of: str, values: ArrayLike) -> Measured:

@@ -11,6 +11,7 @@ import numpy as np
 from benign.claims.claim import Claim, Direction, End, Evidence, Kind
 from benign.claims.conditions import ROUNDING, Conditions
 from benign.claims.ends import at_end, attacks_of, masked_text
+from benign.claims.frozen import Frozen
 from benign.claims.measure import CONFIDENCE, Measured, Undecided
 from benign.claims.rule import Outcome, Rule
 from benign.claims.words import label
@@ -167,6 +168,8 @@ class Verdict:
     """why the statistic could not be computed: an error of the program, not of the paper"""
     confidence: float = CONFIDENCE
     """of the intervals that decided"""
+    frozen: Frozen | None = None
+    """what is known of the rules that judged; None outside a folder of runs"""
 
     @property
     def deciding(self) -> tuple[PartVerdict, ...]:
@@ -261,6 +264,7 @@ class Verdict:
             "reading": dict(self.evidence.reading),
             "needs": [need if isinstance(need, str) else need.name for need in claim.studies],
             "seeds": [each.seeds for each in self.evidence.experiments],
+            "frozen": self.frozen.as_dict() if self.frozen else None,
             "numerics": NUMERICS,
             "seconds": round(self.seconds, 3),
         }

@@ -145,6 +145,10 @@ def _details(verdict: Verdict) -> list[str]:
         lines += ["", f"Attacks: {'; '.join(verdict.attacks)}"]
     if reading:
         lines += ["", "Reading: " + ", ".join(f"{q}={a}" for q, a in reading.items())]
+    if verdict.frozen:
+        remark = verdict.frozen.text()
+        text = f"Rule: {verdict.frozen.hash[:12]}, recorded {verdict.frozen.first_seen}"
+        lines += ["", text + (f"; {remark}" if remark else "")]
     if verdict.conditions.ratios:
         ratios = ", ".join(
             f"{name} {ratio:.3g}" for name, ratio in verdict.conditions.ratios.items()
@@ -181,6 +185,8 @@ def verdict_text(each: TimedVerdict) -> str:
         lines.append(f"conditions: {conditions_text(verdict)}")
     if verdict.reason:
         lines.append(verdict.reason)
+    if verdict.frozen and (remark := verdict.frozen.text()):
+        lines.append(remark)
     first, *rest = lines
     wrapped = [
         textwrap.fill(line, WIDTH, initial_indent=" " * 14, subsequent_indent=" " * 16)
