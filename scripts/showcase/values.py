@@ -5,7 +5,8 @@
     {{verdict ID word}}          the words of the verdict; `judged by older machinery` if it is from before 0.2.0
     {{made PICTURE FIELD}}       a field of made.json: work_seconds, wall_seconds, ...; `runs` is their number
     {{said PICTURE "TEXT"}}      the number after TEXT in what the command printed (its summary in made.json), with its
-                                 interval; `value` without; several TEXTs are found one after the other
+                                 interval; `value` without; several TEXTs are found one after the other; `nth=2`: not
+                                 the first number after them
     {{data PICTURE NAME A=V}}    a mean over seeds in data/PICTURE.json where the axis A has the value V (or V,W);
                                  `min`, `max`, `mean` or `range` over the axes that are left
     {{fact PICTURE NAME}}        a number of facts.json: of a run that left no file, with its origin
@@ -28,6 +29,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,9 @@ from showcase import made, totals, verdicts
 PLACEHOLDER = re.compile(r"\{\{(\w+) ([^{}]*)\}\}")
 MARKS = ("printed", "setting", "theory", "known")
 """kinds of placeholders that only say where a typed number comes from"""
-SAID = re.compile(r"\s*(-?\d(?:[\d.,]*\d)?(?:e[-+]?\d+)?)(?: \[[^\]]*\]| \+- [\d.]+)?")
+SAID = re.compile(
+    r"(?<![\w.^])(-?\d(?:[\d.,]*\d)?(?:e[-+]?\d+)?)(?: \[[^\]]*\]| \+- [\d.]+)?"
+)
 """a number with its interval or spread, as commands print it"""
 UNKNOWN = "**?**"
 """what a page shows for a number that is not there"""
@@ -111,17 +115,17 @@ class Values:
             return f"{sum(value.values()):,}"
         return rounded(value / UNITS[unit], digits) if isinstance(value, float | int) else value
 
-    def _said(self, picture: str, *texts: str, take: str = "") -> str:
+    def _said(self, picture: str, *texts: str, take: str = "", nth: str = "1") -> str:
         summary, place = "\n".join(self.pictures[picture].summary), 0
         for text in texts:
             place = summary.find(text, place)
             if place < 0:
                 raise Missing(f"the command did not print {text!r}")
             place += len(text)
-        match = SAID.match(summary, place)
-        if not match:
+        found = [*islice(SAID.finditer(summary, place), int(nth))]
+        if len(found) < int(nth) or (nth == "1" and summary[place : found[0].start()].strip(" (")):
             raise Missing(f"no number follows {summary[max(0, place - 30) : place]!r}")
-        return match[1] if take == "value" else match[0].strip()
+        return found[-1][1 if take == "value" else 0]
 
     def _data(
         self, picture: str, variable: str, reduce: str = "", digits: str = "3", **at: str
