@@ -42,9 +42,7 @@ from showcase import made, totals, verdicts
 PLACEHOLDER = re.compile(r"\{\{(\w+) ([^{}]*)\}\}")
 MARKS = ("printed", "setting", "theory", "known")
 """kinds of placeholders that only say where a typed number comes from"""
-SAID = re.compile(
-    r"(?<![\w.^])(-?\d(?:[\d.,]*\d)?(?:e[-+]?\d+)?)(?: \[[^\]]*\]| \+- [\d.]+)?"
-)
+SAID = re.compile(r"(?<![\w.^])(-?\d(?:[\d.,]*\d)?(?:e[-+]?\d+)?)(?: \[[^\]]*\]| \+- [\d.]+)?")
 """a number with its interval or spread, as commands print it"""
 UNKNOWN = "**?**"
 """what a page shows for a number that is not there"""
