@@ -25,6 +25,7 @@ FREE = [
     rf"\b(?:{NUMBERED})s? \(?[A-Z]?\d+(?:\.\d+)*\)?",
     rf"\b(?:{SETTING}) ?(?:=|<=|>=|<|>|≤|≥) ?{VALUE}(?:(?: to| and|,) {VALUE})*(?: ?‖μ‖)?",
     r"\bd ~ r\^\d",
+    r"\b100 %",  # all
 ]
 """what may hold numbers that no file has"""
 

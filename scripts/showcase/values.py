@@ -3,7 +3,8 @@
     {{verdict ID}}               the number of a claim's only part, with its interval
     {{verdict ID PART}}          the number of one part, with its interval; `PART value` without it
     {{verdict ID word}}          the words of the verdict; `judged by older machinery` if it is from before 0.2.0
-    {{made PICTURE FIELD}}       a field of made.json: work_seconds, wall_seconds, ...; `runs` is their number
+    {{made PICTURE FIELD}}       a field of made.json: work_seconds, wall_seconds, ...; `runs` is their number,
+                                 `runs converged` of those that ended so
     {{said PICTURE "TEXT"}}      the number after TEXT in what the command printed (its summary in made.json), with its
                                  interval; `value` without; several TEXTs are found one after the other; `nth=2`: not
                                  the first number after them
@@ -46,6 +47,7 @@ SAID = re.compile(r"(?<![\w.^])(-?\d(?:[\d.,]*\d)?(?:e[-+]?\d+)?)(?: \[[^\]]*\]|
 """a number with its interval or spread, as commands print it"""
 UNKNOWN = "**?**"
 """what a page shows for a number that is not there"""
+OPTIONS = ("reading", "unit", "digits", "nth")
 UNITS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
 
 
@@ -82,7 +84,7 @@ class Values:
             if kind in MARKS:
                 return arguments
             try:
-                words, options = _arguments(arguments)
+                words, options = _arguments(kind, arguments)
                 return str(getattr(self, f"_{kind}")(*words, **options, **_more(kind, gallery)))
             except (
                 Exception
@@ -105,12 +107,14 @@ class Values:
             raise Missing("the part has no number")
         return number(float(part["value"])) if take == "value" else verdicts.interval(part)
 
-    def _made(self, picture: str, field: str, unit: str = "seconds", digits: str = "3") -> str:
+    def _made(
+        self, picture: str, field: str, ending: str = "", unit: str = "seconds", digits: str = "3"
+    ) -> str:
         value = asdict(self.pictures[picture])[field]
         if value in (None, "", {}, []):
             raise Missing(f"{field} was not recorded")
         if field == "runs":
-            return f"{sum(value.values()):,}"
+            return f"{value[ending] if ending else sum(value.values()):,}"
         return rounded(value / UNITS[unit], digits) if isinstance(value, float | int) else value
 
     def _said(self, picture: str, *texts: str, take: str = "", nth: str = "1") -> str:
@@ -121,7 +125,7 @@ class Values:
                 raise Missing(f"the command did not print {text!r}")
             place += len(text)
         found = [*islice(SAID.finditer(summary, place), int(nth))]
-        if len(found) < int(nth) or (nth == "1" and summary[place : found[0].start()].strip(" (")):
+        if len(found) < int(nth) or (nth == "1" and summary[place : found[0].start()].strip(" (\n")):
             raise Missing(f"no number follows {summary[max(0, place - 30) : place]!r}")
         return found[-1][1 if take == "value" else 0]
 
@@ -140,7 +144,7 @@ class Values:
             if axis in mean.dims:
                 mean = mean.isel({axis: [_place(known, each) for each in wanted]})
             else:  # a coordinate of the first axis
-                rows = [i for i, each in enumerate(known) if any(_same(each, w) for w in wanted)]
+                rows = [i for w in wanted for i, each in enumerate(known) if _same(each, w)]
                 mean = mean.isel({along: rows})
                 beside = {name: [each[i] for i in rows] for name, each in beside.items()}
         values = mean.values.ravel()
@@ -195,12 +199,13 @@ def rounded(value: float, digits: str = "3") -> str:
     return f"{value:.{power}f}" if power > 0 else f"{round(value, power):.0f}"
 
 
-def _arguments(text: str) -> tuple[list[str], dict[str, str]]:
-    """Return the words of a placeholder, and its options `name=value`."""
+def _arguments(kind: str, text: str) -> tuple[list[str], dict[str, str]]:
+    """Return the words of a placeholder, and its options `name=value`; a part of a claim may be called `r=0.02`."""
     words, options = [], {}
     for word in shlex.split(text):
         name, equals, value = word.partition("=")
-        if equals and name.isidentifier() and " " not in word:
+        option = name in OPTIONS or (kind == "data" and name.isidentifier())
+        if equals and option:
             options[name] = value
         elif word in ("min", "max", "mean", "range"):
             options["reduce"] = word
