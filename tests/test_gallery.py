@@ -147,7 +147,12 @@ def test_a_larger_scale_replaces_a_smaller_one_of_the_same_reading(tmp_path: Pat
 
 
 def test_verdicts_of_older_machinery_stay_apart_until_runs_as_large_are_judged(tmp_path: Path):
-    old: verdicts.Entry = {"reading": "default", "machinery": "0.1.0", "verdict": "confirmed", "scale": "paper"}
+    old: verdicts.Entry = {
+        "reading": "default",
+        "machinery": "0.1.0",
+        "verdict": "confirmed",
+        "scale": "paper",
+    }
     old |= {"setting": "", "reason": "", "benign": "0.1.0", "parts": [{"name": "", "value": 1.0}]}
     old["parts"][0] |= {"rule": "", "outcome": "holds", "of": "N", "low": 1.0, "high": 1.0}
     verdicts.write(tmp_path, {BOUNDARY: [old]})

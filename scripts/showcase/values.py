@@ -125,7 +125,9 @@ class Values:
                 raise Missing(f"the command did not print {text!r}")
             place += len(text)
         found = [*islice(SAID.finditer(summary, place), int(nth))]
-        if len(found) < int(nth) or (nth == "1" and summary[place : found[0].start()].strip(" (\n")):
+        if len(found) < int(nth) or (
+            nth == "1" and summary[place : found[0].start()].strip(" (\n")
+        ):
             raise Missing(f"no number follows {summary[max(0, place - 30) : place]!r}")
         return found[-1][1 if take == "value" else 0]
 
