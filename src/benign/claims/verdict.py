@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from benign.claims.claim import Claim, Direction, End, Evidence, Kind
+from benign.claims.claim import Claim, Direction, Evidence, Kind
 from benign.claims.conditions import ROUNDING, Conditions
 from benign.claims.ends import at_end, attacks_of, masked_text
 from benign.claims.frozen import Frozen
@@ -18,6 +18,7 @@ from benign.claims.words import label
 from benign.experiment import Experiment
 from benign.spec.axes import cells
 from benign.stats.intervals import Estimate, interval_text, number
+from benign.sweep.ends import End
 from benign.sweep.plan import NUMERICS
 from benign.training.setup import Setup
 
