@@ -152,3 +152,19 @@ def test_the_largest_mean_needs_seeds_and_is_of_all_cells():
     assert math.isinf(largest_mean("x", rows[:1]).estimate.high)
     with pytest.raises(Undecided):
         largest_mean("x", [[math.nan, 1.0], [math.nan, 1.0]])
+
+
+def test_the_largest_mean_by_size_is_a_distance():
+    rows = np.array([[0.1, -0.5], [0.12, -0.52], [0.11, -0.54]])
+    value, low, high = largest_mean("x", rows, absolute=True).estimate
+    assert value == pytest.approx(0.52)
+    assert 0.4 < low < value < high
+    noise = np.random.default_rng(0).normal(0, 1, (5, 3))
+    assert largest_mean("x", noise, absolute=True).estimate.low == 0
+
+
+def test_seeds_that_agree_by_chance_leave_no_zero_width():
+    """Two seeds, of which both miss 3 of 50 points in one cell: nothing is known to a point."""
+    rows = np.array([[0.06, 0.0, 0.02], [0.06, 0.04, 0.0]])
+    low, high = largest_mean("x", rows).estimate[1:]
+    assert low < 0 < 0.1 < high

@@ -73,14 +73,15 @@ def floor_result(experiment: Experiment, excess: float) -> xr.Dataset:
 def test_the_floor_of_any_classifier(name: str):
     experiment = studies.FLOOR.experiment("smoke")
     assert outcome(name, floor_result(experiment, 0.02), experiment) is Outcome.HOLDS
-    assert outcome(name, floor_result(experiment, -0.3), experiment) is Outcome.FAILS
+    weak = floor_result(experiment, -0.3)  # no classifier is so good: the attack is too weak
+    assert outcome(name, weak, experiment) is Outcome.INCONCLUSIVE
 
 
 def test_only_the_sharp_floor_is_missed_between_the_two():
     experiment = studies.FLOOR.experiment("paper")  # never run: sizes alone are read
     between = floor_result(experiment, -0.01)
     assert outcome("thm3.2.lower-bound", between, experiment) is Outcome.HOLDS
-    assert outcome("derived.lower-bound-sharp", between, experiment) is Outcome.FAILS
+    assert outcome("derived.lower-bound-sharp", between, experiment) is Outcome.INCONCLUSIVE
 
 
 def accuracies(power: float, noise: float, signals: list[float]) -> xr.Dataset:

@@ -114,23 +114,34 @@ def worst_of_runs(of: str, values: ArrayLike, log: bool = False) -> Measured:
     return Measured.by(of, interval, f"largest of {_count(count, 'seed')}", note)
 
 
-def largest_mean(of: str, values: ArrayLike) -> Measured:
+def largest_mean(of: str, values: ArrayLike, absolute: bool = False) -> Measured:
     """Return the largest of the means over seeds of several cells, with an interval that covers whichever is largest.
 
     `values` has a row for each seed and a column for each cell. The ends are the largest lower and the largest upper
     end of Student's t intervals that hold for all cells at once (Bonferroni): a statement about every cell is judged by
-    all of them, not by the one that happens to be largest. For the smallest mean give negative values.
+    all of them, not by the one that happens to be largest. A cell whose seeds agree by chance, as counts of a few test
+    points do, has at least the spread that the cells have together. `absolute`: the mean that is furthest from 0, as a
+    distance. For the smallest mean give negative values.
     """
     rows = np.asarray(values, dtype=float)
     if rows.ndim != 2 or rows.size == 0:
         raise Undecided(f"{of}: there are no values")
     columns, notes = zip(*(_finite(of, column) for column in rows.T), strict=True)
-    top = max(float(column.mean()) for column in columns)
+    means = np.array([column.mean() for column in columns])
+    means = np.abs(means) if absolute else means
+    counts = np.array([column.size for column in columns])
 
     def interval(confidence: float) -> Estimate:
+        if counts.min() == 1:
+            return Estimate(float(means.max()), 0.0 if absolute else -math.inf, math.inf)
+        spreads = np.array([column.std(ddof=1) for column in columns])
+        spreads = np.maximum(spreads, np.sqrt(np.mean(spreads**2)))
         each = 1 - (1 - confidence) / len(columns)
-        means = [mean_interval(column, each) for column in columns]
-        return Estimate(top, *(max(getattr(one, end) for one in means) for end in ("low", "high")))
+        quantiles = np.array([t_quantile(each, int(count) - 1) for count in counts])
+        half = quantiles * spreads / np.sqrt(counts)
+        low = float((means - half).max())
+        low = max(low, 0.0) if absolute else low
+        return Estimate(float(means.max()), low, float((means + half).max()))
 
     basis = f"{_count(len(columns), 'cell')} of {_count(len(rows), 'seed')}"
     return Measured.by(of, interval, basis, next(filter(None, notes), ""))

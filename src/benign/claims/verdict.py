@@ -318,7 +318,8 @@ def _numbers(claim: Claim, evidence: Evidence) -> Numbers:
 def _other_ends(claim: Claim, evidence: Evidence, attacked: Numbers) -> tuple[Numbers, Numbers]:
     """Return the numbers by the certificates, and those with the certificates' end where the attack is masked.
 
-    A number that stays the same if nothing is certified is not made of robust variables: it has no certified end.
+    A number that stays the same if nothing is certified is not made of robust variables, and one that is then what the
+    certificates say is made of variables without certificates: neither has a certified end.
     """
     if not claim.robust:
         return {}, {}
@@ -328,7 +329,10 @@ def _other_ends(claim: Claim, evidence: Evidence, attacked: Numbers) -> tuple[Nu
         name: measured
         for name, measured in certified.items()
         if claim.direction(name) in (Direction.RISES, Direction.FALLS)
-        and (name not in unproven or unproven[name].estimate != attacked[name].estimate)
+        and (
+            name not in unproven
+            or unproven[name].estimate not in (attacked[name].estimate, measured.estimate)
+        )
     }
     doubtful = masked_text(evidence.results)
     return proven, _at_end(claim, evidence, "masked runs certified") if doubtful else attacked

@@ -12,7 +12,7 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from benign.claims import Evidence, Undecided
+from benign.claims import Evidence, Measured, Undecided
 from benign.claims.replays import Replays
 from benign.experiment import Experiment
 from benign.losses import logistic_slope
@@ -89,6 +89,11 @@ def signal_direction(step: Step) -> Float[Tensor, "runs dim"]:
 
 def is_smooth(setup: Setup) -> bool:
     return two_layer(setup).activation == "smoothed_leaky_relu"
+
+
+def slack_text(ratio: Measured) -> str:
+    """Return by which factor a ratio that may be 1 is smaller."""
+    return f"the bound is {1 / ratio.estimate.value:.2g} times larger"
 
 
 def copied(params: Params) -> Params:

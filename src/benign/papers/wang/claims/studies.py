@@ -28,6 +28,8 @@ from benign.spec.axes import zipped
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation, Setup
 
+GOOD_RUN = 0.8
+"""probability of a good run: 1 - 2 delta with the delta = 0.1 of the conditions"""
 CASES = ("relu", "smooth")
 SLOPE, SMOOTHNESS = 0.5, 1.0
 """gamma and H of the smooth activation"""
@@ -139,7 +141,7 @@ def _first(scale: str, reading: Reading) -> Experiment:
 
 def _first_step(scale: str, reading: Reading) -> Experiment:
     """One step at the rate of condition (4), after which attacks and certificates judge the training points."""
-    samples, const, seeds = Scaled(smoke=(20, 2.0, 2), quick=(30, 5.0, 60), paper=(100, 10.0, 60))[
+    samples, const, seeds = Scaled(smoke=(20, 2.0, 2), quick=(30, 5.0, 30), paper=(100, 10.0, 60))[
         scale
     ]
     cells = [
@@ -160,7 +162,7 @@ def _active(scale: str, reading: Reading) -> Experiment:
 
 def _inside(scale: str, reading: Reading) -> Experiment:
     size, const, steps, seeds = Scaled(
-        smoke=(20, 2.0, 20, 2), quick=(30, 5.0, 200, 60), paper=(100, 10.0, 2000, 60)
+        smoke=(20, 2.0, 20, 2), quick=(30, 5.0, 200, 30), paper=(100, 10.0, 2000, 60)
     )[scale]
     cells = [
         inside(case, 2.0, size, samples=size, radius=0.03, const=const, flip=0.1) for case in CASES
@@ -206,7 +208,7 @@ PACES = (0.5, 0.125, 0.03125)
 
 
 def _paces(scale: str, reading: Reading) -> Experiment:
-    steps, seeds, test = Scaled(smoke=(64, 2, 50), quick=(1024, 10, 250), paper=(8192, 20, 2000))[
+    steps, seeds, test = Scaled(smoke=(64, 2, 50), quick=(1024, 20, 250), paper=(8192, 20, 2000))[
         scale
     ]
     sized = inside("relu", 1.0, 20, samples=20, radius=0.1)
@@ -243,7 +245,7 @@ def _scaling(scale: str, reading: Reading) -> Experiment:
 
 def _levels(scale: str, reading: Reading) -> Experiment:
     """Errors large enough to count: r^2 sqrt(n/d) from 0.8 to 2.5, alpha from 0 to 0.5, d >= 64 n r^2."""
-    steps, seeds, test = Scaled(smoke=(10, 2, 200), quick=(60, 6, 500), paper=(400, 20, 10_000))[
+    steps, seeds, test = Scaled(smoke=(10, 2, 200), quick=(60, 12, 500), paper=(400, 20, 10_000))[
         scale
     ]
     cells = [

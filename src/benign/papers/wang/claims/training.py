@@ -30,12 +30,14 @@ from benign.papers.wang.claims.extremes import (
     distance_between,
     extremes_of,
     is_smooth,
+    slack_text,
     steps_of,
 )
 from benign.papers.wang.claims.studies import (
     BY_RADIUS,
     FIRST,
     FIRST_STEP,
+    GOOD_RUN,
     INSIDE,
     LONG,
     LONG_RELU,
@@ -49,16 +51,12 @@ from benign.training.descent import Step
 from benign.training.metrics.audit import certified_margins
 
 CLAIMS = Claims("wang")
-OFTEN = 0.95
-"""share of seeds (papers/wang.md 4)"""
-GOOD_RUN = 0.8
-"""share of good runs: 1 - 2 delta with the delta = 0.1 of the conditions"""
 RAISED = 1.1
 """factor by which the evaluation attack may raise the loss under the training attack, as for masked runs"""
 
 
 @CLAIMS.add(
-    "thm3.1.robust-interpolation", "Theorem 3.1, item 1", at_least(OFTEN), INSIDE, conditions=assumption,
+    "thm3.1.robust-interpolation", "Theorem 3.1, item 1", at_least(GOOD_RUN), INSIDE, conditions=assumption,
     robust=Direction.RISES, levels={"loss": 0.01}, version=2,
 )  # fmt: skip
 def robust_interpolation(evidence: Evidence) -> Measured:
@@ -103,7 +101,7 @@ def loss_to_zero(evidence: Evidence) -> dict[str, Measured]:
 
 
 @CLAIMS.add(
-    "sec3.4.one-step-interpolation", "Section 3.4", at_least(OFTEN), FIRST_STEP, conditions=assumption,
+    "sec3.4.one-step-interpolation", "Section 3.4", at_least(GOOD_RUN), FIRST_STEP, conditions=assumption,
     robust=Direction.RISES, version=2,
 )  # fmt: skip
 def one_step_interpolation(evidence: Evidence) -> Measured:
@@ -164,12 +162,7 @@ def _relative_loss(
         log=True,
     )
     slack = f"not vacuous from step {int(steps[counting][0])} on"
-    return {"along": along.noting(slack), "end": at_end.noting(_slack(at_end))}
-
-
-def _slack(ratio: Measured) -> str:
-    """Return by which factor a ratio that may be 1 is smaller."""
-    return f"the bound is {1 / ratio.estimate.value:.2g} times larger"
+    return {"along": along.noting(slack), "end": at_end.noting(slack_text(at_end))}
 
 
 RATE = {"along": at_most(1.0), "end": at_most(1.0)}
