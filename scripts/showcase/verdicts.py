@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from benign.claims.claim import Claim
 from benign.claims.study import SCALES
+from benign.papers.frozen import cannot
 from benign.papers.registry import claims, papers, study_of
-from benign.papers.verify import cannot
 from benign.stats.intervals import interval_text, number
 
 MISSING = "cannot run here"
