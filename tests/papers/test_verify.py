@@ -9,8 +9,9 @@ import pytest
 import benign as bo
 from benign.claims import Question, Study
 from benign.cli import main as cli
+from benign.papers.frozen import readings_of
 from benign.papers.registry import claims, matching
-from benign.papers.verify import Verifier, readings_of, verify
+from benign.papers.verify import Verifier, verify
 from tests.registry import forgetting
 from tests.says import holds, says
 
@@ -280,3 +281,52 @@ def test_a_damaged_file_of_rules_stops_the_command(paper, capsys):
     assert code == 2
     assert holds(err, str(file), "line 1", "checksum", "move it away")
     assert "Traceback" not in err
+
+
+def test_refutations_of_a_whole_paper_are_corrected_for_the_number_of_claims(paper, capsys):
+    code, out, _ = run(capsys, "--plugin", "mine.py", "verify", "mine", "--scale", "smoke")
+    assert code == 0
+    assert "1 refuted (1 of 1 among all claims of a paper)" in out
+    text = "mine/thm1.chance: refuted; holds up against 4 claims (Holm p = "
+    assert text in out
+    verdicts = json.loads(Path("runs/verdicts/verdicts.json").read_text())["verdicts"]
+    families = {each["id"]: each["family"] for each in verdicts}
+    assert families["mine/thm1.chance"]["holds up"] is True
+    assert families["mine/fig9.images"] == {
+        "paper": "mine", "claims": 4, "judged": 4, "Holm p-value": 1.0, "holds up": False,
+    }  # fmt: skip
+    assert "**refuted**; holds up against 4 claims" in Path("runs/verdicts/verdicts.md").read_text()
+
+
+def test_one_claim_gets_the_plain_word(paper, capsys):
+    words = ["--plugin", "mine.py", "verify", "mine/thm1.chance", "--scale", "smoke"]
+    code, out, _ = run(capsys, *words)
+    assert code == 0
+    assert "1 refuted\n" in out
+    assert "no correction for the number of claims was made: 1 of 4 claims of mine judged" in out
+    assert "Holm" not in out
+
+
+def test_a_family_that_changed_after_runs_existed_is_named(paper, capsys):
+    words = ["--plugin", "mine.py", "verify", "mine", "--scale", "smoke"]
+    for source, text in (
+        (PAPER, ""),
+        (PAPER.replace("thm1.chance", "thm1.other"), "claim mine/thm1.other is new"),
+    ):
+        paper.write_text(source)
+        with forgetting():
+            code, out, _ = run(capsys, *words)
+        assert code == 0
+        assert ("the family of mine changed after runs existed" in out) == bool(text)
+        assert text in out
+
+
+def test_what_is_judged_in_python_is_corrected_too(paper):
+    bo.load(paper)
+    by_id = {each.verdict.claim.id: each for each in bo.judge("mine", scale="smoke")}
+    place = by_id["mine/thm1.chance"].family
+    assert place
+    assert place.holds_up
+    [alone] = bo.judge("mine/thm1.chance", scale="smoke")
+    assert alone.family
+    assert alone.family.holds_up is None

@@ -5,6 +5,7 @@
     measure     what a statistic returns: numbers with intervals
     rule        from an interval to holds, fails or inconclusive
     frozen      rules recorded before runs, with a hash
+    family      refutations among all claims of a paper
     conditions  the conditions of a theorem as numbers
     ends        robust numbers by attacks and by certificates
     verdict     the verdict on a claim; verdict_text writes it, words lists its words

@@ -1,6 +1,5 @@
 """The verifier: runs the studies of claims, each once, and judges the claims."""
 
-import contextlib
 import sys
 import time
 import warnings
@@ -12,14 +11,14 @@ from typing import Any, NamedTuple
 import xarray as xr
 
 from benign.claims.claim import Claim, Evidence
-from benign.claims.frozen import Frozen, FrozenFile, Key, Rules, rules_of
+from benign.claims.family import families, family_text
 from benign.claims.study import Reading, Study
 from benign.claims.verdict import cannot_run
 from benign.claims.verdict import judge as verdict_on
 from benign.claims.verdict_text import TimedVerdict, claim_text, counts_text, verdict_text, write
 from benign.experiment import Experiment, Folder
-from benign.papers.registry import claims as all_claims
-from benign.papers.registry import matching, study_of
+from benign.papers.frozen import Freezer, answered, cannot, readings_of, studies_of
+from benign.papers.registry import matching
 from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.folders import current_experiment, current_result
 from benign.sweep.results import RunsFailed
@@ -43,38 +42,8 @@ class Verifier:
     """
 
     def __init__(self, scale: str, folder: Path, run: Run | None) -> None:
-        self.scale, self.folder, self.run = scale, folder, run
-        self._known: dict[tuple[str, str], _Runs] = {}
-        self._experiments: dict[tuple[str, str], Experiment] = {}
-        self._rules = FrozenFile(folder / "verdicts" / "frozen.jsonl")
-        self._frozen: dict[Key, Frozen] = {}
-
-    def freeze(
-        self, claims: Iterable[Claim], which: str = "default", answers: Reading | None = None
-    ) -> None:
-        """Record the rules of claims before their runs are made.
-
-        The other claims of their papers are recorded too: they may share these runs.
-        """
-        chosen = list(claims)
-        self._freeze(rules for each in chosen for rules in self._all_rules(each, which, answers))
-        others: list[tuple[Rules, bool]] = []
-        for claim in siblings(chosen):
-            with contextlib.suppress(Exception):  # of a study that nobody asked for
-                others += self._all_rules(claim, which, answers)
-        self._freeze(others)
-
-    def _freeze(self, rules: Iterable[tuple[Rules, bool]]) -> None:
-        if new := [(each, runs) for each, runs in rules if each.key not in self._frozen]:
-            self._frozen |= self._rules.freeze(new)
-
-    def _all_rules(
-        self, claim: Claim, which: str, answers: Reading | None
-    ) -> list[tuple[Rules, bool]]:
-        """Return the rules of a claim for each reading, and whether there are runs; none if it cannot run here."""
-        studies = [] if cannot(claim) else _studies(claim)
-        readings = [] if cannot(claim) else readings_of(studies, which, answers)
-        return [(self._rules_of(claim, each), self._has_runs(studies, each)) for each in readings]
+        self.scale, self.run, self.freezer = scale, run, Freezer(scale, folder)
+        self._known: dict[Path, _Runs] = {}
 
     def judge(
         self, claim: Claim, which: str = "default", answers: Reading | None = None
@@ -83,9 +52,9 @@ class Verifier:
         if reason := cannot(claim):
             yield TimedVerdict(cannot_run(claim, self.scale, reason), 0.0)
             return
-        known = _studies(claim)
-        self._freeze(self._all_rules(claim, which, answers))
+        known = studies_of(claim)
         for reading in readings_of(known, which, answers):
+            rules, frozen = self.freezer.of(claim, reading)
             try:
                 runs = [self._run(study, reading) for study in known]
             except NoRuns as error:
@@ -98,48 +67,31 @@ class Verifier:
                 tuple(each.experiment for each in runs),
                 tuple(word for each in runs for word in each.changes),
             )
-            rules = self._rules_of(claim, reading)
-            verdict = replace(verdict_on(claim, evidence), frozen=self._frozen[rules.key])
+            verdict = replace(verdict_on(claim, evidence), frozen=frozen)
             if not verdict.error:
-                self._rules.judged(rules)
+                self.freezer.judged(rules)
             yield TimedVerdict(verdict, sum(each.seconds for each in runs))
 
-    def _rules_of(self, claim: Claim, reading: Reading) -> Rules:
-        experiments = {
-            study.name: self._experiment(study, answered(study, reading))
-            for study in _studies(claim)
-        }
-        return rules_of(claim, self.scale, reading, experiments)
-
-    def _has_runs(self, studies: Iterable[Study], reading: Reading) -> bool:
-        """Whether some study of a claim has a run in its folder."""
-        folders = [self._folder(study, answered(study, reading)) for study in studies]
-        return any(any((folder / "records").glob("*.npz")) for folder in folders)
-
-    def _folder(self, study: Study, own: Reading) -> Path:
-        return self.folder / study.name / self.scale / study.label(own)
-
-    def _experiment(self, study: Study, own: Reading) -> Experiment:
-        key = (study.name, study.label(own))
-        if key not in self._experiments:
-            self._experiments[key] = study.experiment(self.scale, own)
-        return self._experiments[key]
+    def in_families(self, judged: Sequence[TimedVerdict]) -> list[TimedVerdict]:
+        """Return verdicts with their places in the families of their papers."""
+        verdicts = [each.verdict for each in judged]
+        places = families(verdicts, self.freezer.sizes, self.freezer.whole)
+        return [replace(each, family=place) for each, place in zip(judged, places, strict=True)]
 
     def _run(self, study: Study, reading: Reading) -> "_Runs":
         own = answered(study, reading)
-        label = study.label(own)
-        if (study.name, label) not in self._known:
-            folder = self._folder(study, own)
+        folder = self.freezer.runs(study, own)
+        if folder not in self._known:
             if self.run is None:
-                self._known[study.name, label] = _found(study, folder)
+                self._known[folder] = _found(study, folder)
             else:
                 began = time.perf_counter()
-                experiment = self._experiment(study, own)
-                title = f"{study.name}, {self.scale} scale, reading {label}"
+                experiment = self.freezer.experiment(study, own)
+                title = f"{study.name}, {self.scale} scale, reading {study.label(own)}"
                 result = self.run(experiment, folder, title)
                 seconds = time.perf_counter() - began
-                self._known[study.name, label] = _Runs(experiment, result, (), seconds)
-        return self._known[study.name, label]
+                self._known[folder] = _Runs(experiment, result, (), seconds)
+        return self._known[folder]
 
 
 class _Runs(NamedTuple):
@@ -170,50 +122,6 @@ def changes_of(study: Study, made: Mapping[str, Any], result: xr.Dataset) -> tup
     return tuple(f"{study.name}: {change}" for change in changes)
 
 
-def siblings(chosen: Sequence[Claim]) -> list[Claim]:
-    """Return the other claims of the papers of some claims."""
-    names = {claim.id for claim in chosen}
-    of_papers = {name.partition("/")[0] for name in names}
-    return [
-        claim
-        for name, claim in all_claims().items()
-        if name not in names and name.partition("/")[0] in of_papers
-    ]
-
-
-def _studies(claim: Claim) -> list[Study]:
-    """Return the studies of a claim that exist here."""
-    return [study for need in claim.studies if (study := study_of(need))]
-
-
-def answered(study: Study, reading: Reading) -> Reading:
-    """A reading of several studies for one of them: its own questions, by default where it knows no such answer."""
-    return {
-        q.name: reading[q.name] if reading[q.name] in q.answers else q.default
-        for q in study.questions
-    }
-
-
-def cannot(claim: Claim) -> str:
-    """Why a claim cannot be run here; empty where it can."""
-    missing = [str(need) for need in claim.studies if study_of(need) is None]
-    return f"cannot run here: there is no recipe {', '.join(missing)} yet" if missing else ""
-
-
-def readings_of(
-    studies: Sequence[Study], which: str, answers: Reading | None = None
-) -> list[Reading]:
-    """The readings of several studies together: an answer to a question is the answer in all that know it."""
-    readings: list[Reading] = []
-    default = {name: answer for s in studies for name, answer in s.reading().items()}
-    for study in studies:
-        for reading in study.readings(which):
-            whole = default | reading | (answers or {})
-            if whole not in readings:
-                readings.append(whole)
-    return readings or [{}]
-
-
 def judge(
     *patterns: str,
     folder: Folder = "runs",
@@ -240,8 +148,9 @@ def judge(
         return experiment.run(place, device, workers)
 
     verifier, chosen = Verifier(scale, Path(folder), run), matching(patterns)
-    verifier.freeze(chosen, readings)
-    return [each for claim in chosen for each in verifier.judge(claim, readings)]
+    verifier.freezer.freeze(chosen, readings, None)
+    judged = [each for claim in chosen for each in verifier.judge(claim, readings)]
+    return verifier.in_families(judged)
 
 
 def verify(
@@ -266,7 +175,7 @@ def verify(
             return Runner(experiment, place, config).run(watcher)
 
     verifier, judged, files = Verifier(scale, folder, None if no_run else run), [], []
-    verifier.freeze(claims, which, answers)
+    verifier.freezer.freeze(claims, which, answers)
     for number, claim in enumerate(claims, 1):
         for each in verifier.judge(claim, which, answers):
             judged.append(each)
@@ -274,7 +183,12 @@ def verify(
                 judged, scale, folder / "verdicts"
             )  # at once: the next claim may take an hour
             echo(f"{number:{len(str(len(claims)))}}/{len(claims)} {verdict_text(each)}")
+    judged = verifier.in_families(judged)
+    files = write(judged, scale, folder / "verdicts")
     echo(counts_text(judged))
+    lines = family_text((each.verdict, each.family) for each in judged)
+    for line in [*lines, *verifier.freezer.remarks()]:
+        echo(line)
     echo(f"verdicts: {', '.join(shown(file) for file in files)}")
     return not any(each.verdict.error for each in judged)
 

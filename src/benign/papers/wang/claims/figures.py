@@ -27,21 +27,22 @@ from benign.claims import (
     worst_of_runs,
 )
 from benign.papers.statistics import boundary_slope, cells_of
+from benign.papers.wang import exponents, images
 from benign.papers.wang.claims.extremes import LemmaNumbers
 from benign.papers.wang.claims.studies import SWITCH
-from benign.papers.wang.exponents import LEVEL, boundaries
+from benign.papers.wang.exponents import LEVEL
 from benign.papers.wang.figures import FIG1, FIG3
-from benign.papers.wang.figures import edges as synthetic_edges
+from benign.papers.wang.figures import LAW as DIMS_BY_SIGNAL
 from benign.papers.wang.images import (
     CASES,
     FIG4,
     FIG5,
     FIG6,
     UNDERTRAINING,
+    accuracy_map,
     change,
-    edges,
+    radius_map,
 )
-from benign.papers.wang.setting import by_radius
 from benign.spec.axes import dimensions
 from benign.stats.boundary import boundary
 from benign.stats.intervals import Estimate
@@ -64,7 +65,8 @@ CLEAN_POWER, ROBUST_POWER = exponent(1 / 4), exponent(1 / 2)
 
 
 def _signal_slope(evidence: Evidence, kind: str) -> Measured:
-    edge = synthetic_edges(evidence.result)[kind]
+    accuracy = evidence.result[images.ACCURACIES[kind]].rename(f"{kind} accuracy")
+    edge = boundary(accuracy, LEVEL, DIMS_BY_SIGNAL)
     return boundary_slope(f"slope of log r* on log d, {kind}", edge, "dimensions")
 
 
@@ -107,7 +109,7 @@ def robust_below_clean(evidence: Evidence) -> Measured:
 def robust_exponent_far_out(evidence: Evidence) -> Measured:
     """Where rho r is large, the dimension at the transition of robust accuracy grows as r^2."""
     # Local exponents against 1/(1 + rho r): the predictor's are linear in it, and in 1/(rho r) only for large rho r.
-    _, robust = boundaries(evidence.result)
+    robust = boundary(exponents.accuracy_map(evidence.result, "robust_accuracy"), LEVEL, LAW)
     rows = robust.critical_per_seed.dropna("signal")
     if rows.sizes["signal"] < 3:
         raise Undecided(
@@ -375,8 +377,12 @@ def mnist_transition(evidence: Evidence) -> dict[str, Measured]:
     """On two digits of MNIST with images scaled to norm r, the transitions of accuracy are at d ~ r^4 (clean) and
     d ~ r^2 (robust)."""
     return {
-        kind: boundary_slope(f"slope of log r* on log d, {kind}", edge, "dimensions")
-        for kind, edge in edges(evidence.result).items()
+        kind: boundary_slope(
+            f"slope of log r* on log d, {kind}",
+            boundary(accuracy_map(evidence.result, kind), images.LEVEL, images.LAW),
+            "dimensions",
+        )
+        for kind in images.ACCURACIES
     }
 
 
@@ -413,7 +419,7 @@ def is_undertraining(evidence: Evidence) -> dict[str, Measured]:
 def tradeoff_mnist(evidence: Evidence) -> Measured:
     """On two digits of MNIST, the larger the dimension, the smaller the radius up to which robust accuracy is at least
     80 %."""
-    return radius_trend(by_radius(evidence.result).robust_accuracy)
+    return radius_trend(radius_map(evidence.result))
 
 
 @CLAIMS.add(
