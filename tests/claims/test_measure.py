@@ -127,3 +127,7 @@ def test_intervals_are_nested_and_known_at_any_confidence(measured):
 def test_a_number_with_sampling_error_needs_its_interval():
     with pytest.raises(ValueError, match=says("x", "interval")):
         Measured("x", Estimate(1.0, 0.5, 1.5), "guess")
+
+
+def test_a_bound_of_two_runs_at_a_high_confidence_is_infinite():
+    assert worst_of_runs("gap", [[0.9], [1.0]], log=True).at(1 - 1e-12).high == math.inf

@@ -108,7 +108,9 @@ def worst_of_runs(of: str, values: ArrayLike, log: bool = False) -> Measured:
             return Estimate(top, top, math.inf)
         quantile = t_quantile(2 * confidence - 1, count - 1) if confidence > 0.5 else 0.0
         bound = sample.mean() + quantile * sample.std(ddof=1) * math.sqrt(1 + 1 / count)
-        return Estimate(top, top, max(top, float(np.exp(bound) if log else bound)))
+        with np.errstate(over="ignore"):  # few seeds at a high confidence: infinite
+            high = float(np.exp(bound) if log else bound)
+        return Estimate(top, top, max(top, high))
 
     return Measured.by(of, interval, f"largest of {_count(count, 'seed')}", note)
 

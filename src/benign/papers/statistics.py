@@ -4,13 +4,16 @@ import numpy as np
 import xarray as xr
 from torch import Tensor
 
-from benign.claims import Measured, Undecided
+from benign.claims import Measured, Undecided, at_least
 from benign.experiment import Experiment
 from benign.spec.axes import cells
 from benign.stats.boundary import Boundary
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
 from benign.training.setup import Setup
+
+MOST = at_least(0.5)
+"""of a share of seeds: what is stated with high probability happens in most of them; 5 of 5 show this, 4 of 5 do not"""
 
 
 def cells_of(experiment: Experiment) -> list[Setup]:
@@ -41,6 +44,16 @@ def log_steps(result: xr.Dataset) -> xr.DataArray:
 def by_seed(values: xr.DataArray) -> np.ndarray:
     """Return the mean over all dimensions but the seed."""
     return values.mean([dim for dim in values.dims if dim != "seed"]).values
+
+
+def in_every_cell(hits: xr.DataArray) -> np.ndarray:
+    """Return for each seed whether something happens in all its cells: seeds are the replicates, not cells."""
+    return hits.all([dim for dim in hits.dims if dim != "seed"]).values
+
+
+def rows_by_seed(values: xr.DataArray) -> np.ndarray:
+    """Return the values of a map with a row for each seed, for `worst_of_runs`."""
+    return values.transpose("seed", ...).values.reshape(values.sizes["seed"], -1)
 
 
 def relative_error(values: Tensor, expected: Tensor) -> float:
