@@ -73,14 +73,15 @@ def floor_result(experiment: Experiment, excess: float) -> xr.Dataset:
 def test_the_floor_of_any_classifier(name: str):
     experiment = studies.FLOOR.experiment("smoke")
     assert outcome(name, floor_result(experiment, 0.02), experiment) is Outcome.HOLDS
-    assert outcome(name, floor_result(experiment, -0.3), experiment) is Outcome.FAILS
+    weak = floor_result(experiment, -0.3)  # no classifier is so good: the attack is too weak
+    assert outcome(name, weak, experiment) is Outcome.INCONCLUSIVE
 
 
 def test_only_the_sharp_floor_is_missed_between_the_two():
     experiment = studies.FLOOR.experiment("paper")  # never run: sizes alone are read
     between = floor_result(experiment, -0.01)
     assert outcome("thm3.2.lower-bound", between, experiment) is Outcome.HOLDS
-    assert outcome("derived.lower-bound-sharp", between, experiment) is Outcome.FAILS
+    assert outcome("derived.lower-bound-sharp", between, experiment) is Outcome.INCONCLUSIVE
 
 
 def accuracies(power: float, noise: float, signals: list[float]) -> xr.Dataset:
@@ -108,17 +109,6 @@ def test_an_exponent_of_too_few_or_noisy_rows_is_not_decided():
     experiment = figures.FIG1.experiment("smoke")
     for result in (accuracies(4, 0.0, [3.0, 4.0]), accuracies(4, 0.1, [2.5, 3.0, 3.5])):
         assert outcome("fig1.clean-exponent-4", result, experiment) is Outcome.INCONCLUSIVE
-
-
-@pytest.mark.parametrize(
-    ("hits", "runs", "expected"),
-    [(60, 60, Outcome.HOLDS), (30, 60, Outcome.FAILS), (5, 5, Outcome.INCONCLUSIVE)],
-)
-def test_interpolation_after_one_step_is_a_share_of_runs(hits: int, runs: int, expected: Outcome):
-    fit = np.where(np.arange(runs) < hits, 1, 2)
-    result = xr.Dataset({"first_fit": ("seed", fit)})
-    judged = outcome("sec3.4.one-step-interpolation", result, studies.FIRST.experiment("smoke"))
-    assert judged is expected
 
 
 @pytest.mark.parametrize(("power", "expected"), [(0.5, Outcome.HOLDS), (0.25, Outcome.FAILS)])
@@ -193,11 +183,17 @@ def test_runs_without_an_attack_are_at_distance_0(tmp_path: Path):
 
 
 def losses(height: float) -> xr.Dataset:
-    """A loss that stays at a height, at the steps of the long study."""
+    """A loss that stays about a height, at the steps of the long study; the robust loss at the end is the same."""
     steps = studies.LONG.experiment("quick").snapshot_steps()
-    curve = np.full((1, 1, len(steps)), height)
-    where = ("cell", "seed", "step")
-    return xr.Dataset({"train_loss_curve": (where, curve)}, {"step": steps})
+    runs = height * np.array([0.999, 1.0, 1.001])
+    curve = np.repeat(runs[None, :, None], len(steps), 2)
+    return xr.Dataset(
+        {
+            "train_loss_curve": (("cell", "seed", "step"), curve),
+            "train_robust_loss": (("cell", "seed"), runs[None]),
+        },
+        {"step": steps},
+    )
 
 
 @pytest.mark.parametrize(("height", "expected"), [(0.01, Outcome.HOLDS), (0.69, Outcome.FAILS)])
@@ -205,6 +201,13 @@ def test_printed_rates(height: float, expected: Outcome):
     experiment = studies.LONG.experiment("quick")
     for name in ("lemB15.rate-smooth", "corB16.rate-slrelu"):
         assert outcome(name, losses(height), experiment) is expected
+
+
+def test_a_rate_is_of_the_robust_loss_and_not_of_the_loss_under_the_training_attack():
+    experiment = studies.LONG.experiment("quick")
+    misled = losses(0.01)
+    misled["train_robust_loss"] = misled.train_robust_loss * 80
+    assert outcome("lemB15.rate-smooth", misled, experiment) is Outcome.FAILS
 
 
 def test_a_rate_is_vacuous_before_it_is_below_log_2():

@@ -108,11 +108,43 @@ def worst_of_runs(of: str, values: ArrayLike, log: bool = False) -> Measured:
             return Estimate(top, top, math.inf)
         quantile = t_quantile(2 * confidence - 1, count - 1) if confidence > 0.5 else 0.0
         bound = sample.mean() + quantile * sample.std(ddof=1) * math.sqrt(1 + 1 / count)
-        with np.errstate(over="ignore"):  # few seeds at a high confidence: infinite
-            high = float(np.exp(bound) if log else bound)
-        return Estimate(top, top, max(top, high))
+        with np.errstate(over="ignore"):  # few seeds at a high confidence leave it unbounded
+            return Estimate(top, top, max(top, float(np.exp(bound) if log else bound)))
 
     return Measured.by(of, interval, f"largest of {_count(count, 'seed')}", note)
+
+
+def largest_mean(of: str, values: ArrayLike, absolute: bool = False) -> Measured:
+    """Return the largest of the means over seeds of several cells, with an interval that covers whichever is largest.
+
+    `values` has a row for each seed and a column for each cell. The ends are the largest lower and the largest upper
+    end of Student's t intervals that hold for all cells at once (Bonferroni): a statement about every cell is judged by
+    all of them, not by the one that happens to be largest. A cell whose seeds agree by chance, as counts of a few test
+    points do, has at least the spread that the cells have together. `absolute`: the mean that is furthest from 0, as a
+    distance. For the smallest mean give negative values.
+    """
+    rows = np.asarray(values, dtype=float)
+    if rows.ndim != 2 or rows.size == 0:
+        raise Undecided(f"{of}: there are no values")
+    columns, notes = zip(*(_finite(of, column) for column in rows.T), strict=True)
+    means = np.array([column.mean() for column in columns])
+    means = np.abs(means) if absolute else means
+    counts = np.array([column.size for column in columns])
+
+    def interval(confidence: float) -> Estimate:
+        if counts.min() == 1:
+            return Estimate(float(means.max()), 0.0 if absolute else -math.inf, math.inf)
+        spreads = np.array([column.std(ddof=1) for column in columns])
+        spreads = np.maximum(spreads, np.sqrt(np.mean(spreads**2)))
+        each = 1 - (1 - confidence) / len(columns)
+        quantiles = np.array([t_quantile(each, int(count) - 1) for count in counts])
+        half = quantiles * spreads / np.sqrt(counts)
+        low = float((means - half).max())
+        low = max(low, 0.0) if absolute else low
+        return Estimate(float(means.max()), low, float((means + half).max()))
+
+    basis = f"{_count(len(columns), 'cell')} of {_count(len(rows), 'seed')}"
+    return Measured.by(of, interval, basis, next(filter(None, notes), ""))
 
 
 def mean(of: str, values: ArrayLike) -> Measured:

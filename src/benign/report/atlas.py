@@ -313,8 +313,8 @@ class Atlas:
 
     @cached_property
     def endings(self) -> xr.DataArray:
-        """How the runs of every cell ended, in words."""
-        return xr.DataArray(ending_texts(self.result["status"], *self.dims), dims=self.dims)
+        """How the runs of every cell ended, and how many are masked, in words."""
+        return xr.DataArray(ending_texts(self.result, *self.dims), dims=self.dims)
 
     @property
     def dims(self) -> list[str]:

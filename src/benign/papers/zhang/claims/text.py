@@ -13,13 +13,12 @@ from benign.claims import (
     between,
     exponent,
     mean,
-    share,
     slope_by_seed,
     worst_of_runs,
 )
 from benign.papers.attention_setting import LEVEL
 from benign.papers.jiang.theory import ALL_ONE, JiangNumbers, largest_rate
-from benign.papers.statistics import MOST, converged, in_every_cell, log_steps, steps_to_loss
+from benign.papers.statistics import MOST, converged, log_steps, share_of_seeds, steps_to_loss
 from benign.papers.zhang.augment import COPIES, INJECTED, worth
 from benign.papers.zhang.bounds import augmented_race
 from benign.papers.zhang.claims.figures import crossings
@@ -43,8 +42,8 @@ def error_below_loss(evidence: Evidence) -> Measured:
     some = reached.any([dim for dim in reached.dims if dim != "seed"]).values
     if not some.any():
         raise Undecided("no run reaches eps")
-    hits = in_every_cell(_is_benign(evidence) | ~reached)[some]
-    return share("seeds whose runs that reach eps all have a test error below eps", hits)
+    hits = (_is_benign(evidence) | ~reached).isel(seed=some)
+    return share_of_seeds("seeds whose runs that reach eps all have a test error below eps", hits)
 
 
 def _is_benign(evidence: Evidence) -> xr.DataArray:
@@ -55,8 +54,8 @@ def _is_benign(evidence: Evidence) -> xr.DataArray:
 
 
 def _benign_share(evidence: Evidence) -> Measured:
-    hits = in_every_cell(_is_benign(evidence))
-    return share("seeds whose runs all reach eps with a test error below it", hits)
+    of = "seeds whose runs all reach eps with a test error below it"
+    return share_of_seeds(of, _is_benign(evidence))
 
 
 @CLAIMS.add(

@@ -19,7 +19,7 @@ from benign.claims import (
 )
 from benign.claims.rule import EXPONENT
 from benign.papers.attention_setting import LEVEL
-from benign.papers.statistics import MOST, converged, in_every_cell, log_steps
+from benign.papers.statistics import MOST, converged, log_steps, share_of_seeds
 from benign.papers.zhang.appendix import HEADS
 from benign.papers.zhang.claims.figures import crossings
 from benign.papers.zhang.claims.studies import (
@@ -53,8 +53,8 @@ def time_of_case_1(evidence: Evidence) -> dict[str, Measured]:
     """Clean training reaches the loss eps after T steps, with T of order 1 / (eta eps |mu|^2 |w_O|^2)."""
     result = evidence.result
     names = ("eps", "eta", "|mu|")
-    reached = in_every_cell(converged(result))
-    return {"reached": share("seeds whose runs all reach eps", reached)} | {
+    reached = share_of_seeds("seeds whose runs all reach eps", converged(result))
+    return {"reached": reached} | {
         name: mean(f"exponent of {name} in T", powers)
         for name, powers in zip(names, _time_exponents(result), strict=True)
     }
