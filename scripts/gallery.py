@@ -2,7 +2,9 @@
 
 python scripts/gallery.py add FOLDER [--name NAME] [--seconds S] [--host TEXT]: add the picture of a folder of results
 python scripts/gallery.py verdicts FILE...: add verdicts that `benign verify` wrote
-python scripts/gallery.py index: write README.md and the pages again; `make gallery`
+python scripts/gallery.py index: write README.md, the gallery and pages of docs/ again; `make gallery`
+
+Pages take measured numbers from stored files by placeholders: showcase/values.py lists them.
 """
 
 from pathlib import Path
@@ -25,7 +27,7 @@ def add(
     """Draw folders of results again and add their pictures, numbers and origin."""
     for folder in folders:
         typer.echo(f"gallery/{made.add(GALLERY, folder, name, seconds, host)}.png")
-    pages.write(GALLERY)
+    _write()
 
 
 @app.command("verdicts")
@@ -33,13 +35,20 @@ def add_verdicts(files: Annotated[list[Path], typer.Argument(help="verdicts.json
     """Add verdicts; for a claim and reading the one of the larger scale is kept."""
     added, ignored = verdicts.merge(GALLERY, files)
     typer.echo(f"{added} verdicts added, {ignored} ignored")
-    pages.write(GALLERY)
+    _write()
 
 
 @app.command()
 def index() -> None:
-    """Write README.md, the pages of the figures and the badges again."""
-    pages.write(GALLERY)
+    """Write README.md, pages of docs/ with numbers, the gallery's pages and badges again."""
+    _write()
+
+
+def _write() -> None:
+    """Write all pages; exit with 1 if a placeholder has no number, after everything else is written."""
+    if problems := pages.write(GALLERY):
+        typer.echo("no number for these placeholders:\n  " + "\n  ".join(problems), err=True)
+        raise typer.Exit(1)
 
 
 if __name__ == "__main__":

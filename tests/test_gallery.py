@@ -1,6 +1,5 @@
 """The gallery says how its pictures were made, and its pages are what `make gallery` writes."""
 
-import itertools
 import json
 import re
 from dataclasses import replace
@@ -10,18 +9,19 @@ import numpy as np
 import pytest
 import xarray as xr
 from PIL import Image
-from showcase import badges, made, pages, verdicts
+from showcase import badges, made, pages, totals, verdicts
 
-from benign.claims import at_least, exact
-from benign.claims.claim import Claim, Evidence
-from benign.claims.measure import Measured
-from benign.claims.rule import Outcome
-from benign.claims.verdict import ConditionSummary, PartVerdict, Verdict
+from benign.claims.claim import Evidence
+from benign.claims.frozen import Frozen
+from benign.claims.verdict import judge
+from benign.claims.verdict_text import TimedVerdict, write
+from benign.claims.words import LIMITS, WORDS, label
 from benign.papers.registry import claims, recipe, recipes
 from benign.papers.requests import RequestOptions, requests_of
 from benign.sweep.plan import NUMERICS
 
-GALLERY = Path(__file__).parents[1] / "gallery"
+ROOT = Path(__file__).parents[1]
+GALLERY = ROOT / "gallery"
 MADE = made.read(GALLERY)
 LARGEST = 8_000_000
 """bytes of the whole folder"""
@@ -45,9 +45,11 @@ def test_every_text_says_the_four_things(path: Path):
 
 
 def test_pages_are_what_index_writes():
-    wanted = pages.texts(GALLERY)
-    there = {GALLERY / "README.md", *(GALLERY / "pages").glob("*.md")}
-    assert there == wanted.keys(), "run `make gallery`"
+    wanted, problems = pages.texts(GALLERY)
+    assert not problems
+    there = {*(GALLERY / "pages").glob("*.md"), *(GALLERY / "verdicts").glob("*.md")}
+    assert {GALLERY / "README.md", ROOT / "README.md", *there} <= wanted.keys()
+    assert there <= wanted.keys(), "run `make gallery`"
     for path, text in wanted.items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run `make gallery`"
 
@@ -61,30 +63,14 @@ def test_older_pictures_are_marked(tmp_path: Path):
     [old, new] = [replace(MADE["li-fig3"], numerics=number) for number in (NUMERICS - 1, NUMERICS)]
     for picture, marked in ((old, True), (new, False)):
         made.write(tmp_path, {"li-fig3": picture})
-        page = pages.texts(tmp_path)[tmp_path / "pages" / "li-fig3.md"]
+        page = pages.texts(tmp_path)[0][tmp_path / "pages" / "li-fig3.md"]
         assert bool(re.search(rf"\*\*Older\*\*.*\b{NUMERICS - 1}\b", page)) == marked
-
-
-def words() -> set[str]:
-    """Every word that a verdict may have."""
-    found = set()
-    cases = itertools.product(("Theorem 1", "Figure 1"), Outcome, ("", "a fault"), (0, 1))
-    for source, outcome, error, inside in cases:
-        claim = Claim(
-            id="paper/one", statement="", source=source, statistic=_one, rule=at_least(0.0)
-        )
-        parts = (PartVerdict("", None, "", outcome),)
-        verdict = Verdict(claim, Evidence("quick"), parts, ConditionSummary(1, inside), 0.0, error)
-        found.add(verdict.label)
-    return found
-
-
-def _one(_: Evidence) -> Measured:
-    return exact("one", 1.0)
+        assert ("bands in this picture are one standard error" in page) == marked
 
 
 def test_every_word_of_a_verdict_has_a_badge_with_the_word_in_it():
-    assert badges.COLOURS.keys() == words() | {badges.NOT_JUDGED}
+    words = {label(word, limit) for word in WORDS for limit in ("", *LIMITS)}
+    assert badges.COLOURS.keys() == words | {badges.NOT_JUDGED, badges.OLDER}
     for word in badges.COLOURS:
         path = GALLERY / "badges" / f"{word.replace(' ', '-')}.svg"
         assert f">{word}</text>" in path.read_text(encoding="utf-8")
@@ -104,28 +90,43 @@ def test_words_of_badges_can_be_read():
     assert all(contrast(*colours) >= 4.5 for colours in badges.COLOURS.values())
 
 
-def test_verdicts_are_of_claims_there_are_and_counted_in_the_readme():
+def test_verdicts_are_of_claims_there_are_and_derived_ones_are_counted_apart():
     found = verdicts.read(GALLERY)
     assert found.keys() <= claims().keys()
-    row = f"| all | {len(claims())} | "
-    assert row in (GALLERY / "README.md").read_text(encoding="utf-8")
+    derived = sum(claim.derived for claim in claims().values())
+    table = (GALLERY / "README.md").read_text(encoding="utf-8")
+    assert f"| **all** | {len(claims()) - derived} | " in table
+    assert f"| **all**, derived by us | {derived} | " in table
+
+
+BOUNDARY = "jiang/fig1.boundary_1000"
 
 
 def judged(folder: Path, scale: str, word: str, **reading: str) -> Path:
     """A file as `benign verify` writes it, with one verdict."""
-    part = {"name": "", "rule": "in [1, 2]", "outcome": "holds", "of": "N", "value": 3.0}
+    part = {"name": "", "rule": "in [1, 2]", "outcome": "holds", "of": "N", "decides": True}
     verdict = {
-        "id": "jiang/fig1.boundary_1000",
+        "id": BOUNDARY,
+        "statement": "kept by the registry",
         "verdict": word,
+        "word": word,
         "setting": "unconditional",
         "reason": "",
         "scale": scale,
         "reading": recipe("jiang/fig1").reading(reading),
-        "parts": [{**part, "low": 2.5, "high": "inf"}],
+        "parts": [{**part, "value": 3.14159265, "low": 2.5, "high": "inf"}],
+        "numerics": NUMERICS,
+        "seconds": 1.0,
     }
     path = folder / f"{scale}-{word}.json"
     path.write_text(json.dumps({"benign": "1.2.3", "verdicts": [verdict]}), encoding="utf-8")
     return path
+
+
+def kept(folder: Path) -> dict[tuple[str, str], str]:
+    """Words by reading and scale."""
+    entries = verdicts.read(folder)[BOUNDARY]
+    return {(each["reading"], each["scale"]): each["verdict"] for each in entries}
 
 
 def test_a_larger_scale_replaces_a_smaller_one_of_the_same_reading(tmp_path: Path):
@@ -135,28 +136,75 @@ def test_a_larger_scale_replaces_a_smaller_one_of_the_same_reading(tmp_path: Pat
     assert verdicts.merge(tmp_path, [quick]) == (1, 0)
     assert verdicts.merge(tmp_path, [paper, other]) == (2, 0)
     assert verdicts.merge(tmp_path, [quick]) == (0, 1)
-    kept = verdicts.read(tmp_path)["jiang/fig1.boundary_1000"]
-    assert {name: each["verdict"] for name, each in kept.items()} == {
-        "default": "confirmed",
-        "w_O=divided": "refuted",
+    assert kept(tmp_path) == {
+        ("default", "paper"): "confirmed",
+        ("w_O=divided", "quick"): "refuted",
     }
-    assert kept["default"]["parts"][0]["statistic"] == "3.00 [2.50, inf]"
+    entry = verdicts.counted(verdicts.read(tmp_path), BOUNDARY)
+    assert verdicts.interval(entry["parts"][0]) == "3.14 [2.50, inf]"
+    assert (entry["numerics"], entry["benign"]) == (NUMERICS, "1.2.3")
+    assert not entry.keys() & {"statement", "seconds"}
     made.write(tmp_path, {"jiang-fig1": MADE["jiang-fig1"]})
-    shown = pages.texts(tmp_path)
+    shown, _ = pages.texts(tmp_path)
     assert "![confirmed](badges/confirmed.svg) fig1.boundary_1000" in shown[tmp_path / "README.md"]
     assert "| paper | default |" in shown[tmp_path / "pages" / "jiang-fig1.md"]
 
 
-def test_a_verdict_that_missed_a_recipe_goes_when_the_recipe_is_there(tmp_path: Path):
-    missed = {
-        "verdict": "inconclusive",
-        "reason": "cannot run here: there is no recipe jiang/fig1 yet",
+def test_what_benign_verify_writes_is_merged_and_shown_in_full(tmp_path: Path):
+    one = claims()["jiang/B2.gamma_monotone"]
+    frozen = Frozen("0123456789abcdef", "2026-11-19", ("level: 0.2 is now 0.3",), late=True)
+    verdict = replace(judge(one, Evidence("smoke")), frozen=frozen)
+    [path, _] = write([TimedVerdict(verdict, 1.0)], "smoke", tmp_path / "verify")
+    assert verdicts.merge(tmp_path, [path]) == (1, 0)
+    [entry] = verdicts.read(tmp_path)[one.id]
+    for key in ("word", "limit", "kind", "derived", "misprint", "confidence", "attacks", "frozen"):
+        assert entry[key] == json.loads(json.dumps(verdict.as_dict()))[key]
+    assert entry["parts"][0].keys() >= {"name", "rule", "outcome", "value", "low", "high", "of"}
+    shown = pages.texts(tmp_path)[0][tmp_path / "verdicts" / "jiang.md"]
+    assert f"![{verdict.label}](../badges/" in shown
+    assert "Rule `0123456789ab`, recorded 2026-11-19, after runs existed." in shown
+    assert "level: 0.2 is now 0.3" in shown
+    assert pages.plain(one.statement) in shown
+
+
+def test_texts_of_claims_are_no_markdown():
+    assert pages.plain("<q, k> at d* and r*") == "&lt;q, k> at d\\* and r\\*"
+
+
+def test_verdicts_of_older_machinery_stay_apart_until_runs_as_large_are_judged(tmp_path: Path):
+    old: verdicts.Entry = {
+        "reading": "default",
+        "machinery": "0.1.0",
+        "verdict": "confirmed",
+        "scale": "paper",
     }
-    verdicts.write(tmp_path, {"jiang/fig1.monotone": {"default": missed}})
+    old |= {"setting": "", "reason": "", "benign": "0.1.0", "parts": [{"name": "", "value": 1.0}]}
+    old["parts"][0] |= {"rule": "", "outcome": "holds", "of": "N", "low": 1.0, "high": 1.0}
+    verdicts.write(tmp_path, {BOUNDARY: [old]})
+
+    def number(word: str) -> int:
+        return totals.counts(verdicts.read(tmp_path), "jiang")[word]
+
+    assert (number("confirmed"), number(badges.OLDER)) == (0, 1)
+    assert "(confirmed then)" in pages.texts(tmp_path)[0][tmp_path / "verdicts" / "jiang.md"]
+    verdicts.merge(tmp_path, [judged(tmp_path, "quick", "refuted")])
+    assert (number("refuted"), number(badges.OLDER)) == (1, 0)
+    known = verdicts.read(tmp_path)
+    assert verdicts.largest(known, BOUNDARY) == old, (
+        "the numbers of the larger runs are still shown"
+    )
+    assert "of the paper: `fig1.boundary_1000`" in totals.refuted(known, "jiang", "")
+    verdicts.merge(tmp_path, [judged(tmp_path, "paper", "calibrated")])
+    assert kept(tmp_path) == {("default", "paper"): "calibrated"}
+
+
+def test_a_verdict_that_missed_a_recipe_goes_when_the_recipe_is_there(tmp_path: Path):
+    missed = {"reading": "default", "verdict": "inconclusive", "scale": "quick"}
+    missed["reason"] = "cannot run here: there is no recipe jiang/fig1 yet"
+    verdicts.write(tmp_path, {"jiang/fig1.monotone": [missed]})
     verdicts.merge(tmp_path, [judged(tmp_path, "quick", "confirmed")])
-    kept = verdicts.read(tmp_path)
-    assert kept["jiang/fig1.boundary_1000"]["default"]["verdict"] == "confirmed"
-    assert kept["jiang/fig1.monotone"] == {}
+    assert kept(tmp_path) == {("default", "quick"): "confirmed"}
+    assert verdicts.read(tmp_path)["jiang/fig1.monotone"] == []
 
 
 def test_photographs_leave_the_colours_of_a_figure_alone():

@@ -1,27 +1,44 @@
-"""The pages of the gallery: README.md and a page for each figure, all written by `gallery.py index`."""
+"""The pages with numbers: gallery/README.md, a page for each figure and each paper, and the pages of docs/templates/.
+
+All are written by `gallery.py index`, which fills their placeholders (`values`).
+"""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benign.claims.words import meaning
 from benign.papers.recipes import Recipe
-from benign.papers.registry import claims, papers, recipes
+from benign.papers.registry import papers, recipes
 from benign.sweep.plan import NUMERICS
 from benign.sweep.terminal import statuses
 from benign.training.descent import Status
-from showcase import badges, made, verdicts
-from showcase.badges import NOT_JUDGED
+from showcase import badges, made, totals, verdicts
 from showcase.made import Picture
+from showcase.values import Values
 from showcase.verdicts import Judged, Verdicts
 
 COLUMNS = 2
 """pictures in a row"""
-CANNOT = "cannot run here"
 WRITTEN = (
     "<!-- Written by scripts/gallery.py index (make gallery): change gallery/texts/ instead. -->"
 )
+FROM_TEMPLATE = (
+    "<!-- Written by scripts/gallery.py index (make gallery): change docs/templates/{} instead. -->"
+)
+BANDS_SINCE = 6
+"""pictures of older numerics have bands of one standard error and whiskers of one standard deviation"""
+BANDED = {
+    *("jiang/fig3", "jiang/fig4", "jiang/inside"),
+    *("li/fig3", "li/alpha", "li/table1_mnist", "li/table1_cifar", "li/table1_svhn", "li/table2"),
+    *("wang/fig2", "wang/fig6", "wang/undertraining"),
+    *("zhang/fig2", "zhang/fig3", "zhang/inside", "zhang/output", "zhang/radius", "zhang/heads"),
+    *("zhang/norms", "zhang/augment"),
+}
+"""recipes whose pictures have bands or whiskers"""
+SIZES = ("data.", "network.", "training.", "attack.", "evaluation.", "seeds")
+"""changed fields that make a run another size than the paper's; precision does not"""
 
 
 @dataclass(frozen=True)
@@ -49,39 +66,67 @@ PEAKS = {("NVIDIA H200", "float32"): 51.0e12, ("NVIDIA H200", "tf32"): 413e12}
 """operations per second of a product of 8192 x 8192 matrices, measured on the machine that made the pictures"""
 
 
-def write(gallery: Path) -> None:
-    """Write README.md, the pages of figures and the badges; remove pages of figures that no longer exist."""
+def write(gallery: Path) -> list[str]:
+    """Write the pages and the badges, remove pages of figures that no longer exist; return what is wrong."""
     badges.write(gallery)
-    wanted = texts(gallery)
+    wanted, problems = texts(gallery)
     for old in set((gallery / "pages").glob("*.md")) - wanted.keys():
         old.unlink()
     for path, text in wanted.items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    return problems
 
 
-def texts(gallery: Path) -> dict[Path, str]:
-    """Return the text of every page by its path."""
-    pictures, known = made.read(gallery), verdicts.read(gallery)
+def texts(gallery: Path) -> tuple[dict[Path, str], list[str]]:
+    """Return the text of every page by its path, and the placeholders that have no number."""
+    values = Values(gallery)
     figures = [
-        Figure(recipe, {n: each for n, each in pictures.items() if each.target == recipe.name})
+        Figure(recipe, {n: p for n, p in values.pictures.items() if p.target == recipe.name})
         for recipe in recipes().values()
     ]
     figures = [figure for figure in figures if figure.pictures]
-    pages = {gallery / figure.page: _page(gallery, figure, known) for figure in figures}
-    return {gallery / "README.md": _readme(gallery, figures, known), **pages}
+    pages = {gallery / figure.page: _page(values, figure) for figure in figures}
+    pages[gallery / "README.md"] = _readme(values, figures)
+    for paper in papers():
+        if any(name.startswith(f"{paper}/") for name in values.verdicts):
+            pages[gallery / "verdicts" / f"{paper}.md"] = _verdicts(values.verdicts, paper)
+    for template in templates(gallery):
+        pages[target(template)] = _from_template(values, template)
+    return pages, values.problems
 
 
-def _readme(gallery: Path, figures: list[Figure], known: Verdicts) -> str:
+def templates(gallery: Path) -> list[Path]:
+    """Return the templates of README.md and of pages of docs/."""
+    return sorted((gallery.parent / "docs" / "templates").glob("*.md"))
+
+
+def target(template: Path) -> Path:
+    """Return the page of a template: README.md of the repository, or the page of docs/ of the same name."""
+    docs = template.parents[1]
+    return (docs.parent if template.name == "README.md" else docs) / template.name
+
+
+def _from_template(values: Values, template: Path) -> str:
+    page = target(template)
+    depth = len(page.relative_to(values.gallery.parent).parts) - 1
+    text = template.read_text(encoding="utf-8")
+    body = values.render(text, template.name, "../" * depth + "gallery/")
+    return f"{FROM_TEMPLATE.format(template.name)}\n\n{body}"
+
+
+def _readme(values: Values, figures: list[Figure]) -> str:
     """Return the introduction, the numbers of verdicts, and the figures of each paper."""
-    intro = _text(gallery, "index").replace("](../", "](")  # the page is one folder higher
-    lines = [WRITTEN, "", "# Gallery", "", intro, "", *_counts(gallery, known)]
+    intro = _text(values, "index").replace("](../", "](")  # the page is one folder higher
+    head, rows = totals.rows(values.verdicts)
+    counts = ["## Verdicts on every claim", "", *_table(head, rows)]
+    lines = [WRITTEN, "", "# Gallery", "", intro, "", *counts]
     for paper in papers():
         own = [figure for figure in figures if figure.recipe.name.startswith(f"{paper}/")]
         if own:
             lines += ["", f"## {paper.capitalize()}"]
         for start in range(0, len(own), COLUMNS):
-            cells = [_cell(figure, known) for figure in own[start : start + COLUMNS]]
+            cells = [_cell(figure, values.verdicts) for figure in own[start : start + COLUMNS]]
             heads, *rows = zip(*cells, strict=True)
             lines += ["", *_table(heads, rows)]
     return "\n".join(lines) + "\n"
@@ -92,49 +137,111 @@ def _cell(figure: Figure, known: Verdicts) -> tuple[str, str, str, str]:
     recipe, page = figure.recipe, figure.page
     others = len(figure.pictures) - 1
     more = f", {others} other reading{'s' if others > 1 else ''}" if others else ""
+    ids = dict.fromkeys(each.claim.id for each in verdicts.of_recipe(known, recipe.name))
+    by_word: dict[str, list[str]] = {}
+    for name in ids:
+        word = totals.word(verdicts.counted(known, name))
+        by_word.setdefault(word, []).append(name.partition("/")[2])
     verdict_badges = [
-        f"{badges.image(_word(each), '')} {_short(each)}"
-        for each in verdicts.of_recipe(known, recipe.name)
-        if each.reading == "default"
+        f"{badges.image(word, '')} {', '.join(names)}" for word, names in by_word.items()
     ]
     return (
         f"[{recipe.name}]({page}){more}",
         f"[![{recipe.name}]({figure.first}.png)]({page})",
         recipe.shows,
-        ", ".join(verdict_badges) or "no claim is judged on it",
+        "; ".join(verdict_badges) or "no claim is judged on it",
     )
 
 
-def _counts(gallery: Path, known: Verdicts) -> list[str]:
-    """Return a table with the number of claims of each paper by verdict, under the default reading."""
-    head = ["paper", "claims", *badges.COLOURS, CANNOT, "scale"]
-    rows, ids = [], list(claims())
-    for paper in [*papers(), ""]:
-        own = [name for name in ids if name.startswith(f"{paper}/") or not paper]
-        judged = [known.get(name, {}).get("default", {}) for name in own]
-        words = Counter(each.get("verdict", NOT_JUDGED) for each in judged)
-        cannot = sum(CANNOT in each.get("reason", "") for each in judged)
-        scales = Counter(each["scale"] for each in judged if each)
-        page = f"verdicts/{paper}.md"
-        name = f"[{paper}]({page})" if (gallery / page).exists() else paper
-        numbers = [len(own), *(words[word] for word in badges.COLOURS), cannot]
-        scale_counts = ", ".join(f"{scale} {count}" for scale, count in sorted(scales.items()))
-        rows.append([name if paper else "all", *map(str, numbers), scale_counts])
-    return ["## Verdicts on every claim", "", *_table(head, rows)]
-
-
-def _page(gallery: Path, figure: Figure, known: Verdicts) -> str:
+def _page(values: Values, figure: Figure) -> str:
     """Return the page of a figure: picture, text, how each picture was made, claims."""
     recipe, first = figure.recipe, figure.first
     lines = [WRITTEN, "", f"# {recipe.name}", "", f"{recipe.title}.", "", _image(recipe, first)]
-    lines += ["", _text(gallery, figure.name), "", "## How it was made"]
+    lines += ["", _text(values, figure.name), "", "## How it was made"]
     for name, picture in figure.pictures.items():
-        lines += ["", f"### Reading {made.label(picture)}, {picture.scale} scale"]
+        lines += ["", f"### Reading {made.label(picture)}, {_size(picture)}"]
         if name != first:
             lines += ["", _image(recipe, name)]
-        lines += ["", *_how(gallery, name, picture)]
-    lines += ["", "## Claims judged on it", "", *_judged(verdicts.of_recipe(known, recipe.name))]
+        lines += ["", *_how(values.gallery, name, picture)]
+    judged = verdicts.of_recipe(values.verdicts, recipe.name)
+    lines += ["", "## Claims judged on it", "", *_judged(judged)]
     return "\n".join([*lines, "", "[All figures](../README.md)"]) + "\n"
+
+
+def _size(picture: Picture) -> str:
+    """Return the scale; that of the paper only if no size was changed."""
+    changed = any(change.startswith(SIZES) for change in picture.changes)
+    if changed or "reduced" in picture.reading.values():
+        return "smaller than in the paper"
+    return f"{picture.scale} scale"
+
+
+def _verdicts(known: Verdicts, paper: str) -> str:
+    """Return the page of a paper's verdicts: first its own statements, then those derived in this project."""
+    lines = [WRITTEN, "", f"# Verdicts on the statements of {paper.capitalize()}"]
+    for derived, title in ((False, "Statements of the paper"), (True, "Derived in this project")):
+        own = totals.statements(paper, derived)
+        number = totals.counts(known, paper, derived)
+        count = ", ".join(f"{number[word]} {word}" for word in badges.COLOURS if number[word])
+        if own:
+            lines += ["", f"## {title}", "", f"{len(own)} statements: {count}."]
+        for claim in own:
+            lines += ["", f"### {claim.id}", "", plain(f"{claim.statement} ({claim.source})")]
+            for each in verdicts.of_claim(known, claim):
+                lines += ["", *_verdict(each)]
+    return "\n".join([*lines, "", "[Gallery](../README.md)"]) + "\n"
+
+
+def _verdict(judged: Judged) -> list[str]:
+    """Return a verdict in full: words and their meaning, size and reading, every number, conditions, attacks."""
+    entry = judged.verdict
+    word = totals.word(entry)
+    lines = [f"{badges.image(word, '../')} {_then(entry)}".strip()]
+    if not entry:
+        return lines
+    if not verdicts.is_older(entry):
+        lines[0] += f" {meaning(word)}."
+    facts = [
+        f"runs of {_scale(verdicts.size(entry))}",
+        f"reading {judged.reading}",
+        entry["setting"],
+    ]
+    facts += [
+        f"numerics {entry['numerics']}" if "numerics" in entry else "",
+        f"benign {entry['benign']}",
+    ]
+    lines += ["", "; ".join(filter(None, facts)) + "."]
+    if entry["reason"]:
+        lines[-1] += f" {plain(entry['reason'])}."
+    for part in entry.get("parts", []):
+        text = verdicts.statistic(part)
+        if text:
+            apart = "" if part.get("decides", True) else ", does not decide"
+            proven = part.get("certified")
+            certified = f"; certified {verdicts.interval(proven)}" if proven else ""
+            rule = f"rule {part['rule']}: {part['outcome']}{apart}"
+            lines += ["", plain(f"- {text}{certified} ({part['of']}); {rule}")]
+    for name in ("misprint", "masked"):
+        if entry.get(name):
+            lines += ["", plain(f"{name.capitalize()}: {entry[name]}.")]
+    if frozen := entry.get("frozen"):
+        late = "after runs existed" if frozen["runs existed before"] else "before the runs"
+        changed = plain("; ".join(frozen["changed"]))
+        lines += ["", f"Rule `{frozen['hash'][:12]}`, recorded {frozen['first seen']}, {late}."]
+        lines[-1] += f" Changed after runs existed: {changed}." if changed else ""
+    if entry.get("attacks"):
+        lines += ["", f"Attacks: {'; '.join(entry['attacks'])}."]
+    return lines
+
+
+def _scale(size: str) -> str:
+    """Return the size of runs in words."""
+    return f"a size {size}" if size.startswith("smaller") else f"{size} scale"
+
+
+def _then(entry: verdicts.Entry) -> str:
+    """Return the word of an older verdict."""
+    return f"({entry['verdict']} then)" if entry and verdicts.is_older(entry) else ""
 
 
 def _how(gallery: Path, name: str, picture: Picture) -> list[str]:
@@ -157,6 +264,12 @@ def _how(gallery: Path, name: str, picture: Picture) -> list[str]:
         lines += ["", f"**Older**: made with numerics {picture.numerics}, today's are {NUMERICS}."]
     if picture.recipe_changed:
         lines += ["", "**Older**: the recipe has changed since; the command makes a newer one."]
+    if picture.numerics < BANDS_SINCE and picture.target in BANDED:
+        lines += [
+            "",
+            "**Older**: bands in this picture are one standard error on either side of the mean, whiskers one standard "
+            "deviation; the command draws 95 % intervals.",
+        ]
     if picture.summary:
         lines += ["", "What the command said:", "", "```text", *picture.summary, "```"]
     if (gallery / "data" / f"{name}.json").exists():
@@ -181,29 +294,42 @@ def _judged(judged: Sequence[Judged]) -> list[str]:
     head = ["claim", "verdict", "what it says", "statistic", "rule", "scale", "reading"]
     rows = []
     for each in judged:
-        parts = each.verdict.get("parts", [])
+        entry = each.verdict
+        parts = entry.get("parts", [])
         statistics = "; ".join(filter(None, map(verdicts.statistic, parts)))
         rules = "; ".join(dict.fromkeys(part["rule"] for part in parts))
-        reason = each.verdict.get("reason")
-        badge = badges.image(_word(each), "../") + (f" {reason}" if reason else "")
-        statement = f"{each.claim.statement} ({each.claim.source})"
-        scale = each.verdict.get("scale", "")
-        rows.append([_short(each), badge, statement, statistics, rules, scale, each.reading])
+        reason = plain(entry.get("reason", ""))
+        badge = [badges.image(totals.word(entry), "../"), _then(entry), reason]
+        statement = plain(f"{each.claim.statement} ({each.claim.source})")
+        scale = verdicts.size(entry)
+        rows.append(
+            [
+                _short(each),
+                " ".join(filter(None, badge)),
+                statement,
+                plain(statistics),
+                plain(rules),
+                scale,
+                each.reading,
+            ]
+        )
     return _table(head, rows)
 
 
-def _text(gallery: Path, name: str) -> str:
-    """Return the text written by hand; the test of the gallery requires it."""
-    path = gallery / "texts" / f"{name}.md"
-    return path.read_text(encoding="utf-8").strip() if path.exists() else ""
+def _text(values: Values, name: str) -> str:
+    """Return a text of gallery/texts/ with its numbers; the test of the gallery requires one for each figure."""
+    path = values.gallery / "texts" / f"{name}.md"
+    text = path.read_text(encoding="utf-8").strip() if path.exists() else ""
+    return values.render(text, f"texts/{name}.md", "" if name == "index" else "../")
 
 
 def _image(recipe: Recipe, name: str) -> str:
     return f"![{recipe.title}](../{name}.png)"
 
 
-def _word(judged: Judged) -> str:
-    return judged.verdict.get("verdict", NOT_JUDGED)
+def plain(text: str) -> str:
+    """Return a text as it is, not as Markdown: `<q, k>` would be HTML, and `d* ... r*` emphasis."""
+    return text.replace("<", "&lt;").replace("*", "\\*")
 
 
 def _short(judged: Judged) -> str:

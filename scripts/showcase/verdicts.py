@@ -1,18 +1,28 @@
-"""Verdicts of the gallery: `verdicts/PAPER.json`, by claim and reading, from the files that `benign verify` writes."""
+"""Verdicts of the gallery: `verdicts/PAPER.json`, written from the files of `benign verify`; pages show nothing else.
+
+A claim has an entry for each reading: what `Verdict.as_dict` gives, the version of benign and the numerics. Entries of
+benign 0.1.0 are marked `"machinery": "0.1.0"`: their words meant something else and attacks had no direction, so they
+are shown apart and never counted. A new verdict replaces them if its runs are at least as large.
+"""
 
 import json
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benign.claims.claim import Claim
 from benign.claims.study import SCALES
+from benign.papers.frozen import cannot
 from benign.papers.registry import claims, papers, study_of
-from benign.papers.verify import cannot
 from benign.stats.intervals import interval_text, number
 
 MISSING = "cannot run here"
-Verdicts = dict[str, dict[str, dict[str, Any]]]
-"""by id of the claim, then by reading (`default`, or the answers that differ from it)"""
+LEFT_OUT = ("id", "statement", "source", "seconds", "runs seconds")
+"""fields of `Verdict.as_dict` that are not kept: the registry has them, or they are about one machine"""
+DIGITS = 6
+Entry = dict[str, Any]
+Verdicts = dict[str, list[Entry]]
+"""by id of the claim: an entry for each reading, and two if an older one has larger runs"""
 
 
 class Judged(NamedTuple):
@@ -20,7 +30,8 @@ class Judged(NamedTuple):
 
     claim: Claim
     reading: str
-    verdict: dict[str, Any]
+    """`default`, or the answers that differ from it"""
+    verdict: Entry
     """empty if the claim was not judged"""
 
 
@@ -30,6 +41,11 @@ def read(gallery: Path) -> Verdicts:
     for path in sorted((gallery / "verdicts").glob("*.json")):
         verdicts |= json.loads(path.read_text(encoding="utf-8"))
     return verdicts
+
+
+def is_older(entry: Entry) -> bool:
+    """Return whether an entry was judged by the rules and words of an earlier version."""
+    return "machinery" in entry
 
 
 def merge(gallery: Path, files: list[Path]) -> tuple[int, int]:
@@ -48,21 +64,20 @@ def merge(gallery: Path, files: list[Path]) -> tuple[int, int]:
             else:
                 ignored += 1
     write(
-        gallery,
-        {name: _judged(known[name], each) for name, each in verdicts.items() if name in known},
+        gallery, {name: _there(known[name], verdicts[name]) for name in verdicts if name in known}
     )
     return added, ignored
 
 
-def _judged(claim: Claim, verdicts: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _there(claim: Claim, entries: list[Entry]) -> list[Entry]:
     """Return the verdicts without those about a missing recipe, once the recipe exists."""
     if cannot(claim):
-        return verdicts
-    return {name: each for name, each in verdicts.items() if not each["reason"].startswith(MISSING)}
+        return entries
+    return [each for each in entries if not each["reason"].startswith(MISSING)]
 
 
 def write(gallery: Path, verdicts: Verdicts) -> None:
-    """Replace the files: one for each paper, one line for each verdict."""
+    """Replace the files: one for each paper, one line for each claim."""
     (gallery / "verdicts").mkdir(exist_ok=True)
     for paper in papers():
         own = {name: each for name, each in verdicts.items() if name.startswith(f"{paper}/")}
@@ -72,31 +87,40 @@ def write(gallery: Path, verdicts: Verdicts) -> None:
             (gallery / "verdicts" / f"{paper}.json").write_text(text, encoding="utf-8")
 
 
-def of_recipe(verdicts: Verdicts, recipe: str) -> list[Judged]:
-    """Return the claims that are judged on a recipe, also those without a verdict."""
-    on_it = [claim for claim in claims().values() if recipe in map(_name, claim.studies)]
-    return [
-        Judged(claim, reading, verdict)
-        for claim in on_it
-        for reading, verdict in (verdicts.get(claim.id) or {"default": {}}).items()
-    ]
+def _add(verdicts: Verdicts, claim: Claim, new: Entry) -> bool:
+    """Add a verdict and return True, unless a known one has a larger scale.
 
-
-def statistic(part: dict[str, Any]) -> str:
-    """Return a statistic with its name."""
-    return ": ".join(filter(None, [part["name"], part["statistic"]]))
-
-
-def _add(verdicts: Verdicts, claim: Claim, new: dict[str, Any]) -> bool:
-    """Add a verdict and return True, unless the known one has a larger scale."""
-    readings = verdicts.setdefault(claim.id, {})
+    An older one with a larger scale stays beside it: the numbers of its runs are shown on pages.
+    """
     reading = _reading(claim, new["reading"])
-    old = readings.get(reading)
-    if old and SCALES.index(old["scale"]) > SCALES.index(new["scale"]):
-        return False
-    entry = {key: new[key] for key in ("verdict", "scale", "setting", "reason", "benign")}
-    readings[reading] = entry | {"parts": [_part(part) for part in new["parts"]]}
+    entry = {key: _rounded(new[key]) for key in new if key not in LEFT_OUT}
+    entry = {"reading": reading, "answers": new["reading"]} | {
+        key: value for key, value in entry.items() if key != "reading"
+    }
+    if "word" not in new:
+        entry["machinery"] = new["benign"]
+    size = SCALES.index(new["scale"])
+    rest = []
+    for old in verdicts.get(claim.id, []):
+        if old["reading"] == reading:
+            larger = SCALES.index(old["scale"]) > size
+            if larger and is_older(old) == is_older(entry):
+                return False
+            if is_older(entry) and not is_older(old):
+                return False
+            if not larger:
+                continue
+        rest.append(old)
+    verdicts[claim.id] = [*rest, entry]
     return True
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 def _reading(claim: Claim, reading: dict[str, str]) -> str:
@@ -106,13 +130,58 @@ def _reading(claim: Claim, reading: dict[str, str]) -> str:
     return ",".join(f"{q}={a}" for q, a in reading.items() if default.get(q) != a) or "default"
 
 
-def _part(part: dict[str, Any]) -> dict[str, str]:
-    entry = {key: part.get(key, "") for key in ("name", "rule", "outcome", "of")}
+def counted(verdicts: Verdicts, claim: str, reading: str = "default") -> Entry:
+    """Return the verdict that counts: by the rules of today, else by older ones; empty if there is none."""
+    own = [each for each in verdicts.get(claim, []) if each["reading"] == reading]
+    return min(own, key=is_older, default={})
+
+
+def largest(verdicts: Verdicts, claim: str, reading: str = "default") -> Entry:
+    """Return the verdict of the largest runs, by whichever rules; empty if there is none."""
+    own = [each for each in verdicts.get(claim, []) if each["reading"] == reading]
+    return max(own, key=lambda e: (SCALES.index(e["scale"]), not is_older(e)), default={})
+
+
+def of_recipe(verdicts: Verdicts, recipe: str) -> list[Judged]:
+    """Return the claims that are judged on a recipe, also those without a verdict."""
+    on_it = [claim for claim in claims().values() if recipe in map(_name, claim.studies)]
+    return [each for claim in on_it for each in of_claim(verdicts, claim)]
+
+
+def of_claim(verdicts: Verdicts, claim: Claim) -> list[Judged]:
+    """Return all verdicts of a claim; one without a verdict if there is none."""
+    entries = verdicts.get(claim.id) or [{}]
+    return [Judged(claim, each.get("reading", "default"), each) for each in entries]
+
+
+def size(entry: Entry) -> str:
+    """Return the scale of the runs, which is that of the paper only if nothing was made smaller."""
+    if not entry:
+        return ""
+    smaller = entry["scale"] == "paper" and (
+        entry["verdict"].endswith("at a smaller size")
+        or entry.get("changes")
+        or "=reduced" in entry["reading"]
+    )
+    return "smaller than in the paper" if smaller else entry["scale"]
+
+
+def interval(part: Entry) -> str:
+    """Return the number of a part with its interval, as text; empty if it has none."""
     if "value" not in part:
-        return entry | {"statistic": ""}
+        return ""
+    if "printed" in part:  # by an older version, with an interval below its digits
+        return part["printed"]
     value, low, high = (float(part[key]) for key in ("value", "low", "high"))
-    interval = "" if low == high else f" {interval_text((low, high))}"
-    return entry | {"statistic": number(value) + interval}
+    if low == high or math.isnan(low):
+        return number(value)
+    return f"{number(value)} {interval_text((low, high))}"
+
+
+def statistic(part: Entry) -> str:
+    """Return a statistic with its name, and what it rests on if attacks matter for it."""
+    text = ": ".join(filter(None, [part["name"], interval(part)]))
+    return f"{text} (by {part['rests on']})" if text and part.get("rests on") else text
 
 
 def _name(need: Any) -> str:

@@ -25,7 +25,7 @@ from benign.training.metrics.audit import FLAGS
 from tests.says import holds
 
 CODES = {name: code for code, name in FLAGS.items()}
-MASKED, OTHER = CODES["masked_on_training_points"], CODES["masked_on_test_points"]
+MASKED, OTHER = CODES["masked_on_training_points"], CODES["training_attack_weaker_on_test_points"]
 
 
 def _experiment():

@@ -11,10 +11,12 @@ from benign.claims import (
     Measured,
     Undecided,
     exact,
+    largest_mean,
     mean,
     share,
     slope,
     slope_by_seed,
+    smallest_mean,
     worst,
     worst_of_runs,
 )
@@ -127,3 +129,51 @@ def test_intervals_are_nested_and_known_at_any_confidence(measured):
 def test_a_number_with_sampling_error_needs_its_interval():
     with pytest.raises(ValueError, match=says("x", "interval")):
         Measured("x", Estimate(1.0, 0.5, 1.5), "guess")
+
+
+def test_the_largest_mean_covers_whichever_cell_is_largest():
+    """Nine cells with one mean: the t interval of the cell that happens to be largest would miss it often."""
+    generator, misses, alone = np.random.default_rng(0), 0, 0
+    for _ in range(400):
+        rows = generator.standard_normal((6, 9))
+        _, low, high = largest_mean("x", rows).estimate
+        misses += not low <= 0 <= high
+        _, low, high = mean("x", rows[:, rows.mean(0).argmax()]).estimate
+        alone += not low <= 0 <= high
+    assert misses <= 28  # 5 %, and two standard errors
+    assert alone > 60
+
+
+def test_the_largest_mean_needs_seeds_and_is_of_all_cells():
+    rows = np.array([[0.1, 0.5], [0.12, 0.52], [0.11, 0.54]])
+    measured = largest_mean("x", rows)
+    assert measured.estimate.value == pytest.approx(0.52)
+    assert measured.estimate.low > 0.4
+    assert measured.basis == "2 cells of 3 seeds"
+    assert math.isinf(largest_mean("x", rows[:1]).estimate.high)
+    with pytest.raises(Undecided):
+        largest_mean("x", [[math.nan, 1.0], [math.nan, 1.0]])
+
+
+def test_the_largest_mean_by_size_is_a_distance():
+    rows = np.array([[0.1, -0.5], [0.12, -0.52], [0.11, -0.54]])
+    value, low, high = largest_mean("x", rows, absolute=True).estimate
+    assert value == pytest.approx(0.52)
+    assert 0.4 < low < value < high
+    noise = np.random.default_rng(0).normal(0, 1, (5, 3))
+    assert largest_mean("x", noise, absolute=True).estimate.low == 0
+
+
+def test_seeds_that_agree_by_chance_leave_no_zero_width():
+    """Two seeds, of which both miss 3 of 50 points."""
+    rows = np.array([[0.06, 0.0], [0.06, 0.0]])
+    assert largest_mean("x", rows).estimate.low == 0.06
+    low, high = largest_mean("x", rows, resolution=1 / 50).estimate[1:]
+    assert low < 0 < 0.1 < high
+
+
+def test_the_smallest_mean_is_the_largest_of_negative_values():
+    rows = np.random.default_rng(3).standard_normal((7, 4))
+    value, low, high = smallest_mean("x", rows).at(0.9)
+    assert (-value, -high, -low) == tuple(largest_mean("x", -rows).at(0.9))
+    assert value == pytest.approx(rows.mean(0).min())

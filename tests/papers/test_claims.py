@@ -9,8 +9,9 @@ import xarray as xr
 from benign.claims import Outcome, Study
 from benign.claims.study import SCALES
 from benign.experiment import Experiment
+from benign.papers.frozen import cannot
 from benign.papers.registry import claims, matching, study_of
-from benign.papers.verify import Verifier, cannot
+from benign.papers.verify import Verifier
 
 IDS = (Path(__file__).parent / "claim_ids.txt").read_text().split()
 HOLDING = {"jiang": 30, "li": 5, "wang": 10, "zhang": 20}

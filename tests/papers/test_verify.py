@@ -9,8 +9,9 @@ import pytest
 import benign as bo
 from benign.claims import Question, Study
 from benign.cli import main as cli
+from benign.papers.frozen import readings_of
 from benign.papers.registry import claims, matching
-from benign.papers.verify import Verifier, readings_of, verify
+from benign.papers.verify import Verifier, verify
 from tests.registry import forgetting
 from tests.says import holds, says
 
@@ -222,3 +223,110 @@ def test_existing_runs_of_two_readings_keep_their_own_changes(tmp_path):
         assert first.evidence.changes == ("jiang/fig1: seeds=2",), order
         assert first.label not in ("confirmed", "refuted"), order
         assert second.evidence.changes == (), order
+
+
+def test_a_rule_that_changed_after_runs_existed_is_named(paper, capsys):
+    """The text and the file name the field; a renamed function and another docstring change nothing."""
+    words = ["--plugin", "mine.py", "verify", "mine/thm1*", "--scale", "smoke"]
+
+    def judged(source):
+        paper.write_text(source)
+        with forgetting():
+            code, out, _ = run(capsys, *words)
+        assert code == 0
+        verdicts = json.loads(Path("runs/verdicts/verdicts.json").read_text())["verdicts"]
+        return " ".join(out.split()), {each["id"]: each["frozen"] for each in verdicts}
+
+    out, first = judged(PAPER)
+    assert "the rule changed" not in out
+    assert "runs existed" not in out
+    renamed = PAPER.replace("def accuracy(", "def precision(").replace("is at least", "exceeds")
+    assert judged(renamed)[1] == first
+    out, now = judged(PAPER.replace("at_least(0.9)", "at_least(0.95)"))
+    changes = "rule fails_below from 0.9 to 0.95; rule low from 0.9 to 0.95"
+    assert f"the rule changed after runs existed: {changes}" in out
+    assert now["mine/thm1.accuracy"]["changed"] == changes.split("; ")
+    assert now["mine/thm1.accuracy"]["first seen"] == first["mine/thm1.accuracy"]["first seen"]
+    assert now["mine/thm1.chance"] == first["mine/thm1.chance"]
+    out, now = judged(PAPER.replace("signal=[4.0, 8.0]", "signal=[4.0, 8.0, 9.0]"))
+    assert "grid mine/runs data signal from [4.0, 8.0] to [4.0, 8.0, 9.0]" in out
+    assert all(each["changed"] for each in now.values())
+
+
+def test_rules_of_all_claims_that_share_runs_are_recorded_before_them(paper, capsys):
+    """The second claim is judged on runs that the first one made."""
+    words = ["--plugin", "mine.py", "verify", "--scale", "smoke"]
+    for name in ("mine/thm1.accuracy", "mine/thm1.chance"):
+        code, out, _ = run(capsys, *words, name)
+        assert code == 0
+        assert "runs existed" not in out
+
+
+def test_runs_without_a_recorded_rule_are_named(paper, capsys):
+    bo.load(paper)
+    study = matching(["mine/thm1.accuracy"])[0].studies[0]
+    assert isinstance(study, Study)
+    study.experiment("smoke").run("runs/mine/runs/smoke/default")
+    code, out, _ = run(capsys, "verify", "mine/thm1.chance", "--scale", "smoke")
+    assert code == 0
+    assert "runs existed before the rule was recorded" in " ".join(out.split())
+
+
+def test_a_damaged_file_of_rules_stops_the_command(paper, capsys):
+    words = ["--plugin", "mine.py", "verify", "mine/lem2*", "--scale", "smoke"]
+    assert run(capsys, *words)[0] == 0
+    file = Path("runs/verdicts/frozen.jsonl")
+    file.write_bytes(file.read_bytes().replace(b"measured", b"identity", 1))
+    code, _, err = run(capsys, *words)
+    assert code == 2
+    assert holds(err, str(file), "line 1", "checksum", "move it away")
+    assert "Traceback" not in err
+
+
+def test_refutations_of_a_whole_paper_are_corrected_for_the_number_of_claims(paper, capsys):
+    code, out, _ = run(capsys, "--plugin", "mine.py", "verify", "mine", "--scale", "smoke")
+    assert code == 0
+    assert "1 refuted (1 of 1 among all claims of a paper)" in out
+    text = "mine/thm1.chance: refuted; holds up against 4 claims (Holm p = "
+    assert text in out
+    verdicts = json.loads(Path("runs/verdicts/verdicts.json").read_text())["verdicts"]
+    families = {each["id"]: each["family"] for each in verdicts}
+    assert families["mine/thm1.chance"]["holds up"] is True
+    assert families["mine/fig9.images"] == {
+        "paper": "mine", "claims": 4, "judged": 4, "Holm p-value": 1.0, "holds up": False,
+    }  # fmt: skip
+    assert "**refuted**; holds up against 4 claims" in Path("runs/verdicts/verdicts.md").read_text()
+
+
+def test_one_claim_gets_the_plain_word(paper, capsys):
+    words = ["--plugin", "mine.py", "verify", "mine/thm1.chance", "--scale", "smoke"]
+    code, out, _ = run(capsys, *words)
+    assert code == 0
+    assert "1 refuted\n" in out
+    assert "no correction for the number of claims was made: 1 of 4 claims of mine judged" in out
+    assert "Holm" not in out
+
+
+def test_a_family_that_changed_after_runs_existed_is_named(paper, capsys):
+    words = ["--plugin", "mine.py", "verify", "mine", "--scale", "smoke"]
+    for source, text in (
+        (PAPER, ""),
+        (PAPER.replace("thm1.chance", "thm1.other"), "claim mine/thm1.other is new"),
+    ):
+        paper.write_text(source)
+        with forgetting():
+            code, out, _ = run(capsys, *words)
+        assert code == 0
+        assert ("the family of mine changed after runs existed" in out) == bool(text)
+        assert text in out
+
+
+def test_what_is_judged_in_python_is_corrected_too(paper):
+    bo.load(paper)
+    by_id = {each.verdict.claim.id: each for each in bo.judge("mine", scale="smoke")}
+    place = by_id["mine/thm1.chance"].family
+    assert place
+    assert place.holds_up
+    [alone] = bo.judge("mine/thm1.chance", scale="smoke")
+    assert alone.family
+    assert alone.family.holds_up is None

@@ -1,13 +1,16 @@
-"""Curves along training: what is drawn is the mean and its standard error over seeds."""
+"""Curves along training: what is drawn is the mean over seeds and its band, which the caption names."""
 
 import numpy as np
 import pytest
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
+from matplotlib.text import Text
 
+from benign.plot.bars import Bars, bars_figure
 from benign.plot.lines import COLOURS, Curves, curves_figure
 from benign.plot.style import save
+from benign.stats.intervals import mean_interval
 from tests.says import says
 
 
@@ -17,8 +20,17 @@ def values(seeds: int = 4) -> xr.DataArray:
     return xr.DataArray(data, {"seed": range(seeds), "step": steps})
 
 
-def test_lines_are_means_and_bands_are_standard_errors():
-    curve = values()
+def edges(figure) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper edge of the first band at each x."""
+    points = np.asarray(figure.axes[0].collections[0].get_paths()[0].vertices, dtype=float)
+    at = np.unique(points[:, 0])
+    return tuple(
+        np.array([end(points[points[:, 0] == x, 1]) for x in at]) for end in (np.min, np.max)
+    )
+
+
+def test_lines_are_means_and_bands_are_their_95_percent_intervals():
+    curve = values(5) ** 1.5
     panel = Curves([("one", curve), ("two", 2 * curve)], "loss", log=True, level=0.5)
     figure = curves_figure([[panel]], title="a title", caption="a caption")
     ax = figure.axes[0]
@@ -27,11 +39,38 @@ def test_lines_are_means_and_bands_are_standard_errors():
     np.testing.assert_allclose(np.asarray(second.get_ydata()), 2 * curve.mean("seed"))
     assert np.asarray(level.get_ydata()).tolist() == [0.5, 0.5]
     assert to_rgba(first.get_color()) == to_rgba(COLOURS[0])
-    band = np.asarray(ax.collections[0].get_paths()[0].vertices, dtype=float)
-    error = curve.std("seed", ddof=1) / 2
-    assert band[:, 1].min() == pytest.approx(float((curve.mean("seed") - error).min()))
-    assert band[:, 1].max() == pytest.approx(float((curve.mean("seed") + error).max()))
+    low, high = edges(figure)
+    intervals = [mean_interval(seeds) for seeds in curve.values.T]
+    np.testing.assert_allclose(low, [each.low for each in intervals])
+    np.testing.assert_allclose(high, [each.high for each in intervals])
     assert ax.get_yscale() == "log"
+
+
+def test_bands_of_few_seeds_are_their_range_and_the_caption_names_each():
+    def drawn(seeds: int) -> tuple:
+        panel = Curves([("one", values(seeds))], "loss")
+        figure = curves_figure([[panel]], title="", caption="A caption.")
+        return figure, " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ")
+
+    figure, text = drawn(3)
+    low, high = edges(figure)
+    np.testing.assert_allclose(low, values(3).min("seed"))
+    np.testing.assert_allclose(high, values(3).max("seed"))
+    assert "A caption. Bands: range over 3 seeds." in text
+    assert "Bands: 95 % intervals of the mean over seeds." in drawn(4)[1]
+    assert "Bands" not in drawn(1)[1]
+
+
+def test_whiskers_of_bars_are_the_same_intervals():
+    runs = np.array([[0.2, 0.5, 0.4, 0.9], [0.1, 0.1, 0.3, np.nan]])
+    figure = bars_figure([Bars(["a", "b"], {"ours": runs})], "share", title="", caption="")
+    [whiskers] = figure.axes[0].collections
+    first, second = (np.asarray(p.vertices)[:, 1] for p in whiskers.get_paths())
+    interval = mean_interval(runs[0])
+    np.testing.assert_allclose(sorted(first), [interval.low, interval.high])
+    np.testing.assert_allclose(second, [1 / 6, 1 / 6])  # three of four seeds: no band
+    text = " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ")
+    assert "Whiskers: 95 % intervals of the mean over seeds, where at least 4 have a value." in text
 
 
 def test_one_seed_has_no_band_and_an_ended_run_counts_no_more():

@@ -193,7 +193,7 @@ def test_verdict_files_next_to_the_runs_fill_the_table(
     verdict = json.loads(file.read_text())["verdicts"][0]
     (row,) = [row for row in claims.rows([default], [file]) if row.id == "jiang/B1.gradients"]
     file.unlink()
-    assert row.verdict == verdict["verdict"] == "confirmed"
+    assert row.verdict == verdict["verdict"] == "identity"
     assert holds(row.how, "benign verify", "smoke")
     assert row.numbers[0][2] == verdict["parts"][0]["rule"]
 

@@ -10,7 +10,8 @@ import benign as bo
 from benign.cli.main import main
 from benign.experiment import Experiment
 from benign.plot.caption import origin
-from benign.sweep.audits import AUDIT, attack_audit, flagged, rate_audit, slower, with_rate_audit
+from benign.sweep.audits import AUDIT, attack_audit, rate_audit, slower, with_rate_audit
+from benign.sweep.ends import doubts
 from benign.training.optimisers import SGD, Training
 from tests.reference import small_data, small_network, small_pgd
 from tests.says import holds, says
@@ -40,6 +41,7 @@ def test_slower_runs_have_equal_time_and_draws():
     training = half.training.as_dict()
     assert (training["max_steps"], training["drop_every"]) == (80, 20)
     assert half.pairing == "common"
+    assert slower(small(first_attacked_step=1), 4).training.first_attacked_step == 4
     zipped = small(rate=bo.zipped("speed", [0.5, 1.0]))
     assert slower(zipped, 4).training.rate == bo.zipped("speed", [0.125, 0.25])
 
@@ -105,14 +107,16 @@ def test_the_attack_audit_of_a_folder(tmp_path, capsys):
     assert any(holds(line, *attacks) for line in lines)
     assert any(holds(line, "proven", "fresh points", "accuracy") for line in lines)
     assert main(["audit", str(tmp_path / "run")]) == 0
-    assert capsys.readouterr().out.splitlines() == lines
+    *printed, stored = capsys.readouterr().out.splitlines()
+    assert printed == lines
+    assert holds(stored, "stored", "attacks.json")
 
 
 def test_flags_are_counted():
     result = xr.Dataset({"audit": ("seed", [0.0, 5.0, 1.0, float("nan")])})
-    assert flagged(result) == "2 runs masked on test points, 1 run zero gradients"
-    assert not any("10 %" in line for line in attack_audit(result))  # no run is masked
-    assert flagged(xr.Dataset()) == ""
+    [line] = doubts(result)  # no run is masked
+    assert holds(line, "2 runs: training attack weaker on test points", "1 run: zero gradients")
+    assert doubts(xr.Dataset()) == []
     [line] = attack_audit(xr.Dataset())
     assert holds(line, "no attack", "audit")
 
@@ -140,4 +144,4 @@ def test_a_result_explains_its_audit(tmp_path, field):
     result = small(small_pgd(0.2)).run(tmp_path / "run")
     assert result[field].attrs["long_name"]
     if field == "audit":
-        assert "masked_on_test_points" in result.audit.attrs["flag_meanings"]
+        assert "training_attack_weaker_on_test_points" in result.audit.attrs["flag_meanings"]

@@ -66,6 +66,13 @@ def test_an_executor_is_checked_before_a_folder_is_made_and_without_dask(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_missing_dask_is_noticed_before_a_folder_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr("benign.sweep.executors.base.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=says("`executor`", "Dask", "pip install")):
+        tiny().run(tmp_path / "run", executor="dask")
+    assert not (tmp_path / "run").exists()
+
+
 def test_units_of_another_host_are_left_to_it(tmp_path, computed):
     folder = tmp_path / "run"
     Runner(tiny(), folder)

@@ -103,6 +103,12 @@ def test_schedules():
     assert [warmed.rate_at(step) for step in (0, 0.5, 1, 2, 3)] == [0, 0.25, 0.5, 1, 1]
 
 
+def test_a_rate_that_drops_beyond_the_smallest_number_is_0():
+    training = GradientDescent(rate=1.0, drop_every=1, max_steps=1000)
+    assert training.rate_at(300) == pytest.approx(1e-300)
+    assert training.rate_at(400) == 0.0
+
+
 @pytest.mark.parametrize(
     ("training", "constant", "of_the_theorems"),
     [

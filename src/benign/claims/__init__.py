@@ -4,6 +4,8 @@
     claim       a claim, and the evidence its statistic is computed from
     measure     what a statistic returns: numbers with intervals
     rule        from an interval to holds, fails or inconclusive
+    frozen      rules recorded before runs, with a hash
+    family      refutations among all claims of a paper
     conditions  the conditions of a theorem as numbers
     ends        robust numbers by attacks and by certificates
     verdict     the verdict on a claim; verdict_text writes it, words lists its words
@@ -19,10 +21,12 @@ from benign.claims.measure import (
     Measured,
     Undecided,
     exact,
+    largest_mean,
     mean,
     share,
     slope,
     slope_by_seed,
+    smallest_mean,
     worst,
     worst_of_runs,
 )
@@ -52,10 +56,12 @@ __all__ = [
     "exact",
     "exponent",
     "judge",
+    "largest_mean",
     "mean",
     "share",
     "slope",
     "slope_by_seed",
+    "smallest_mean",
     "worst",
     "worst_of_runs",
 ]

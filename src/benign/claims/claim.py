@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import xarray as xr
@@ -14,6 +14,7 @@ from benign.claims.replays import Replays, by_cell, by_unit
 from benign.claims.rule import Rule
 from benign.claims.study import Reading, Scaled, Study
 from benign.experiment import Experiment
+from benign.sweep.ends import End
 from benign.training.setup import Setup
 
 Statistic = Callable[["Evidence"], Measured | Mapping[str, Measured]]
@@ -41,11 +42,6 @@ class Direction(Enum):
     """a robust error or loss: attacks bound it from below, certificates from above"""
     MIXED = "mixed"
     """a slope, a difference, a boundary: attacks bound it on neither side"""
-
-
-End = Literal["attacked", "certified", "masked runs certified", "unproven"]
-"""which end of robust numbers results contain: that of the attacks; that of the certificates; that of the attacks, with
-the certificates' end in runs whose attack is masked; or the trivial end, as if there were no certificates"""
 
 
 @dataclass(frozen=True)

@@ -108,9 +108,58 @@ def worst_of_runs(of: str, values: ArrayLike, log: bool = False) -> Measured:
             return Estimate(top, top, math.inf)
         quantile = t_quantile(2 * confidence - 1, count - 1) if confidence > 0.5 else 0.0
         bound = sample.mean() + quantile * sample.std(ddof=1) * math.sqrt(1 + 1 / count)
-        return Estimate(top, top, max(top, float(np.exp(bound) if log else bound)))
+        with np.errstate(over="ignore"):  # few seeds at a high confidence leave it unbounded
+            return Estimate(top, top, max(top, float(np.exp(bound) if log else bound)))
 
     return Measured.by(of, interval, f"largest of {_count(count, 'seed')}", note)
+
+
+def largest_mean(
+    of: str, values: ArrayLike, absolute: bool = False, resolution: float = 0.0
+) -> Measured:
+    """Return the largest of the means over seeds of several cells, with an interval that covers whichever is largest.
+
+    `values` has a row for each seed and a column for each cell. The ends are the largest lower and the largest upper
+    end of Student's t intervals that hold for all cells at once (Bonferroni): a statement about every cell is judged by
+    all of them, not by the one that happens to be largest.
+    absolute: the mean that is furthest from 0, as a distance.
+    resolution: the step in which a number changes, such as one test point: the least spread that seeds are taken to
+    have, so that two which agree by chance leave no interval of zero width.
+    """
+    rows = np.asarray(values, dtype=float)
+    if rows.ndim != 2 or rows.size == 0:
+        raise Undecided(f"{of}: there are no values")
+    columns, notes = zip(*(_finite(of, column) for column in rows.T), strict=True)
+    means = np.array([column.mean() for column in columns])
+    means = np.abs(means) if absolute else means
+
+    def interval(confidence: float) -> Estimate:
+        each = 1 - (1 - confidence) / len(columns)
+        half = np.array([_half_width(column, each, resolution) for column in columns])
+        low, high = float((means - half).max()), float((means + half).max())
+        return Estimate(float(means.max()), max(low, 0.0) if absolute else low, high)
+
+    basis = _count(len(rows), "seed")
+    basis = f"{len(columns)} cells of {basis}" if len(columns) > 1 else basis
+    return Measured.by(of, interval, basis, next(filter(None, notes), ""))
+
+
+def _half_width(sample: np.ndarray, confidence: float, resolution: float) -> float:
+    if sample.size == 1:
+        return math.inf
+    spread = max(float(sample.std(ddof=1)), resolution)
+    return t_quantile(confidence, sample.size - 1) * spread / math.sqrt(sample.size)
+
+
+def smallest_mean(of: str, values: ArrayLike, resolution: float = 0.0) -> Measured:
+    """Return the smallest of the means over seeds of several cells, as `largest_mean` returns the largest."""
+    negative = largest_mean(of, -np.asarray(values, dtype=float), resolution=resolution)
+
+    def interval(confidence: float) -> Estimate:
+        value, low, high = negative.at(confidence)
+        return Estimate(-value, -high, -low)
+
+    return Measured.by(of, interval, negative.basis, negative.note)
 
 
 def mean(of: str, values: ArrayLike) -> Measured:

@@ -2,8 +2,9 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from typing import Any
 
 from benign.stats.intervals import Estimate, interval_text, number
 
@@ -24,6 +25,17 @@ class Rule(ABC):
 
     @abstractmethod
     def __str__(self) -> str: ...
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the rule as data with all its digits: its kind, and the fields that differ from their defaults."""
+        values = {
+            each.name: getattr(self, each.name)
+            for each in (fields(self) if is_dataclass(self) else ())
+            if getattr(self, each.name) != each.default
+        }
+        kind = type(self).__name__.lower()
+        own = {name: as_data(value) for name, value in values.items()}
+        return {"kind": kind, **(own if is_dataclass(self) else {"text": str(self)})}
 
     def reason(self, estimate: Estimate) -> str:
         """Return why an interval is inconclusive, and the remedy."""
@@ -118,6 +130,15 @@ def exponent(value: float) -> Rule:
 
 def _gap(sign: str, fails: float, holds: float) -> str:
     return "" if fails == holds else f" (fails if {sign} {_number(fails)})"
+
+
+def as_data(value: Any) -> Any:
+    """Return a field of a rule, or a level, as JSON can hold it: infinities as text, 1 and 1.0 as the same number."""
+    if isinstance(value, tuple | list):
+        return [as_data(each) for each in value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value if value is None or isinstance(value, bool | str) else str(value)
+    return float(value) if math.isfinite(value) else str(value)
 
 
 def _number(value: float) -> str:

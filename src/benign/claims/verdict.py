@@ -8,15 +8,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from benign.claims.claim import Claim, Direction, End, Evidence, Kind
+from benign.claims.claim import Claim, Direction, Evidence, Kind
 from benign.claims.conditions import ROUNDING, Conditions
 from benign.claims.ends import at_end, attacks_of, masked_text
+from benign.claims.frozen import Frozen
 from benign.claims.measure import CONFIDENCE, Measured, Undecided
 from benign.claims.rule import Outcome, Rule
 from benign.claims.words import label
 from benign.experiment import Experiment
 from benign.spec.axes import cells
 from benign.stats.intervals import Estimate, interval_text, number
+from benign.sweep.ends import End
 from benign.sweep.plan import NUMERICS
 from benign.training.setup import Setup
 
@@ -167,6 +169,8 @@ class Verdict:
     """why the statistic could not be computed: an error of the program, not of the paper"""
     confidence: float = CONFIDENCE
     """of the intervals that decided"""
+    frozen: Frozen | None = None
+    """what is known of the rules that judged; None outside a folder of runs"""
 
     @property
     def deciding(self) -> tuple[PartVerdict, ...]:
@@ -261,6 +265,7 @@ class Verdict:
             "reading": dict(self.evidence.reading),
             "needs": [need if isinstance(need, str) else need.name for need in claim.studies],
             "seeds": [each.seeds for each in self.evidence.experiments],
+            "frozen": self.frozen.as_dict() if self.frozen else None,
             "numerics": NUMERICS,
             "seconds": round(self.seconds, 3),
         }
@@ -313,7 +318,8 @@ def _numbers(claim: Claim, evidence: Evidence) -> Numbers:
 def _other_ends(claim: Claim, evidence: Evidence, attacked: Numbers) -> tuple[Numbers, Numbers]:
     """Return the numbers by the certificates, and those with the certificates' end where the attack is masked.
 
-    A number that stays the same if nothing is certified is not made of robust variables: it has no certified end.
+    A number that stays the same if nothing is certified is not made of robust variables, and one that is then what the
+    certificates say is made of variables without certificates: neither has a certified end.
     """
     if not claim.robust:
         return {}, {}
@@ -323,7 +329,10 @@ def _other_ends(claim: Claim, evidence: Evidence, attacked: Numbers) -> tuple[Nu
         name: measured
         for name, measured in certified.items()
         if claim.direction(name) in (Direction.RISES, Direction.FALLS)
-        and (name not in unproven or unproven[name].estimate != attacked[name].estimate)
+        and (
+            name not in unproven
+            or unproven[name].estimate not in (attacked[name].estimate, measured.estimate)
+        )
     }
     doubtful = masked_text(evidence.results)
     return proven, _at_end(claim, evidence, "masked runs certified") if doubtful else attacked

@@ -12,6 +12,7 @@ from typing import Any
 from benign import __version__
 from benign.claims.claim import Claim
 from benign.claims.conditions import ROUNDING
+from benign.claims.family import InFamily
 from benign.claims.rule import Outcome
 from benign.claims.study import Study
 from benign.claims.verdict import PartVerdict, Verdict
@@ -26,6 +27,8 @@ class TimedVerdict:
 
     verdict: Verdict
     runs_seconds: float
+    family: InFamily | None = None
+    """among the claims of its paper; None if it belongs to no family, or before all of them are judged"""
 
     def __str__(self) -> str:
         return verdict_text(self)
@@ -38,7 +41,11 @@ def as_json(judged: Sequence[TimedVerdict], scale: str) -> dict[str, Any]:
         "scale": scale,
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "verdicts": [
-            each.verdict.as_dict() | {"runs seconds": round(each.runs_seconds, 1)}
+            each.verdict.as_dict()
+            | {
+                "family": each.family.as_dict() if each.family else None,
+                "runs seconds": round(each.runs_seconds, 1),
+            }
             for each in judged
         ],
     }
@@ -87,14 +94,30 @@ def conditions_text(verdict: Verdict) -> str:
 
 
 def counts_text(judged: Iterable[TimedVerdict]) -> str:
-    """Return the number of verdicts with each label, those of derived statements apart."""
-    verdicts = [each.verdict for each in judged]
+    """Return the number of verdicts with each label, those of derived statements apart.
+
+    Beside refutations stands how many of them hold up among all claims of their papers, if all were judged.
+    """
+    judged = list(judged)
     texts = []
     for derived in (False, True):
-        labels = Counter(each.label for each in verdicts if each.claim.derived is derived)
-        texts.append(", ".join(f"{count} {label}" for label, count in labels.items()))
+        own = [each for each in judged if each.verdict.claim.derived is derived]
+        labels = Counter(each.verdict.label for each in own)
+        texts.append(", ".join(f"{n} {label}{_held(label, own)}" for label, n in labels.items()))
     printed, ours = texts
     return "; ".join(filter(None, [printed, f"derived by us: {ours}" if ours else ""]))
+
+
+def _held(label: str, judged: Iterable[TimedVerdict]) -> str:
+    """Return how many refutations of a label hold up in their family; empty for other labels and parts of families."""
+    families = [
+        each.family
+        for each in judged
+        if each.family and each.verdict.label == label and each.verdict.outcome is Outcome.FAILS
+    ]
+    corrected = [each for each in families if each.holds_up is not None]
+    held = sum(each.holds_up is True for each in corrected)
+    return f" ({held} of {len(corrected)} among all claims of a paper)" if corrected else ""
 
 
 def part_text(part: PartVerdict) -> str:
@@ -125,13 +148,16 @@ def markdown(judged: Sequence[TimedVerdict], scale: str) -> str:
     lines += [_line(HEAD), _line(["---"] * len(HEAD))]
     lines += [_line(row) for each in judged for row in rows(each)]
     for each in judged:
-        lines += ["", f"## {each.verdict.claim.id}", "", *_details(each.verdict)]
+        lines += ["", f"## {each.verdict.claim.id}", "", *_details(each)]
     return "\n".join(lines) + "\n"
 
 
-def _details(verdict: Verdict) -> list[str]:
-    claim, reading = verdict.claim, verdict.evidence.reading
-    lines = [f"{claim.statement} ({claim.source})", "", f"**{verdict.label}**"]
+def _details(each: TimedVerdict) -> list[str]:
+    verdict, claim, reading = each.verdict, each.verdict.claim, each.verdict.evidence.reading
+    label = f"**{verdict.label}**"
+    if each.family and verdict.outcome is Outcome.FAILS:
+        label = each.family.text(label)
+    lines = [f"{claim.statement} ({claim.source})", "", label]
     if verdict.reason:
         lines[-1] += f": {verdict.reason}"
     for part in verdict.parts:
@@ -145,6 +171,10 @@ def _details(verdict: Verdict) -> list[str]:
         lines += ["", f"Attacks: {'; '.join(verdict.attacks)}"]
     if reading:
         lines += ["", "Reading: " + ", ".join(f"{q}={a}" for q, a in reading.items())]
+    if verdict.frozen:
+        remark = verdict.frozen.text()
+        text = f"Rule: {verdict.frozen.hash[:12]}, recorded {verdict.frozen.first_seen}"
+        lines += ["", text + (f"; {remark}" if remark else "")]
     if verdict.conditions.ratios:
         ratios = ", ".join(
             f"{name} {ratio:.3g}" for name, ratio in verdict.conditions.ratios.items()
@@ -181,6 +211,8 @@ def verdict_text(each: TimedVerdict) -> str:
         lines.append(f"conditions: {conditions_text(verdict)}")
     if verdict.reason:
         lines.append(verdict.reason)
+    if verdict.frozen and (remark := verdict.frozen.text()):
+        lines.append(remark)
     first, *rest = lines
     wrapped = [
         textwrap.fill(line, WIDTH, initial_indent=" " * 14, subsequent_indent=" " * 16)

@@ -38,7 +38,7 @@ from benign.cli.options import (
     examples,
     papers_and_recipes,
 )
-from benign.sweep.text import echo, print_error
+from benign.sweep.text import echo, print_error, shown
 
 if TYPE_CHECKING:
     from benign.papers.requests import RunRequest
@@ -222,18 +222,24 @@ def audit(
 ) -> None:
     """Check whether the attacks of a result can be trusted.
 
-    For a folder: compares the training attack with the evaluation attack and the certificates, and lists doubtful
-    runs. For a recipe or a file: checks its step size instead, by runs at the full rate, half and a quarter of it, with
-    equal rate x steps.
+    For a folder: compares the training attack with the evaluation attack and the certificates, lists masked runs by
+    cell, and writes `attacks.json` there. For a recipe or a file: checks its step size instead, by runs at the full
+    rate, half and a quarter of it, with equal rate x steps.
     """
     from benign.papers.requests import target_kind
-    from benign.sweep.audits import AUDIT, attack_audit, rate_audit
+    from benign.sweep.audits import AUDIT, attack_audit, rate_audit, store_attack_audit
     from benign.sweep.executors.base import ExecutionConfig
     from benign.sweep.folders import open_result
     from benign.sweep.terminal import display_for
 
     if target_kind(target) == "folder":
-        echo("\n".join(attack_audit(open_result(target))))
+        result = open_result(target)
+        echo("\n".join(attack_audit(result)))
+        if "audit" in result:
+            try:
+                echo(f"stored: {shown(store_attack_audit(result, Path(target)))}")
+            except OSError as error:  # a folder that may only be read
+                print_error(f"the audit is not stored: {error}")
         return
     config = ExecutionConfig(device=device, workers=workers)
     for request in _requests(target, scale, reading, None, changes, seeds, out):

@@ -13,8 +13,9 @@ import xarray as xr
 
 from benign.cli.describe import cost_text
 from benign.papers.requests import RunRequest
-from benign.sweep.audits import flagged, with_rate_audit
+from benign.sweep.audits import with_rate_audit
 from benign.sweep.dataset import counts_of
+from benign.sweep.ends import doubts
 from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.results import RETRIED, ResultWarning, RunsFailed
 from benign.sweep.runner import Runner
@@ -58,8 +59,8 @@ def run_request(request: RunRequest, runner: Runner, verbose: bool) -> bool:
     drawn = _draw(*_with_all_seeds(request, runner, result), verbose)
     echo(f"page: `benign report {folder}` writes one")
     echo(f"runs: {statuses(counts)}")
-    if doubts := flagged(result):
-        echo(f"doubtful: {doubts}; `benign audit {folder}` shows more")
+    if found := doubts(result):
+        echo(f"doubtful: {' '.join(found)} `benign audit {folder}` shows more")
     if failed:
         lines = error_lines(runner.recorded().values(), in_full=verbose)
         echo_error("\n".join([*lines, "the same command tries them again"]))

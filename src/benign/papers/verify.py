@@ -4,18 +4,21 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import xarray as xr
 
 from benign.claims.claim import Claim, Evidence
+from benign.claims.family import families, family_text
 from benign.claims.study import Reading, Study
 from benign.claims.verdict import cannot_run
 from benign.claims.verdict import judge as verdict_on
 from benign.claims.verdict_text import TimedVerdict, claim_text, counts_text, verdict_text, write
 from benign.experiment import Experiment, Folder
-from benign.papers.registry import matching, study_of
+from benign.papers.frozen import Freezer, answered, cannot, readings_of, studies_of
+from benign.papers.registry import matching
 from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.folders import current_experiment, current_result
 from benign.sweep.results import RunsFailed
@@ -39,8 +42,8 @@ class Verifier:
     """
 
     def __init__(self, scale: str, folder: Path, run: Run | None) -> None:
-        self.scale, self.folder, self.run = scale, folder, run
-        self._known: dict[tuple[str, str], _Runs] = {}
+        self.scale, self.run, self.freezer = scale, run, Freezer(scale, folder)
+        self._known: dict[Path, _Runs] = {}
 
     def judge(
         self, claim: Claim, which: str = "default", answers: Reading | None = None
@@ -49,8 +52,9 @@ class Verifier:
         if reason := cannot(claim):
             yield TimedVerdict(cannot_run(claim, self.scale, reason), 0.0)
             return
-        known = [study for need in claim.studies if (study := study_of(need))]
+        known = studies_of(claim)
         for reading in readings_of(known, which, answers):
+            rules, frozen = self.freezer.of(claim, reading)
             try:
                 runs = [self._run(study, reading) for study in known]
             except NoRuns as error:
@@ -63,23 +67,31 @@ class Verifier:
                 tuple(each.experiment for each in runs),
                 tuple(word for each in runs for word in each.changes),
             )
-            yield TimedVerdict(verdict_on(claim, evidence), sum(each.seconds for each in runs))
+            verdict = replace(verdict_on(claim, evidence), frozen=frozen)
+            if not verdict.error:
+                self.freezer.judged(rules)
+            yield TimedVerdict(verdict, sum(each.seconds for each in runs))
+
+    def in_families(self, judged: Sequence[TimedVerdict]) -> list[TimedVerdict]:
+        """Return verdicts with their places in the families of their papers."""
+        verdicts = [each.verdict for each in judged]
+        places = families(verdicts, self.freezer.sizes, self.freezer.whole)
+        return [replace(each, family=place) for each, place in zip(judged, places, strict=True)]
 
     def _run(self, study: Study, reading: Reading) -> "_Runs":
         own = answered(study, reading)
-        label = study.label(own)
-        if (study.name, label) not in self._known:
-            folder = self.folder / study.name / self.scale / label
+        folder = self.freezer.runs(study, own)
+        if folder not in self._known:
             if self.run is None:
-                self._known[study.name, label] = _found(study, folder)
+                self._known[folder] = _found(study, folder)
             else:
                 began = time.perf_counter()
-                experiment = study.experiment(self.scale, own)
-                title = f"{study.name}, {self.scale} scale, reading {label}"
+                experiment = self.freezer.experiment(study, own)
+                title = f"{study.name}, {self.scale} scale, reading {study.label(own)}"
                 result = self.run(experiment, folder, title)
                 seconds = time.perf_counter() - began
-                self._known[study.name, label] = _Runs(experiment, result, (), seconds)
-        return self._known[study.name, label]
+                self._known[folder] = _Runs(experiment, result, (), seconds)
+        return self._known[folder]
 
 
 class _Runs(NamedTuple):
@@ -110,34 +122,6 @@ def changes_of(study: Study, made: Mapping[str, Any], result: xr.Dataset) -> tup
     return tuple(f"{study.name}: {change}" for change in changes)
 
 
-def answered(study: Study, reading: Reading) -> Reading:
-    """A reading of several studies for one of them: its own questions, by default where it knows no such answer."""
-    return {
-        q.name: reading[q.name] if reading[q.name] in q.answers else q.default
-        for q in study.questions
-    }
-
-
-def cannot(claim: Claim) -> str:
-    """Why a claim cannot be run here; empty where it can."""
-    missing = [str(need) for need in claim.studies if study_of(need) is None]
-    return f"cannot run here: there is no recipe {', '.join(missing)} yet" if missing else ""
-
-
-def readings_of(
-    studies: Sequence[Study], which: str, answers: Reading | None = None
-) -> list[Reading]:
-    """The readings of several studies together: an answer to a question is the answer in all that know it."""
-    readings: list[Reading] = []
-    default = {name: answer for s in studies for name, answer in s.reading().items()}
-    for study in studies:
-        for reading in study.readings(which):
-            whole = default | reading | (answers or {})
-            if whole not in readings:
-                readings.append(whole)
-    return readings or [{}]
-
-
 def judge(
     *patterns: str,
     folder: Folder = "runs",
@@ -163,8 +147,10 @@ def judge(
     def run(experiment: Experiment, place: Path, title: str) -> xr.Dataset:
         return experiment.run(place, device, workers)
 
-    verifier = Verifier(scale, Path(folder), run)
-    return [each for claim in matching(patterns) for each in verifier.judge(claim, readings)]
+    verifier, chosen = Verifier(scale, Path(folder), run), matching(patterns)
+    verifier.freezer.freeze(chosen, readings, None)
+    judged = [each for claim in chosen for each in verifier.judge(claim, readings)]
+    return verifier.in_families(judged)
 
 
 def verify(
@@ -189,6 +175,7 @@ def verify(
             return Runner(experiment, place, config).run(watcher)
 
     verifier, judged, files = Verifier(scale, folder, None if no_run else run), [], []
+    verifier.freezer.freeze(claims, which, answers)
     for number, claim in enumerate(claims, 1):
         for each in verifier.judge(claim, which, answers):
             judged.append(each)
@@ -196,7 +183,12 @@ def verify(
                 judged, scale, folder / "verdicts"
             )  # at once: the next claim may take an hour
             echo(f"{number:{len(str(len(claims)))}}/{len(claims)} {verdict_text(each)}")
+    judged = verifier.in_families(judged)
+    files = write(judged, scale, folder / "verdicts")
     echo(counts_text(judged))
+    lines = family_text((each.verdict, each.family) for each in judged)
+    for line in [*lines, *verifier.freezer.remarks()]:
+        echo(line)
     echo(f"verdicts: {', '.join(shown(file) for file in files)}")
     return not any(each.verdict.error for each in judged)
 

@@ -2,6 +2,7 @@
 
     style, axis, sheet      fonts and colours; scales and ticks; the size of a figure, its title, caption and legends
     variables, caption      which values are drawn and how they are labelled; what a caption says of an experiment
+    bands                   mean over seeds, its band, and the words of the caption for it
     maps, lines, laws, bars kinds of figures: `phase`, `regimes`; `curves`, `attention`; `exponents`; bars and images
 
 Imports everything above it. The public names are those of `__all__`, `benign.plot.*`.

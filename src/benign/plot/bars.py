@@ -12,6 +12,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benign.plot.bands import band_notes, mean_bands
 from benign.plot.lines import COLOURS
 from benign.plot.sheet import panel_title, sheet
 from benign.plot.style import DARK_GREY, SMALL
@@ -35,8 +36,17 @@ class Bars:
 
 
 def bars_figure(panels: Sequence[Bars], label: str, *, title: str, caption: str) -> Figure:
-    """Panels side by side; whiskers are one standard deviation over seeds on either side, outlines are the paper's."""
+    """Draw panels side by side.
+
+    Whiskers are the band of `mean_bands`, which the caption names. Outlines are the paper's.
+    """
     count = len(panels)
+    drawn = [
+        xr.DataArray(values, dims=("group", "seed"))
+        for panel in panels
+        for values in panel.ours.values()
+    ]
+    caption = " ".join(filter(None, [caption, *band_notes(drawn, name="Whiskers")]))
     size = (3.55 * max(2, count) / count, 2.8)
     with sheet(count, count, size, title, caption, extra_height=0.0, sharey=True) as (figure, axes):
         for number, (ax, panel) in enumerate(zip(axes, panels, strict=True)):
@@ -64,9 +74,10 @@ def _draw_bars(ax: Axes, panel: Bars) -> None:
             outline = {"facecolor": "none", "edgecolor": colour, "hatch": "////", "linewidth": 0.8}
             ax.bar(x, panel.printed[name], 0.92 * wide, label=f"{name} (paper)", **outline)
             continue
-        values = np.ma.masked_invalid(panel.ours[name])
-        heights = values.mean(1).filled(np.nan)
-        spread = values.std(1, ddof=1).filled(0.0) if values.shape[1] > 1 else None
+        values = panel.ours[name]
+        heights, low, high = mean_bands(np.where(np.isfinite(values), values, np.nan))
+        ends = np.nan_to_num([heights - low, high - heights])
+        spread = ends if values.shape[1] > 1 else None
         whiskers = {"ecolor": DARK_GREY, "elinewidth": 0.8}
         ax.bar(x, heights, 0.92 * wide, yerr=spread, error_kw=whiskers, color=colour, label=name)
         for missing in x[np.isnan(heights)]:

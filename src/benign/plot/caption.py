@@ -1,4 +1,4 @@
-"""Sentences of captions: sizes, training, seeds and attacks of an experiment, and runs without a value."""
+"""Sentences of captions: sizes, training, seeds and attacks of an experiment, and runs without a value, masked runs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from benign.networks.attention import Attention
 from benign.networks.network import Network
 from benign.spec.axes import Axis
 from benign.sweep.dataset import SYMBOLS, counts_of
+from benign.sweep.ends import masked_text
 from benign.sweep.terminal import counted, statuses
 from benign.training.descent import Status
 from benign.training.optimisers import GradientDescent, MiniBatches, Training
@@ -69,13 +70,14 @@ def _test_attack(experiment: Experiment) -> str:
 
 
 def endings(result: xr.Dataset) -> str:
-    """Return how many runs did not reach their loss, and why; empty if all did.
+    """Return how many runs did not reach their loss, and why, and how many are masked; empty if there are none.
 
     Runs at the step cap count in means like the others; the rest have no value.
     """
     status = result["status"]
     others = {**counts_of(status), Status.CONVERGED: 0}
-    return f"Of {status.size} runs {statuses(others)}." if any(others.values()) else ""
+    ended = f"Of {status.size} runs {statuses(others)}." if any(others.values()) else ""
+    return f"{ended} {masked_text(result)}".strip()
 
 
 def origin(result: xr.Dataset) -> str:

@@ -20,6 +20,7 @@ from benign.plot.axis import (
     set_axis,
     step_axis,
 )
+from benign.plot.bands import band_notes, fill_band, mean_bands
 from benign.plot.sheet import (
     Width,
     drawn_for,
@@ -42,7 +43,6 @@ from benign.plot.variables import (
     variable_of,
     varied_axes,
 )
-from benign.stats.intervals import mean_interval
 
 # Okabe and Ito's colours, distinguishable with any colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -51,8 +51,6 @@ LINES = ("-", "--", "-.", ":")
 
 GREY = "#8c8c8c"
 MARK_LABEL = {"fontsize": SMALL, "color": GREY, "ha": "right"}
-ENOUGH_SEEDS = 4
-"""seeds from which on a band is an interval of their mean, and not their range"""
 CLOSE = 0.06
 """share of the width of a panel: the labels of two closer marks would overlap"""
 
@@ -88,7 +86,7 @@ class Curves:
 def curves_figure(
     rows: Sequence[Sequence[Curves]], *, title: str, caption: str, width: Width | None = None
 ) -> Figure:
-    """Draw panels in rows; bands are one standard error of the mean over seeds on either side.
+    """Draw panels in rows, with the band of `mean_bands` around each mean over seeds; the caption names it.
 
     A legend has only the entries that no earlier legend has. `width` "column" or "page" is for papers: rows become
     shorter.
@@ -96,6 +94,8 @@ def curves_figure(
     if not rows or len({len(row) for row in rows}) != 1:
         raise ValueError("`rows` must hold at least one row, and rows of equal length")
     panels, listed = [panel for row in rows for panel in row], set[tuple[str, ...]]()
+    drawn = [values for panel in panels for _, values in panel.curves]
+    caption = " ".join(filter(None, [caption, *band_notes(drawn)]))
     count, size = len(panels), (3.55, 2.2)
     with drawn_for(width), sheet(count, len(rows[0]), size, title, caption) as (figure, axes):
         for number, (ax, panel) in enumerate(zip(axes, panels, strict=True)):
@@ -111,15 +111,14 @@ def line_style(number: int) -> tuple[str, str]:
 
 
 def draw_curves(ax: Axes, panel: Curves) -> None:
-    """Draw mean and standard error over seeds; runs that have ended (NaN) no longer count."""
+    """Draw mean over seeds and its band; runs that have ended (NaN) no longer count."""
     for number, (name, values) in enumerate(panel.curves):
-        mean = values.mean("seed")
-        x = mean[panel.along].values
+        mean, low, high = mean_bands(values.transpose(panel.along, "seed").values)
+        x = values[panel.along].values
         colour, dashes = line_style(number)
         ax.plot(x, mean, color=colour, linestyle=dashes, label=name)
         if values.sizes["seed"] > 1:
-            band = values.std("seed", ddof=1) / np.sqrt(values.count("seed"))
-            ax.fill_between(x, mean - band, mean + band, color=colour, alpha=0.2, linewidth=0)
+            fill_band(ax, x, low, high, colour)
     if panel.level is not None:
         name = panel.level_name or None
         ax.axhline(panel.level, color=GREY, linewidth=0.8, linestyle=":", label=name)
@@ -381,7 +380,7 @@ def draw_mean(
     ax.plot(values[along], mean, color=colour, linestyle=dashes, marker=marker, label=label)
     if values.sizes["seed"] > 1:
         low, high = (np.clip(end, *within) for end in (low, high))
-        ax.fill_between(values[along], low, high, color=colour, alpha=0.2, linewidth=0)
+        fill_band(ax, values[along].values, low, high, colour)
     if along == "step":
         step_axis(ax, values[along])
     else:
@@ -397,42 +396,3 @@ def _still_training(drawn: Sequence[xr.DataArray]) -> Iterator[str]:
             ends = f"{training[0]} at first, {training[-1]} at last"
             yield f"At every step the mean of the runs still training: {ends}."
             return  # the runs are the same for every variable
-
-
-def mean_bands(rows: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return, for each of `rows` [points, seeds], the mean of the seeds that have a value and both ends of its band.
-
-    The band of too few seeds is NaN; with `log` so are mean and band if a value has no logarithm.
-    """
-    few = rows.shape[1] < ENOUGH_SEEDS
-    mean, low, high = np.array([_mean_band(row[~np.isnan(row)], log, few) for row in rows]).T
-    return mean, low, high
-
-
-def _mean_band(seeds: np.ndarray, log: bool, few: bool) -> np.ndarray:
-    band = np.full(3, np.nan)
-    if not seeds.size or (log and seeds.min() <= 0):
-        return band
-    values = np.log(seeds) if log else seeds
-    band[0] = values.mean()
-    if few and values.size > 1:
-        band[1:] = values.min(), values.max()
-    elif values.size >= ENOUGH_SEEDS:
-        band[1:] = mean_interval(values)[1:]
-    return np.exp(band) if log else band
-
-
-def band_notes(drawn: Sequence[xr.DataArray], log: bool = False) -> Iterator[str]:
-    """Yield the sentences of a caption about lines and bands; there are none for a single seed."""
-    seeds = max(values.sizes.get("seed", 1) for values in drawn)
-    if seeds > 1 and log:
-        yield "Lines: geometric means."
-    if 1 < seeds < ENOUGH_SEEDS:
-        yield f"Bands: range over {seeds} seeds."
-    elif seeds > 1:
-        counts = np.concatenate([values.count("seed").values.ravel() for values in drawn])
-        fewer = ((counts > 0) & (counts < ENOUGH_SEEDS)).any()
-        where = f", where at least {ENOUGH_SEEDS} have a value" if fewer else ""
-        yield f"Bands: 95 % intervals of the mean over seeds{where}."
-    if log and any(bool((values <= 0).any()) for values in drawn):
-        yield "No line where a seed is 0 or less: it has no logarithm."

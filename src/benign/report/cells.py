@@ -17,6 +17,7 @@ import xarray as xr
 
 from benign.plot.variables import extended_curve, with_seeds
 from benign.stats.intervals import interval_text, number, t_quantile
+from benign.sweep.dataset import masked
 from benign.sweep.text import value_text
 from benign.training.descent import Status
 
@@ -74,12 +75,15 @@ def means(values: xr.DataArray, *dims: str, within: Limits = (-math.inf, math.in
     return Means(mean, low, high, np.asarray(seeds))
 
 
-def ending_texts(status: xr.DataArray, *dims: str) -> np.ndarray:
-    """Return how the runs of every cell ended, in words: `3 seeds: 2 converged, 1 diverged`."""
-    codes = status.transpose(*dims, "seed").values.astype(int)
+def ending_texts(result: xr.Dataset, *dims: str) -> np.ndarray:
+    """Return how the runs of every cell ended and how many are masked: `3 seeds: 2 converged, 1 diverged; 1 masked`."""
+    codes = result["status"].transpose(*dims, "seed").values.astype(int)
+    counts = masked(result).transpose(*dims, "seed").values.sum(-1)
     texts = np.empty(codes.shape[:-1], dtype=object)
     for cell in np.ndindex(*texts.shape):
         texts[cell] = ending_text(codes[cell].tolist())
+        if counts[cell]:
+            texts[cell] += f"; {counts[cell]} masked"
     return texts
 
 

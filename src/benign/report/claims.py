@@ -18,9 +18,10 @@ from benign.claims.verdict import judge
 from benign.claims.words import meaning
 from benign.experiment import Experiment
 from benign.papers.advice import advise
+from benign.papers.frozen import answered
 from benign.papers.recipes import Recipe
 from benign.papers.registry import claims, study_of
-from benign.papers.verify import answered, changes_of
+from benign.papers.verify import changes_of
 from benign.report.folder import ResultFolder
 from benign.spec.axes import cells
 from benign.stats.intervals import interval_text, number

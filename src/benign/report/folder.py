@@ -20,8 +20,9 @@ from benign.papers.requests import RequestOptions, requests_of
 from benign.plot.caption import describe
 from benign.report.atlas import Atlas
 from benign.report.cells import STATUS_TEXT
-from benign.sweep.audits import flagged, with_rate_audit
+from benign.sweep.audits import with_rate_audit
 from benign.sweep.dataset import counts_of
+from benign.sweep.ends import doubts
 from benign.sweep.folders import open_experiment, open_result
 from benign.sweep.results import RETRIED
 from benign.sweep.status import stores_in
@@ -139,10 +140,9 @@ class ResultFolder:
                 f"{capped} of {runs} runs stopped at the step cap before they reached their loss: "
                 "they may not have converged."
             )
-        if doubts := flagged(self.result):
+        if found := doubts(self.result):
             notices.append(
-                f"Robust accuracy is doubtful where attacks may have been misled: {doubts}. "
-                f"`benign audit {shown(self.path)}` shows details."
+                f"Robust numbers are doubtful. {' '.join(found)} `benign audit {shown(self.path)}` shows details."
             )
         if self.atlas.note:
             notices.append(self.atlas.note)

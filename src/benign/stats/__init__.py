@@ -7,6 +7,7 @@
     fit_test   whether a boundary is one curve and a power law, at 1 %
     law        power laws, with Fieller's interval
     boundary   where a map crosses a level, and the law of that curve
+    audited    the same of a result, with a law only where masked runs cannot move it
     monotone   the largest fall of a map that should rise; Kendall's tau
     regimes    benign, harmful, not fitted
 
@@ -14,6 +15,7 @@ Functions take arrays, or datasets as sweep/ makes them. They import sweep and t
 claims or papers. The names below are public, and so are those of `regimes`.
 """
 
+from benign.stats.audited import audited_boundary
 from benign.stats.boundary import Boundary, boundary, boundary_shift
 from benign.stats.intervals import Estimate, clopper_pearson, mean_interval, wilson
 from benign.stats.law import ExponentTest, Law, PowerLaw
@@ -27,6 +29,7 @@ __all__ = [
     "Law",
     "Monotone",
     "PowerLaw",
+    "audited_boundary",
     "boundary",
     "boundary_shift",
     "clopper_pearson",

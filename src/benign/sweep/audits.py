@@ -1,5 +1,7 @@
 """Two audits of a sweep: whether its attacks can be trusted, and whether its step size decides what it shows."""
 
+import json
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,42 +11,29 @@ import xarray as xr
 
 from benign.experiment import Experiment
 from benign.spec.axes import Axis
-from benign.sweep.dataset import masked, masked_share
+from benign.sweep.dataset import masked
+from benign.sweep.ends import REASONS, doubts, other_doubts
 from benign.sweep.executors.base import ExecutionConfig
 from benign.sweep.folders import open_result
 from benign.sweep.progress import Watcher
+from benign.sweep.records import replacing
 from benign.sweep.runner import Runner
 from benign.sweep.terminal import counted
-from benign.sweep.text import value_text
+from benign.sweep.text import table, value_text
 from benign.training.descent import Status
-from benign.training.metrics.audit import FLAGS, LEAST_RISE, RISE
+from benign.training.metrics.audit import LEAST_RISE
 
 SLOWER = (1, 2, 4)
 """the rate is divided by these, and the steps multiplied"""
 AUDIT = "audit"
 """the folder of a rate audit, inside that of the result"""
 COMPARED = ("train_loss", "test_loss", "test_accuracy", "robust_accuracy", "attention_on_signal")
-MASKED = (
-    f"masked: the evaluation attack raises the training loss by more than {100 * RISE:g} % (and {LEAST_RISE:g} nats): "
-    "the network has learned to mislead the training attack; or it is the weaker one on fresh points: docs/attacks.md"
-)
+ATTACKS = "attacks.json"
+"""the file of an attack audit, in the folder of the result"""
 MOST_CELLS = 10
-"""masked cells that are listed, those with the most masked runs first"""
+"""cells that are listed, those with the most masked runs and the largest rise of the training loss first"""
 MOVED = 0.02
 """change of a mean over seeds that counts; of a loss, relative to it"""
-
-
-def flagged(result: xr.Dataset) -> str:
-    """Return how many runs are doubtful, and why; empty if none is."""
-    if "audit" not in result:
-        return ""
-    codes = result["audit"].fillna(0).astype(int)
-    counts = {name: int(((codes & code) > 0).sum()) for code, name in FLAGS.items()}
-    return ", ".join(
-        f"{counted(count, 'run')} {name.replace('_', ' ')}"
-        for name, count in counts.items()
-        if count
-    )
 
 
 def attack_audit(result: xr.Dataset) -> list[str]:
@@ -63,48 +52,119 @@ def attack_audit(result: xr.Dataset) -> list[str]:
                 f"{points}: accuracy {_mean(result[trained])} under the training attack, "
                 f"{_mean(result[judged])} under the evaluation attack; largest gap {float(gap.max()):.3g}"
             )
-    if "train_loss_raised" in result:
-        lines += _training_loss(result)
-    if "robust_accuracy_certified" in result:
-        lines.append(f"proven on fresh points: accuracy {_mean(result.robust_accuracy_certified)}")
-    doubts = flagged(result)
-    if not doubts:
-        return [*lines, "no run is flagged: no attack is beaten by another, no contradiction"]
-    lines.append(f"flagged: {doubts}")
-    return [*lines, *_masked_cells(result), MASKED] if masked(result).any() else lines
-
-
-def _training_loss(result: xr.Dataset) -> list[str]:
-    """Return the training loss under both attacks, its largest ratio, and what is proven about it."""
-    judged, rise = result["train_robust_loss"], result["train_loss_raised"]
-    trained = judged - rise
-    ends = (
-        f"{_mean(trained)} under the training attack, {_mean(judged)} under the evaluation attack"
-    )
-    lines = [f"training loss: {ends}"]
-    if (rise > LEAST_RISE).any():  # ratios of losses that are nearly 0 mean nothing
-        ratio = float((judged / trained).where(rise > LEAST_RISE).max())
-        lines[0] += f"; at most {ratio:.3g} times as large in a run"
+    if RAISED in result:
+        lines += [_training_loss(result), *_cells(result)]
     if "train_robust_loss_certified" in result:
         accuracy = _mean(result["train_robust_accuracy_certified"])
         most = _mean(result["train_robust_loss_certified"])
         lines.append(f"proven on training points: accuracy {accuracy}, robust loss at most {most}")
-    return lines
+    if "robust_accuracy_certified" in result:
+        lines.append(f"proven on fresh points: accuracy {_mean(result.robust_accuracy_certified)}")
+    return [*lines, *(doubts(result) or ["no run is masked or flagged"])]
 
 
-def _masked_cells(result: xr.Dataset) -> list[str]:
-    """Return how many runs are masked, and in which cells most of them are."""
-    count, audited = int(masked(result).sum()), int(result["audit"].notnull().sum())
-    share = masked_share(result)
-    cells = (share if share.dims else share.expand_dims("cell")).to_series()
-    worst = sorted(((v, at) for at, v in cells.items() if v > 0), key=lambda pair: -pair[0])
-    lines = [f"masked: {count} of {audited} runs, in {len(worst)} of {share.size} cells"]
-    for value, at in worst[:MOST_CELLS]:
-        places = zip(share.dims, at if isinstance(at, tuple) else (at,), strict=False)
-        cell = ", ".join(f"{dim} = {value_text(place)}" for dim, place in places)
-        lines.append(f"  {cell or 'the only cell'}: {100 * value:.0f} % of its runs")
-    more = len(worst) - MOST_CELLS
-    return [*lines, f"  and {more} more cells"] if more > 0 else lines
+RAISED = "train_loss_raised"
+TRAINED, JUDGED = "under the training attack", "under the evaluation attack"
+
+
+def _training_loss(result: xr.Dataset) -> str:
+    """Return the training loss under both attacks, and how far the evaluation attack raises it."""
+    judged, rise = result["train_robust_loss"], result[RAISED]
+    text = f"training loss: {_mean(judged - rise)} {TRAINED}, {_mean(judged)} {JUDGED}"
+    ratio = _ratio(judged, rise)
+    return text if math.isnan(ratio) else f"{text}; at most {ratio:.3g} times as large in a run"
+
+
+def _ratio(judged: xr.DataArray, rise: xr.DataArray) -> float:
+    """Return the largest ratio of both losses in a run; NaN if none is raised: ratios of tiny losses mean nothing."""
+    counts = rise > LEAST_RISE
+    return float((judged / (judged - rise)).where(counts).max()) if counts.any() else math.nan
+
+
+def _cells(result: xr.Dataset) -> list[str]:
+    """Return a table of the cells in which the evaluation attack raises the training loss most."""
+    rises = [(cell["raised"] or 0.0, cell) for cell in attack_cells(result)]
+    cells = [cell for rise, cell in rises if rise > LEAST_RISE or cell["masked"]]
+    cells.sort(key=lambda cell: (-cell["masked"] / cell["audited"], -(cell["raised"] or 0.0)))
+    if not cells:
+        return []
+    heads = ["masked runs", f"loss {TRAINED}", JUDGED, "most in a run"]
+    rows = [[*cells[0]["cell"], *heads]]
+    for cell in cells[:MOST_CELLS]:
+        most = cell["largest_ratio"]
+        rows.append(
+            [
+                *(value_text(value) for value in cell["cell"].values()),
+                f"{cell['masked']} of {cell['audited']}",
+                *(_text(cell[name]) for name in ("train_loss", "train_robust_loss")),
+                f"{_text(most)} times" if most else "",
+            ]
+        )
+    more = len(cells) - MOST_CELLS
+    rest = [f"  and {counted(more, 'more cell')}: {ATTACKS} lists all"] if more > 0 else []
+    return [*(f"  {line}" for line in table(rows)), *rest]
+
+
+def _text(number: float | None) -> str:
+    return "" if number is None else f"{number:.3g}"
+
+
+def attack_cells(result: xr.Dataset) -> list[dict[str, Any]]:
+    """Return the masked runs of every cell with an audit, and its mean training losses under both attacks."""
+    if "audit" not in result:
+        return []
+    parts = {"masked": masked(result), "audited": result["audit"].notnull()}
+    if RAISED in result:
+        parts |= {"judged": result["train_robust_loss"], "rise": result[RAISED]}
+    runs = xr.Dataset(parts)
+    runs = runs if "seed" in runs.dims else runs.expand_dims("seed")
+    dims = [str(dim) for dim in runs.dims if dim != "seed"]
+    fields = {name for dim in dims for name in _fields(runs, dim)}
+    cells = []
+    for index in np.ndindex(*(runs.sizes[dim] for dim in dims)):
+        cell = runs.isel(dict(zip(dims, index, strict=True)))
+        if not cell["audited"].any():
+            continue
+        counts = {name: int(cell[name].sum()) for name in ("audited", "masked")}
+        where = {name: cell[name].item() for name in runs.coords if name in fields}
+        cells.append({"cell": where, **counts, **_losses(cell)})
+    return cells
+
+
+def _fields(runs: xr.Dataset, dim: str) -> list[str]:
+    """Return the coordinate of an axis, or those of the fields that vary together along it."""
+    named = [str(name) for name, each in runs.coords.items() if each.dims == (dim,) and name != dim]
+    return named or [dim]
+
+
+def _losses(cell: xr.Dataset) -> dict[str, float | None]:
+    """Return the training losses of a cell under both attacks."""
+    if "rise" not in cell:
+        return {}
+    judged, rise = cell["judged"], cell["rise"]
+    numbers = {
+        "train_loss": float((judged - rise).mean()),
+        "train_robust_loss": float(judged.mean()),
+        "raised": float(rise.mean()),
+        "largest_ratio": _ratio(judged, rise),
+    }
+    return {name: None if math.isnan(number) else number for name, number in numbers.items()}
+
+
+def store_attack_audit(result: xr.Dataset, folder: Path) -> Path:
+    """Write the attack audit of a result into its folder, cell by cell, as JSON; return the file."""
+    content = {
+        "numerics": result.attrs.get("numerics"),
+        "masked_if": ", or ".join(REASONS.values()),
+        "audited": int(result["audit"].notnull().sum()),
+        "masked": int(masked(result).sum()),
+        "flags": other_doubts(result),
+        "cells": attack_cells(result),
+    }
+    file = folder / ATTACKS
+    with replacing(file) as out:
+        out.write(json.dumps(content, indent=1, ensure_ascii=False).encode())
+    return file
 
 
 def slower(experiment: Experiment, factor: int) -> Experiment:
@@ -114,7 +174,7 @@ def slower(experiment: Experiment, factor: int) -> Experiment:
     """
     fields, training = experiment.as_dict(), experiment.training
     fields["training"]["rate"] = _divided(training.rate, factor)
-    for name in training.in_steps:
+    for name in {"first_attacked_step", *training.in_steps}:
         fields["training"][name] *= factor
     slowed = Experiment.from_dict({**fields, "pairing": "common"})
     steps, wanted = slowed.training.most_steps(), factor * training.most_steps()

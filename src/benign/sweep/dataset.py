@@ -106,9 +106,9 @@ def masked(result: xr.Dataset) -> xr.DataArray:
 
 def masked_share(result: xr.Dataset) -> xr.DataArray:
     """Return the share of masked runs of every cell, of those that have an audit; NaN where none has one."""
-    if "audit" not in result:
-        return masked(result).where(False).mean("seed")
-    return masked(result).where(result["audit"].notnull()).mean("seed")
+    known = result["audit"].notnull() if "audit" in result else False
+    runs = masked(result).where(known)
+    return runs.mean("seed") if "seed" in runs.dims else runs
 
 
 def _lacking(

@@ -15,7 +15,7 @@ from benign.training.metrics.image_features import reference_key
 from benign.training.setup import Setup
 
 SECONDS_PER_DRAW = 2e-8
-"""one normal draw on one CPU core; measured by benchmarks/attention.py"""
+"""one normal draw on one CPU core; measured by `python -m benchmarks.figures`, which prints it"""
 SECONDS_PER_PASS = 3e-4
 """one pass of a batch however small: a few dozen calls of torch"""
 SECONDS_PER_NUMBER = 2.5e-9

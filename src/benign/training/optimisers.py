@@ -96,7 +96,10 @@ class GradientDescent(Training):
 
     def rate_at(self, step: Any) -> Any:
         drops = step // self.drop_every if self.drop_every else 0
-        return self.rate / self.drop_by**drops
+        try:
+            return self.rate / self.drop_by**drops
+        except OverflowError:  # a number beyond 1e308; a tensor is infinite then
+            return 0.0 * self.rate
 
     def update(
         self, params: Params, gradient: Params, moments: Params, step: float, count: int

@@ -65,7 +65,11 @@ def test_a_saturated_training_attack_is_found_out():
     assert values["robust_accuracy_training_attack"] == 1
     assert values["robust_accuracy"] == 0
     assert values["zero_gradient_share"] == 1
-    assert flags(values) == {"masked_on_test_points", "masked_on_training_points", "zero_gradients"}
+    assert flags(values) == {
+        "training_attack_weaker_on_test_points",
+        "masked_on_training_points",
+        "zero_gradients",
+    }
 
 
 WEIGHTS = torch.tensor([[2.0, -2.0, 0, 0, 0, 0, 0, 0]])
@@ -113,7 +117,10 @@ def test_an_honest_run_is_not_masked():
 def test_a_run_trained_in_another_ball_is_not_masked(trained):
     """Its robust loss is larger than its training loss because it was not trained against this ball."""
     values = on_signals(trained, STRONG)
-    assert not flags(values) & {"masked_on_training_points", "masked_on_test_points"}
+    assert not flags(values) & {
+        "masked_on_training_points",
+        "training_attack_weaker_on_test_points",
+    }
     if trained is not None:
         assert values["train_loss_raised"] > audit.LEAST_RISE
 

@@ -346,21 +346,22 @@ def benign_stage_1_steps_printed(n: JiangNumbers) -> float:
 
 
 def harmful_stage_1_steps_printed(n: JiangNumbers) -> float:
-    """Return T1 of Lemma E.3 as equation (151) prints it, with C_p^2 - 200 M.
-
-    Infinite for C_p^2 up to 200 M, so for C_p = 5 sqrt(M).
-    """
+    """Return T1 of Lemma E.3 as equation (151) prints it, with C_p^2 - 200 M: negative for C_p = 5 sqrt(M)."""
     return _harmful_stage_1(n, 200)
 
 
 def harmful_stage_1_steps_corrected(n: JiangNumbers) -> float:
-    """Return T1 of Lemma E.3: 4 M (3M+1) N / (eta d_h^1/4 (C_p^2 - 24 M) sigma_p^2 d |w_O|^2)."""
-    return _harmful_stage_1(n, 24)
+    """Return T1 of Lemma E.3: 4 M (3M+1) N / (eta d_h^1/4 (C_p^2 - 24 M) sigma_p^2 d |w_O|^2).
+
+    Infinite for C_p^2 up to 24 M: the lemma says nothing there.
+    """
+    steps = _harmful_stage_1(n, 24)
+    return steps if steps > 0 else math.inf
 
 
 def _harmful_stage_1(n: JiangNumbers, factor: float) -> float:
     lead = (n.strong_noise_std / n.noise_std) ** 2 - factor * n.tokens
-    if lead <= 0:
+    if lead == 0:
         return math.inf
     return 4 * n.tokens * (3 * n.tokens + 1) * n.samples / (_pace(n) * lead * n.noise)
 

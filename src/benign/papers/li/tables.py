@@ -240,7 +240,7 @@ COLUMNS = {
 }
 """variables of Table 1, in the order of its columns, and their names"""
 ATTACKS = {"NRF-PGD": "nrf", "RF-PGD": "rf"}
-BESIDE = "Outlines are the paper's numbers, at the paper's size; whiskers one standard deviation over seeds."
+BESIDE = "Outlines are the paper's numbers, at the paper's size."
 MADE = (
     "Points of features are test images drawn anew from the representation layer of two reference networks, one "
     "trained without and one with the attack, which are not the networks that are tested."

@@ -12,8 +12,8 @@ from benign.report.atlas import Atlas, CurveGroup
 from benign.report.cells import ending_text
 from benign.report.figures import PlotlyFigure, coloured, labels_of
 from benign.report.live.monitor import StoreReader
-from benign.sweep.audits import flagged
 from benign.sweep.dataset import assemble
+from benign.sweep.ends import doubts
 from benign.sweep.plan import keys_of
 from benign.sweep.results import runs_in
 from benign.sweep.status_text import error_lines
@@ -169,7 +169,7 @@ class LoadedSweep:
     experiment: Experiment
     atlas: Atlas
     doubts: str
-    """how many runs have a doubtful robust accuracy, and why; empty if no run has"""
+    """how many runs are masked or flagged by the audit, and why; empty if none is"""
     troubles: list[str]
     """lines about what went wrong: why runs failed, which are doubtful, cells with bad ends"""
 
@@ -186,13 +186,13 @@ def load_sweep(reader: StoreReader) -> LoadedSweep:
     atlas = Atlas(result, recipes().get(made.get("target", "")), made.get("changes") or ())
     wanted = set(keys_of(history[-1]))
     runs = runs_in(valid_records(reader))
-    doubts = flagged(result)
+    found = " ".join(doubts(result))
     troubles = [
         *error_lines(run for key, run in runs.items() if key in wanted),
-        *([f"Doubtful robust accuracy: {doubts}"] if doubts else []),
+        *([f"Doubtful robust numbers: {found}"] if found else []),
         *bad_ends(atlas),
     ]
-    return LoadedSweep(history[-1], atlas, doubts, troubles)
+    return LoadedSweep(history[-1], atlas, found, troubles)
 
 
 def bad_ends(atlas: Atlas) -> list[str]:

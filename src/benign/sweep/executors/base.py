@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from benign.sweep.compute import Computed
@@ -14,6 +15,7 @@ from benign.training.descent import Status
 
 _EXECUTOR = re.compile(r"dask|slurm(:.*)?|(tcp|tls)://.*|.*\.json", re.DOTALL)
 """names, addresses and files of clusters"""
+REMEDY = "pip install 'benign[cluster]'"
 SLURM_FILE = "slurm.yaml"
 """the file with the options of SLURM jobs, in the current folder, unless another one is named"""
 
@@ -71,6 +73,8 @@ class ExecutionConfig:
                 f"`keep_weights` cannot be used with `executor` {self.executor!r}, since workers of a cluster write "
                 "no files: leave out one of them (on the command line --keep-weights and --executor)"
             )
+        if self.on_cluster and find_spec("distributed") is None:
+            raise ValueError("`executor` needs Dask: " + REMEDY)
 
 
 class ProcessEnded(Exception):

@@ -21,22 +21,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import distributed
+from dask import config as dask_config
+from distributed.protocol import pickle  # what Dask sends every task by
+
 from benign import __version__
 from benign.spec import plugins
 from benign.spec.yaml import read_yaml
 from benign.sweep.compute import Computed, compute
-from benign.sweep.executors.base import ExecutionConfig, Executor, ProcessEnded
+from benign.sweep.executors.base import REMEDY, ExecutionConfig, Executor, ProcessEnded
 from benign.sweep.executors.local import interrupts_wait
 from benign.sweep.plan import NUMERICS, Unit
 from benign.training.engine import TESTING, Progress
-
-REMEDY = "pip install 'benign[cluster]'"
-try:
-    import distributed
-    from dask import config as dask_config
-    from distributed.protocol import pickle  # what Dask sends every task by
-except ImportError as error:
-    raise ValueError("`executor` needs Dask: " + REMEDY) from error
 
 PATIENCE = 10
 """seconds in which a scheduler answers, and has a worker"""

@@ -252,7 +252,7 @@ def _flag(code: int, *needs: str):
 
 
 @_flag(1, "robust_accuracy_training_attack")
-def masked_on_test_points(values: Values, setup: Setup) -> Raised:
+def training_attack_weaker_on_test_points(values: Values, setup: Setup) -> Raised:
     gap = values["robust_accuracy_training_attack"] - values["robust_accuracy"]
     return _same_ball(setup, gap) & (gap > GAP)
 

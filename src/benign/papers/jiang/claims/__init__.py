@@ -1,7 +1,9 @@
 """The claims about Jiang et al.
 
     identities    identities of gradient descent (Appendix B and F), on small runs in float64
-    stages        the lemmas and propositions of both proofs: start, Stages I to III, fresh points
+    concentration the lemmas about the start, which are textbook bounds
+    stages        the lemmas and propositions of both proofs: Stages I and II
+    stage_3       the same: Stage III and fresh points
     theorems      Theorems 4.1 and 4.2: training times, test loss, their constants
     figures       Figures 1 to 4, and the boundary between benign and harmful overfitting
     studies       the studies that these modules share
@@ -12,6 +14,13 @@ is the statement. Claims import from `benign.claims` and from the modules of thi
 again except by `evidence.replays`, and draw random numbers only by `benign.claims.identity`.
 """
 
-from benign.papers.jiang.claims import figures, identities, stages, theorems
+from benign.papers.jiang.claims import concentration, figures, identities, stage_3, stages, theorems
 
-CLAIMS = [*identities.CLAIMS, *stages.CLAIMS, *theorems.CLAIMS, *figures.CLAIMS]
+CLAIMS = [
+    *identities.CLAIMS,
+    *concentration.CLAIMS,
+    *stages.CLAIMS,
+    *stage_3.CLAIMS,
+    *theorems.CLAIMS,
+    *figures.CLAIMS,
+]

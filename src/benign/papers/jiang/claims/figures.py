@@ -10,12 +10,13 @@ from scipy import stats
 from benign.claims import (
     Claims,
     Evidence,
+    Kind,
     Measured,
     Undecided,
     at_least,
     at_most,
     between,
-    exact,
+    exponent,
     mean,
     share,
     slope_by_seed,
@@ -133,7 +134,6 @@ CNN = Study(name="jiang/cnn", build=_cnn)
 
 
 CLAIMS = Claims("jiang")
-LOW_ERROR = 0.05
 EXPONENT = "slope of log SNR* on log N"
 
 
@@ -173,39 +173,54 @@ def _tau(x: np.ndarray, y: np.ndarray) -> float:
     return tau
 
 
+AT_CUT = {"test loss": CUT}
+
+
 @CLAIMS.add(
     "fig1.boundary_1000",
     "Figure 1, red curve",
-    {"smallest": at_least(500.0), "largest": at_most(2000.0)},
+    at_most(2.0),
     "jiang/fig1",
+    kind=Kind.CALIBRATED,
+    levels=AT_CUT | {"fewest samples": 4},
+    version=2,
 )
-def figure_1_curve(evidence: Evidence) -> dict[str, Measured]:
-    """The test loss crosses 0.2 along the curve N SNR^2 = 1000, within a factor of 2 for every N >= 4."""
-    critical = boundary(evidence.result.test_loss, CUT).critical
-    races = (critical.samples * critical**2).where(critical.samples >= 4, drop=True)
-    crossed = races.dropna("samples")
-    if crossed.size < 0.5 * races.size or not crossed.size:
-        raise Undecided(f"the loss crosses {CUT} in only {crossed.size} of {races.size} rows")
-    note = f"{crossed.size} of {races.size} rows cross"
-    return {
-        "smallest": exact("smallest N SNR^2 at the cut", float(crossed.min()), note),
-        "largest": exact("largest N SNR^2 at the cut", float(crossed.max()), note),
-    }
+def figure_1_curve(evidence: Evidence) -> Measured:
+    """The test loss crosses 0.2 along the curve N SNR^2 = 1000, within a factor of 2 for every N >= 4. The default
+    answer to the open question about w_O was chosen by this curve."""
+    level, fewest = evidence.levels["test loss"], evidence.levels["fewest samples"]
+    critical = boundary(evidence.result.test_loss, level).critical_per_seed
+    rows = critical.where(critical.samples >= fewest, drop=True).transpose("seed", "samples")
+    races = rows.samples * rows**2
+    crossed = int(races.notnull().sum())
+    if crossed < 0.5 * races.size or not crossed:
+        raise Undecided(
+            f"the loss crosses {level:g} in only {crossed} of {races.size} rows of seeds"
+        )
+    off = np.exp(abs(np.log(races / 1000)).max("samples"))
+    measured = mean("factor between N SNR^2 at the cut and 1000, the largest over N", off.values)
+    return measured.noting(f"{crossed} of {races.size} rows of seeds cross")
 
 
-@CLAIMS.add("fig1.boundary_exponent", "Figure 1", between(-0.6, -0.4), "jiang/fig1")
+@CLAIMS.add("fig1.boundary_exponent", "Figure 1", exponent(-0.5), "jiang/fig1", levels=AT_CUT)
 def figure_1_exponent(evidence: Evidence) -> Measured:
     """The boundary where the test loss is 0.2 has the form N SNR^2 = const: log SNR falls with slope -1/2 in log N."""
-    return boundary_slope(EXPONENT, boundary(evidence.result.test_loss, CUT))
+    return boundary_slope(
+        EXPONENT, boundary(evidence.result.test_loss, evidence.levels["test loss"])
+    )
 
 
 @CLAIMS.add(
-    "fig1.boundary_exponent_error", "Figure 1, for errors", between(-0.6, -0.4), "jiang/fig1"
+    "fig1.boundary_exponent_error",
+    "derived (Figure 1, for errors)",
+    exponent(-0.5),
+    "jiang/fig1",
+    levels={"test error": 0.05},
 )
 def figure_1_exponent_of_errors(evidence: Evidence) -> Measured:
     """The boundary where the test error is 5 % has the form N SNR^2 = const as well."""
     errors = (1 - evidence.result.test_accuracy).rename("test error")
-    return boundary_slope(EXPONENT, boundary(errors, LOW_ERROR))
+    return boundary_slope(EXPONENT, boundary(errors, evidence.levels["test error"]))
 
 
 # Boundaries.
@@ -285,18 +300,31 @@ def boundary_in_strong_noise(evidence: Evidence) -> dict[str, Measured]:
     }
 
 
-@CLAIMS.add("thm.sharp_1overN", "Theorems 4.1 and 4.2", at_most(2.0), BOUNDARY, conditions=either)
+@CLAIMS.add(
+    "thm.sharp_1overN",
+    "Theorems 4.1 and 4.2",
+    at_most(2.0),
+    BOUNDARY,
+    conditions=either,
+    levels=AT_CUT,
+)
 def boundary_in_samples(evidence: Evidence) -> Measured:
     """The boundary between benign and harmful overfitting is N SNR^2 = const: where the test loss crosses 0.2, this
     product varies by at most a factor of 2 over N."""
     rows = _rows(evidence, "samples", evidence.result.test_loss)
-    critical = np.array([each.critical(CUT) for each in rows])
+    critical = np.array([each.critical(evidence.levels["test loss"]) for each in rows])
     return mean("largest / smallest N SNR^2 over N", critical.max(0) / critical.min(0)).noting(
         f"N = {', '.join(str(each.row.samples) for each in rows)}"
     )
 
 
-@CLAIMS.add("thm.width", "Theorems 4.1 and 4.2", at_most(0.0), BOUNDARY, conditions=either)
+@CLAIMS.add(
+    "thm.width",
+    "derived (Theorems 4.1 and 4.2: a sharp phase transition)",
+    at_most(0.0),
+    BOUNDARY,
+    conditions=either,
+)
 def width_of_the_transition(evidence: Evidence) -> Measured:
     """The transition is sharp: the width in log N SNR^2 over which attention goes from 10 % to 90 % of the way from the
     strong token to the signal falls with d."""
@@ -307,19 +335,21 @@ def width_of_the_transition(evidence: Evidence) -> Measured:
     return measured.noting(", ".join(f"{width:.3f} at d = {dim}" for width, dim in means))
 
 
-@CLAIMS.add("text.vs_cnn", "Section 4, remarks", at_least(1.0, fails_below=1.0), CNN)
+@CLAIMS.add("text.vs_cnn", "Section 4, remarks", at_least(1.0), CNN, levels={"test error": 0.1})
 def fewer_samples_than_a_cnn(evidence: Evidence) -> Measured:
     """At an SNR below 1, attention generalises from fewer samples than a CNN with a power of the ReLU on the same data;
     here, both must reach a test error of 10 %."""
     errors = (1 - evidence.result.test_accuracy).transpose("model", "seed", "samples")
-    counts = evidence.result.samples.values
-    needed = np.array([[_fewest(counts, curve) for curve in model] for model in errors.values])
+    counts, level = evidence.result.samples.values, evidence.levels["test error"]
+    needed = np.array(
+        [[_fewest(counts, curve, level) for curve in model] for model in errors.values]
+    )
     return mean("samples of the CNN / of attention", needed[1] / needed[0])
 
 
-def _fewest(counts: np.ndarray, errors: np.ndarray) -> float:
-    """Return the smallest count from which on the error is at most 10 %, or twice the largest if there is none."""
-    above = np.flatnonzero(errors > 0.1)
+def _fewest(counts: np.ndarray, errors: np.ndarray, level: float) -> float:
+    """Return the smallest count from which on the error is at most a level, or twice the largest if there is none."""
+    above = np.flatnonzero(errors > level)
     place = 0 if above.size == 0 else above[-1] + 1
     return float(counts[place]) if place < len(counts) else 2.0 * float(counts[-1])
 

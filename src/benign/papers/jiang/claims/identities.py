@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from benign.claims import Claims, Evidence, Measured, at_most, exact, worst
+from benign.claims import Claims, Evidence, Kind, Measured, at_most, exact, worst
 from benign.claims.identity import identity_batch, identity_steps
 from benign.data.signal_noise import SignalNoise
 from benign.losses import loss
@@ -84,7 +84,7 @@ def _errors(errors: Iterator[float]) -> Measured:
     return worst("largest relative error over steps", list(errors))
 
 
-@CLAIMS.add("B1.gradients", "Lemma B.1", ROUNDING)
+@CLAIMS.add("B1.gradients", "Lemma B.1", ROUNDING, kind=Kind.IDENTITY)
 def gradients(evidence: Evidence) -> Measured:
     """The gradients of the loss in W_Q, W_K and W_V have closed forms: X^T G X W_K, X^T G^T X W_Q, and a vector times
     w_O^T."""
@@ -121,7 +121,7 @@ def _plain_loss(x: Tensor, y: Tensor, queries: Tensor, keys: Tensor, values: Ten
     return loss(outputs, y).mean(1)
 
 
-@CLAIMS.add("B2.gamma_rho", "Lemma B.2", ROUNDING)
+@CLAIMS.add("B2.gamma_rho", "Lemma B.2", ROUNDING, kind=Kind.IDENTITY)
 def gamma_rho(evidence: Evidence) -> Measured:
     """Values of tokens are V(0) + gamma |w_O|^2 (signals) and V(0) + rho |w_O|^2 (noise), where gamma and rho follow
     the updates of Lemma B.2."""
@@ -134,7 +134,7 @@ def _value_errors(evidence: Evidence) -> Iterator[float]:
         yield relative_error(state.after().values, values)
 
 
-@CLAIMS.add("B3.alpha_beta", "Definition B.2, F.1", ROUNDING)
+@CLAIMS.add("B3.alpha_beta", "Definition B.2, F.1", ROUNDING, kind=Kind.IDENTITY)
 def alpha_beta(evidence: Evidence) -> Measured:
     """In a step every query changes by alpha times the keys of the training tokens, and every key by beta times their
     queries."""
@@ -148,7 +148,7 @@ def _move_errors(evidence: Evidence) -> Iterator[float]:
         yield relative_error(k + state.beta @ q, tokens.vectors @ later.keys)
 
 
-@CLAIMS.add("F2.inner_products", "F.2", ROUNDING)
+@CLAIMS.add("F2.inner_products", "F.2", ROUNDING, kind=Kind.IDENTITY)
 def inner_products(evidence: Evidence) -> Measured:
     """A step turns the products S of queries and keys into S + alpha H_KK + H_QQ beta^T + alpha S^T beta^T, and changes
     the products H_QQ of queries and H_KK of keys likewise."""
@@ -167,14 +167,14 @@ def _product_errors(evidence: Evidence) -> Iterator[float]:
         yield relative_error(kk + beta @ s + ts @ tb + beta @ qq @ tb, k @ k.transpose(1, 2))
 
 
-@CLAIMS.add("F12.row_sum", "F.12", ROUNDING)
+@CLAIMS.add("F12.row_sum", "F.12", ROUNDING, kind=Kind.IDENTITY)
 def row_sum(evidence: Evidence) -> Measured:
     """The coefficients alpha_{s,s} and alpha_{n,s,i} of a class sum to 0, because every row of attention sums to 1."""
     sums = ((state.alpha[:, :2].sum(2), state.alpha) for _, state, _, _ in _moves(evidence))
     return _errors(float(total.abs().max() / alpha.abs().max()) for total, alpha in sums)
 
 
-@CLAIMS.add("derived.alpha_eq_beta", "derived", ROUNDING)
+@CLAIMS.add("derived.alpha_eq_beta", "derived", ROUNDING, kind=Kind.IDENTITY)
 def alpha_equals_beta(evidence: Evidence) -> Measured:
     """alpha_{s,s} = beta_{s,s}: the signal's query learns from its key as much as its key learns from its query."""
     coefficients = ((state.alpha, state.beta) for _, state, _, _ in _moves(evidence))
@@ -187,7 +187,7 @@ def _diagonal(part: Tensor) -> Tensor:
     return part.diagonal(dim1=1, dim2=2)[:, :2]
 
 
-@CLAIMS.add("derived.balance", "derived", ROUNDING)
+@CLAIMS.add("derived.balance", "derived", ROUNDING, kind=Kind.IDENTITY)
 def balance(evidence: Evidence) -> Measured:
     """A step changes W_Q^T W_Q - W_K^T W_K by eta^2 (g_Q^T g_Q - g_K^T g_K) only, so gradient flow conserves it."""
     return _errors(_balance_errors(evidence))
@@ -204,7 +204,7 @@ def _square(part: Tensor) -> Tensor:
     return part.transpose(1, 2) @ part
 
 
-@CLAIMS.add("B2.gamma_monotone", "Lemma B.2", at_most(0))
+@CLAIMS.add("B2.gamma_monotone", "Lemma B.2", at_most(0), kind=Kind.IDENTITY)
 def gamma_monotone(evidence: Evidence) -> Measured:
     """gamma_{V,+} increases and gamma_{V,-} decreases at every step, whatever the noise."""
     rises = []
@@ -215,7 +215,7 @@ def gamma_monotone(evidence: Evidence) -> Measured:
     return exact(f"steps in the wrong direction, of {len(rises)}", wrong)
 
 
-@CLAIMS.add("D1.loss_derivative", "Lemma D.1", at_most(0.0))
+@CLAIMS.add("D1.loss_derivative", "Lemma D.1", at_most(0.0), kind=Kind.IDENTITY)
 def loss_derivative(evidence: Evidence) -> Measured:
     """With m the largest |V| over the tokens of a point, 1 / (1 + e^m) <= -l'(y f) <= 1 / (1 + e^-m)."""
     batch, steps = _trained(evidence)

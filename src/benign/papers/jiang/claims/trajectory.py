@@ -1,11 +1,12 @@
 """Trajectories: the runs of a study trained again, with what the proofs follow step by step, and fresh points."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from benign.claims import Evidence
 from benign.claims.replays import Replays
@@ -97,6 +98,16 @@ class Trajectory:
         bound = 1 / log_factor(self.numbers.samples, self.numbers.tokens)
         late = np.abs(self.values).max((1, 2)) > bound
         return int(late.argmax()) if late.any() else None
+
+
+def each_seed(
+    runs: Sequence[Trajectory],
+    numbers: ArrayLike,
+    combine: Callable[[np.ndarray], float],
+) -> np.ndarray:
+    """Return one number for each seed, from one for each run: seeds are the replicates, not the cells of a seed."""
+    seeds, values = np.array([run.run.seed for run in runs]), np.asarray(numbers)
+    return np.array([combine(values[seeds == seed]) for seed in np.unique(seeds)])
 
 
 def trajectories(evidence: Evidence) -> list[Trajectory]:

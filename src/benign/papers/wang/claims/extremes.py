@@ -1,17 +1,18 @@
 """Runs of a study trained again: the quantities of Wang's lemmas at each step, and their extremes over a run."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
+import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from benign.claims import Undecided
+from benign.claims import Evidence, Measured, Undecided
 from benign.claims.replays import Replays
 from benign.experiment import Experiment
 from benign.losses import logistic_slope
@@ -88,6 +89,11 @@ def signal_direction(step: Step) -> Float[Tensor, "runs dim"]:
 
 def is_smooth(setup: Setup) -> bool:
     return two_layer(setup).activation == "smoothed_leaky_relu"
+
+
+def slack_text(ratio: Measured) -> str:
+    """Return by which factor a ratio that may be 1 is smaller."""
+    return f"the bound is {1 / ratio.estimate.value:.2g} times larger"
 
 
 def copied(params: Params) -> Params:
@@ -218,6 +224,16 @@ def extremes_of(replay: Replays) -> dict[str, PerRun]:
         if after.number == 1:
             update("active", _active(after), torch.minimum)
     return values
+
+
+def by_cell_and_seed(
+    evidence: Evidence, replays: Sequence[Replays], rows: Sequence[Tensor | np.ndarray]
+) -> xr.DataArray:
+    """Return the numbers of the runs of each replay as [cells, seeds]; NaN for a run that was not replayed."""
+    table = np.full((len(replays), evidence.experiment.seeds), np.nan)
+    for row, replay, numbers in zip(table, replays, rows, strict=True):
+        row[replay.seeds] = np.asarray(numbers)
+    return xr.DataArray(table, dims=("cell", "seed"))
 
 
 def _active(step: Step) -> PerRun:

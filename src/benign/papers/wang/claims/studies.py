@@ -1,8 +1,8 @@
 """The studies that judge the claims about Wang's theorems and lemmas, in exact coordinates: d is only a number there.
 
-With condition (4) of Assumption 1, eta <= 1/(C d^2), a run of any length stays at its first step. `FIRST` and `ACTIVE`
-satisfy it; in the others eta is a multiple of n/d, and their verdicts say so. derived.eta-invariance judges what that
-changes.
+With condition (4) of Assumption 1, eta <= 1/(C d^2), a run of any length stays at its first step. `FIRST`,
+`FIRST_STEP` and `ACTIVE` satisfy it; in the others eta is a multiple of n/d, and their verdicts say so.
+derived.eta-invariance judges what that changes.
 """
 
 import math
@@ -28,6 +28,8 @@ from benign.spec.axes import zipped
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation, Setup
 
+GOOD_RUN = 0.8
+"""probability of a good run: 1 - 2 delta with the delta = 0.1 of the conditions"""
 CASES = ("relu", "smooth")
 SLOPE, SMOOTHNESS = 0.5, 1.0
 """gamma and H of the smooth activation"""
@@ -137,6 +139,18 @@ def _first(scale: str, reading: Reading) -> Experiment:
     return experiment(cells, zipped("cell", networks), steps=8, seeds=seeds, test=1)
 
 
+def _first_step(scale: str, reading: Reading) -> Experiment:
+    """One step at the rate of condition (4), after which attacks and certificates judge the training points."""
+    samples, const, seeds = Scaled(smoke=(20, 2.0, 2), quick=(30, 5.0, 30), paper=(100, 10.0, 60))[
+        scale
+    ]
+    cells = [
+        inside(case, None, samples, samples=samples, radius=0.03, const=const) for case in CASES
+    ]
+    networks = zipped("cell", [network(case, samples) for case in CASES])
+    return experiment(cells, networks, steps=1, seeds=seeds, test=1)
+
+
 def _active(scale: str, reading: Reading) -> Experiment:
     sizes, seeds = Scaled(
         smoke=((20, 40), 3), quick=((20, 40, 80), 15), paper=((50, 100, 200), 30)
@@ -180,7 +194,7 @@ RADII = (0.0, 0.025, 0.05, 0.1, 0.3, 0.6, 1.0)
 
 
 def _radii(scale: str, reading: Reading) -> Experiment:
-    steps, seeds, test = Scaled(smoke=(20, 2, 100), quick=(100, 10, 500), paper=(1000, 30, 4000))[
+    steps, seeds, test = Scaled(smoke=(20, 2, 100), quick=(100, 15, 500), paper=(1000, 30, 4000))[
         scale
     ]
     sized = inside("relu", 1.0, 20, samples=20, radius=0.1)
@@ -194,7 +208,7 @@ PACES = (0.5, 0.125, 0.03125)
 
 
 def _paces(scale: str, reading: Reading) -> Experiment:
-    steps, seeds, test = Scaled(smoke=(64, 2, 50), quick=(1024, 10, 250), paper=(8192, 20, 2000))[
+    steps, seeds, test = Scaled(smoke=(64, 2, 50), quick=(1024, 20, 250), paper=(8192, 20, 2000))[
         scale
     ]
     sized = inside("relu", 1.0, 20, samples=20, radius=0.1)
@@ -231,7 +245,7 @@ def _scaling(scale: str, reading: Reading) -> Experiment:
 
 def _levels(scale: str, reading: Reading) -> Experiment:
     """Errors large enough to count: r^2 sqrt(n/d) from 0.8 to 2.5, alpha from 0 to 0.5, d >= 64 n r^2."""
-    steps, seeds, test = Scaled(smoke=(10, 2, 200), quick=(60, 6, 500), paper=(400, 20, 10_000))[
+    steps, seeds, test = Scaled(smoke=(10, 2, 200), quick=(60, 12, 500), paper=(400, 20, 10_000))[
         scale
     ]
     cells = [
@@ -286,20 +300,21 @@ def _switch(scale: str, reading: Reading) -> Experiment:
     """Dimensions around the predicted boundary of robust accuracy, for the radii 0.1 r and 0.1."""
     samples, signals, dims, steps, seeds, test = Scaled(
         smoke=(20, (4.0, 8.0, 16.0), 2, 7, 1, 50),
-        quick=(30, (4.0, 8.0, 16.0), 3, 37, 8, 250),
+        quick=(30, (4.0, 7.0, 12.0, 20.0), 4, 37, 8, 250),
         paper=(100, (4.0, 7.0, 12.0, 20.0), 5, 250, 10, 2000),
     )[scale]
     cells = set()
     for signal in signals:
         for share in (RHO, RHO / signal):
             expected = float(predicted(samples, share)(np.array(signal)))
-            for dim in np.geomspace(0.4 * expected, 2.5 * expected, dims):
+            for dim in np.geomspace(0.3 * expected, 3.5 * expected, dims):
                 cells.add((signal, share, max(round(dim), 2 * samples)))
     made = [WangCell(samples, dim, signal, share) for signal, share, dim in sorted(cells)]
     return experiment(made, network("relu", samples), steps=steps, seeds=seeds, test=test, ascend=6)
 
 
 FIRST = Study(name="wang/first", build=_first)
+FIRST_STEP = Study(name="wang/first_step", build=_first_step)
 ACTIVE = Study(name="wang/active", build=_active)
 INSIDE = Study(name="wang/inside", build=_inside)
 LONG = Study(name="wang/long", build=_long)

@@ -1,7 +1,8 @@
 """Radii at which no classifier, no network or no training can be robust: Theorem 3, its corrections, the stall radius.
 
 Two points of opposite classes with the same noise are moved to the same point, where every classifier errs on one of
-them. Rounding separates the two by 1e-16, so an output below 1e-9 of its size counts as zero, which is an error.
+them. Rounding separates the two by 1e-16, so an output below 1e-9 of its size counts as zero, which is an error. All of
+this is proven for every classifier: the claims are identities, and the moves need no attack that might be too weak.
 """
 
 import math
@@ -15,7 +16,18 @@ from benign.attacks.attack import Target
 from benign.attacks.balls import Ball
 from benign.attacks.model_free import CommonShift, Coupling
 from benign.attacks.pgd import PGD
-from benign.claims import Claims, Evidence, Measured, at_least, at_most, exact, mean, share, worst
+from benign.claims import (
+    Claims,
+    Evidence,
+    Kind,
+    Measured,
+    at_least,
+    at_most,
+    exact,
+    mean,
+    share,
+    worst,
+)
 from benign.claims.identity import identity_batch, identity_steps, own_streams
 from benign.data.model import Sample
 from benign.data.signal_noise import SignalNoise
@@ -123,14 +135,14 @@ def _smallest_error(twins: TwinPoints, moved: Tensor, classifiers: list[Classifi
     return exact(of, float(torch.stack(errors).min()))
 
 
-@CLAIMS.add("thm3.quarter", "Theorem 3", at_least(0.25))
+@CLAIMS.add("thm3.quarter", "Theorem 3", at_least(0.25), kind=Kind.IDENTITY)
 def quarter(evidence: Evidence) -> Measured:
     """For every tau >= |mu|, every classifier has a robust test error of at least 1/4."""
     twins = _twins(evidence)
     return _smallest_error(twins, twins.coupled("signal", 1.0), _any(twins))
 
 
-@CLAIMS.add("thm3.half_at_1_over_sqrt2", "derived (section 4)", at_least(0.5))
+@CLAIMS.add("thm3.half_at_1_over_sqrt2", "derived (section 4)", at_least(0.5), kind=Kind.IDENTITY)
 def half(evidence: Evidence) -> Measured:
     """Already at tau = 0.7072 |mu|, where the balls of the two signals meet, every classifier has a robust error of at
     least 1/2."""
@@ -151,6 +163,7 @@ _ABOVE, _BELOW = at_least(0.5), at_most(0.0)
         "below": _BELOW,
         "below_isotropic": _BELOW,
     },
+    kind=Kind.IDENTITY,
 )
 def permutation_barrier(evidence: Evidence) -> dict[str, Measured]:
     """Just above R_perm, which is about |mu| / 2 for a strong signal, networks (1) err on half of the points; just
@@ -192,12 +205,13 @@ def _nearest_token_error(twins: TwinPoints, part: float) -> Measured:
 
 @CLAIMS.add(
     "thm3.tight_radius",
-    "remark after Theorem 3",
+    "Section 4, remark on Theorem 3",
     at_least(0.95, fails_below=0.9),
+    kind=Kind.IDENTITY,
     informational=("network (1)",),
 )
 def tight_radius(evidence: Evidence) -> dict[str, Measured]:
-    """The radius |mu| of Theorem 3 is almost tight: robust classifiers exist at radii nearly up to it."""
+    """The radius |mu| of Theorem 3 is almost tight: robust classifiers exist up to 0.95 |mu| or so."""
     twins = _twins(evidence, snr=16.0)
     meeting = radii.universal_radius(twins.signals)[:, None] / twins.length
     invariant = radii.permutation_radius(twins.sample.x, twins.signals) / twins.length
@@ -207,9 +221,18 @@ def tight_radius(evidence: Evidence) -> dict[str, Measured]:
     }
 
 
-@CLAIMS.add("appE.l0", "Appendix E", at_least(0.25))
+@CLAIMS.add(
+    "appE.l0",
+    "Appendix E",
+    at_least(0.25),
+    kind=Kind.IDENTITY,
+    informational=("any_dense",),
+    version=2,
+)
 def one_coordinate(evidence: Evidence) -> dict[str, Measured]:
-    """Changing one coordinate of every token suffices for a large robust test error, whatever the signals."""
+    """In the worst case, changing one coordinate of every token suffices for a large robust test error: of every
+    classifier if signals lie along axes, of networks (1) whatever the signals. (For dense signals a vote of coordinates
+    resists it.)"""
     axes = _twins(evidence, directions="axes")
     zeroed = axes.sample.x.clone()
     zeroed[:, :, 0] = 0  # a signal along an axis has one coordinate
@@ -248,7 +271,7 @@ def _shifted_error(twins: TwinPoints) -> Measured:
     return exact("smallest robust error of networks (1)", float(torch.stack(errors).min()))
 
 
-@CLAIMS.add("case2.stall_radius", "derived (S6)", at_least(0.9))
+@CLAIMS.add("case2.stall_radius", "derived (S6)", at_least(0.9), kind=Kind.IDENTITY)
 def stall_radius(evidence: Evidence) -> dict[str, Measured]:
     """Training with uniform attention stalls at log 2 from tau = |mean_n y_n xbar_n| on: at a radius 2 % below this it
     learns, and at one 2 % above it does not."""
