@@ -61,7 +61,7 @@ def test_the_fit_is_the_line_of_each_seed_with_students_t_over_seeds():
     """On a fine grid, where every row crosses in every seed."""
     edge = boundary(ramp(100.0, 2.0, seeds=6, noise=0.3, rng=np.random.default_rng(1)), 0.5)
     x, y = np.log(SAMPLES), np.log(edge.critical_per_seed.values)
-    slopes = [float(stats.linregress(x, each)[0]) for each in y.T]
+    slopes = [float(np.polyfit(x, each, 1)[0]) for each in y.T]
     expected = stats.ttest_1samp(slopes, 0).confidence_interval(0.95)
     fit = edge.fit
     assert fit is not None
@@ -389,7 +389,7 @@ def test_rows_off_any_power_law_have_no_fit():
 def test_rows_that_fall_back_have_no_fit():
     """Accuracy rises through the level and falls back: the first crossing alone would lie on a perfect law."""
     values = ramp(30.0, 2.0, seeds=5, noise=0.1, rng=np.random.default_rng(2))
-    folded = np.minimum(values, 1.2 - values)
+    folded = values.where(values < 0.6, 1.2 - values)
     assert boundary(values, 0.5).fit is not None
     edge = boundary(folded, 0.5)
     assert edge.fit is None
@@ -423,7 +423,7 @@ def test_the_shift_of_two_boundaries_is_counted_by_seed():
     edges = boundary(first, 0.5), boundary(second, 0.5)
     shift = boundary_shift(*edges, exponent=2.0)
     np.testing.assert_allclose(shift, math.log(4) + 2 * own / 0.1, atol=0.06)
-    np.testing.assert_allclose(boundary_shift(*edges[::-1]), -shift, atol=1e-9)
+    np.testing.assert_allclose(boundary_shift(edges[1], edges[0]), -shift, atol=1e-9)
     low, high = mean_interval(shift.values)[1:]
     assert low < math.log(4) < high
     assert high - low < 0.4

@@ -17,7 +17,8 @@ from scipy.special import log_ndtr
 
 from benign.stats.runs import RunCrossings
 
-ROUNDS = 25
+ROUNDS, SETTLED = 40, 1e-3
+"""of the estimation of variances: the most, and the change of a standard deviation at which it ends"""
 LEAST_SD = 1e-3
 """smallest standard deviation of runs and of seeds, in log column"""
 
@@ -46,10 +47,13 @@ def fit_censored(found: RunCrossings, design: np.ndarray) -> CensoredFit:
     low, high = found.low[:, seeds], found.high[:, seeds]
     data = _Data(low, high, design)
     fitted = data.start()
+    every = np.ones((1, data.seeds))
     for _ in range(ROUNDS):
-        fitted = data.newton(fitted, np.ones((1, data.seeds)))
-        fitted = data.variances(fitted)
-    fitted = data.newton(data.newton(fitted, np.ones((1, data.seeds))), np.ones((1, data.seeds)))
+        before, fitted = fitted, data.variances(data.newton(fitted, every))
+        moved = np.abs(fitted.beta - before.beta).max(), abs(fitted.run_sd / before.run_sd - 1)
+        if max(*moved, abs(fitted.seed_sd / before.seed_sd - 1)) < SETTLED:
+            break
+    fitted = data.newton(data.newton(fitted, every), every)
     pseudo = np.full((len(seeds), design.shape[1]), math.nan)
     if data.seeds > 1:
         without = 1.0 - np.eye(data.seeds)
