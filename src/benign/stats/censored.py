@@ -43,7 +43,7 @@ class CensoredFit:
 def fit_censored(found: RunCrossings, design: np.ndarray) -> CensoredFit:
     """Fit the coefficients of `design` [rows, coefficients] to the crossings of the runs, [rows, seeds]."""
     informative = found.informative
-    seeds = informative.any(0)
+    seeds = np.asarray(informative.any(0))
     low, high = found.low[:, seeds], found.high[:, seeds]
     data = _Data(low, high, design)
     fitted = data.start()
@@ -54,7 +54,7 @@ def fit_censored(found: RunCrossings, design: np.ndarray) -> CensoredFit:
         if max(*moved, abs(fitted.seed_sd / before.seed_sd - 1)) < SETTLED:
             break
     fitted = data.newton(data.newton(fitted, every), every)
-    pseudo = np.full((len(seeds), design.shape[1]), math.nan)
+    pseudo = np.full((seeds.size, design.shape[1]), math.nan)
     if data.seeds > 1:
         without = 1.0 - np.eye(data.seeds)
         left = _State(

@@ -188,7 +188,9 @@ def _over_neighbours(cells: np.ndarray) -> np.ndarray:
     for axis in (-2, -1):
         padded = np.pad(cells, [(1, 1) if axis == at else (0, 0) for at in range(-cells.ndim, 0)])
         size = cells.shape[axis]
-        cells = sum(np.take(padded, range(shift, shift + size), axis) for shift in range(3))
+        cells = np.stack(
+            [np.take(padded, range(shift, shift + size), axis) for shift in range(3)]
+        ).sum(0)
     return cells
 
 

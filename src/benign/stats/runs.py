@@ -98,11 +98,10 @@ def _places(x: np.ndarray, curves: np.ndarray, before: np.ndarray, row: np.ndarr
     start, step = xs[:, 1:2], xs[:, 2:3] - xs[:, 1:2]
     low, high = (np.full((len(x), 1), end) for end in np.nanquantile(curves, [0.03, 0.97]))
     widths, free = WIDTHS * np.median(step), max(int(used.sum()) - len(x) - 3, 1)
-    places = start
-    for last in (False, False, True):
+    places, tried = start, widths
+    for first in (True, False, False):
         low, high = np.minimum(low, -1e-9), np.maximum(high, 1e-9)
         offset = np.clip(logit(-low / (high - low)), -4, 4)
-        tried = widths if not last else np.array([width])
         coarse = start + step * PLACES
         errors = _errors(xs, ys, used, coarse, tried[:, None, None, None], offset, low, high)
         width = float(tried[errors.min(-1).sum(-1).argmin()])
@@ -113,6 +112,7 @@ def _places(x: np.ndarray, curves: np.ndarray, before: np.ndarray, row: np.ndarr
         weights = np.exp(-(errors - least) / (2 * noise))
         places = (weights * fine).sum(-1, keepdims=True) / weights.sum(-1, keepdims=True)
         low, high = _plateaus(expit((x - places) / width + offset), curves, row)
+        tried = widths if first else np.array([width])
     return places[:, 0]
 
 
