@@ -218,13 +218,35 @@ def by_the_loop(sample: Sample, **changes) -> list[Outcome]:
     )
 
 
-def test_the_loop_agrees_with_benign_in_law_and_a_wrong_one_does_not():
+def by_jax(sample: Sample) -> list[Outcome]:
+    from benchmarks.figures.by_jax import Batching, Runs
+
+    runs = Runs([run.case for run in sample.runs], "cpu")
+    return outcomes(sample, runs.results(Batching(16, sample.runs[0].case.tests), seed=3))
+
+
+@pytest.fixture(scope="module")
+def few_steps() -> tuple[Sample, list[Outcome]]:
+    """A small figure with benign's results."""
     sample = shortened("linear", 4, 20)
-    ours = by_benign(sample)
+    return sample, by_benign(sample)
+
+
+def test_the_loop_agrees_with_benign_in_law_and_a_wrong_one_does_not(few_steps):
+    sample, ours = few_steps
     assert compare(by_the_loop(sample), ours).equal
     law = compare(by_the_loop(sample, noise_std=1.4), ours)
     assert not law.equal
     assert law.p < 1e-3
+
+
+def test_jax_agrees_with_benign_in_law(few_steps):
+    """In one program: runs of two sizes, padded, in batches whose runs end at different steps."""
+    pytest.importorskip("jax")
+    sample, ours = few_steps
+    found = by_jax(sample)
+    assert compare(found, ours).equal
+    assert not compare(by_the_loop(sample, noise_std=1.4), found).equal
 
 
 def test_a_wrong_contestant_makes_its_ratio_void():
@@ -243,16 +265,8 @@ def test_a_wrong_contestant_makes_its_ratio_void():
 @pytest.mark.parametrize("figure", FIGURES)
 def test_all_three_agree_in_law(figure: str):
     pytest.importorskip("jax")
-    from benchmarks.figures.by_jax import Batching, Runs
-
     sample = shortened(figure, 16, {"linear": 400, "jiang/fig1": 200}.get(figure, 30))
-    tests = sample.runs[0].case.tests
-    values = Runs([run.case for run in sample.runs], "cpu").results(Batching(16, tests), seed=3)
-    three = {
-        "loop": by_the_loop(sample),
-        "jax": outcomes(sample, values),
-        "benign": by_benign(sample),
-    }
+    three = {"loop": by_the_loop(sample), "jax": by_jax(sample), "benign": by_benign(sample)}
     for one, two in (("loop", "benign"), ("jax", "benign"), ("loop", "jax")):
         law = compare(three[one], three[two])
         assert law.p > 1e-3, (one, two, law)
