@@ -13,10 +13,11 @@ import pytest
 import torch
 
 from benchmarks.figures import by_loop, loop_attacks, report
-from benchmarks.figures.cases import AttackCase, BallCase, case_of
+from benchmarks.figures.cases import AttackCase, BallCase, as_dict, checkpoints, from_dict
 from benchmarks.figures.compare import extrapolated, laws
 from benchmarks.figures.law import Outcome, compare
 from benchmarks.figures.problems import FIGURES, Sample, restricted, sample_of
+from benchmarks.figures.reading import case_of
 from benchmarks.figures.work import _divisor, _rows_of
 from benchmarks.peers.by_loop import module_of
 from benchmarks.peers.problems import Problem
@@ -82,7 +83,7 @@ def test_apgd_checks_its_progress_where_benign_does():
     from benign.attacks import apgd
 
     for steps in (5, 20, 50, 100):
-        assert loop_attacks.checkpoints(steps) == dict(apgd._checkpoints(steps))
+        assert checkpoints(steps) == dict(apgd._checkpoints(steps))
 
 
 @pytest.mark.parametrize(("p", "per"), [(2, "token"), (2, "sample"), ("inf", "sample")])
@@ -290,7 +291,9 @@ def test_a_sample_has_runs_of_the_figure_with_their_draws(figure: str):
     assert len(chosen) == len(sample.runs) <= len(keys)
     assert all(keys[run.key] == run.id for run in chosen)
     for run, ours in zip(chosen, sample.runs, strict=True):
-        assert case_of(run.cell) == ours.case
+        assert (
+            case_of(run.cell) == ours.case == from_dict(json.loads(json.dumps(as_dict(ours.case))))
+        )
 
 
 def test_a_sample_has_every_size_and_every_band():
@@ -341,6 +344,11 @@ def test_what_the_contestants_do_not_do_is_refused():
     apgd = APGD(ball=Ball(radius=1.0))
     with pytest.raises(ValueError, match="contestants"):
         case_of(cell.model_copy(update={"attack": apgd}))
+
+
+def test_a_sample_of_wang_on_a_gpu_has_two_signals_of_every_dimension():
+    sample = sample_of("wang/fig1", "paper", "cuda", FIGURES["wang/fig1"].runs["cuda"])
+    assert len(sample.runs) == len({run.stratum for run in sample.runs}) == 36
 
 
 def test_a_chunk_divides_the_tests():
