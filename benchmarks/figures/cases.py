@@ -1,4 +1,4 @@
-"""A run in plain numbers: what the loop and JAX are given. Their pages would not import benign, and so this does not."""
+"""A run in plain numbers: what the loop and JAX are given, whose pages would not import benign: nor does this."""
 
 import math
 from dataclasses import asdict, dataclass
