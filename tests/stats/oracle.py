@@ -3,8 +3,7 @@
 The shape of the transition, the noise and all variances are those of the truth. Every run gives the mean and variance
 of its crossing under the true likelihood of its values; a run whose crossing lies beyond the grid is censored there. The
 line is then fitted with effects of seeds, and its interval has the same quantile of Student's t as that of `boundary`,
-scaled by the mean of an estimated standard deviation: the intervals of a model that has to estimate its scale are so
-much narrower on average.
+times the mean of an estimated standard deviation: so much narrower is, on average, a model that estimates its scale.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import argparse
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +43,7 @@ class Case:
     run: Callable[[np.random.Generator], Numbers]
 
 
-def covers(interval: tuple[float, ...], truth: float) -> float:
+def covers(interval: Sequence[float] | np.ndarray, truth: float) -> float:
     """Return 1 if an interval, whose last two numbers are its ends, contains the truth."""
     return float(interval[-2] <= truth <= interval[-1])
 
@@ -136,11 +136,23 @@ def others() -> Iterator[Case]:
     def sloped(rng: np.random.Generator) -> np.ndarray:
         return 0.5 * x + 0.3 * rng.standard_normal((5, 1)) + 0.1 * rng.standard_normal((5, 6))
 
-    yield Case("mean", "mean, 5 normal seeds", two_sided(lambda r: measure.mean("", r.normal(1, 1, 5)), 1))  # fmt: skip
-    yield Case("mean", "mean, 10 normal seeds", two_sided(lambda r: measure.mean("", r.normal(1, 1, 10)), 1))  # fmt: skip
-    yield Case("skewed", "mean, 10 exponential seeds", two_sided(lambda r: measure.mean("", r.exponential(1, 10)), 1))  # fmt: skip
-    yield Case("mean", "slope, 8 points", two_sided(lambda r: measure.slope("", np.arange(8), 0.5 * np.arange(8) + r.normal(size=8)), 0.5))  # fmt: skip
-    yield Case("mean", "slope_by_seed, 5 seeds that share a shift", two_sided(lambda r: measure.slope_by_seed("", x, sloped(r)), 0.5))  # fmt: skip
+    def line(rng: np.random.Generator) -> measure.Measured:
+        points = np.arange(8)
+        return measure.slope("", points, 0.5 * points + rng.normal(size=8))
+
+    means = {
+        "mean, 5 normal seeds": (lambda r: measure.mean("", r.normal(1, 1, 5)), 1.0),
+        "mean, 10 normal seeds": (lambda r: measure.mean("", r.normal(1, 1, 10)), 1.0),
+        "slope, 8 points": (line, 0.5),
+        "slope_by_seed, 5 seeds that share a shift": (
+            lambda r: measure.slope_by_seed("", x, sloped(r)),
+            0.5,
+        ),
+        "mean, 10 exponential seeds": (lambda r: measure.mean("", r.exponential(1, 10)), 1.0),
+    }
+    for name, (of, truth) in means.items():
+        group = "skewed" if "exponential" in name else "mean"
+        yield Case(group, name, two_sided(of, truth))
     for trials, chance in ((10, 0.9), (20, 0.7), (50, 0.95)):
 
         def ends(rng: np.random.Generator, trials: int = trials, chance: float = chance) -> Numbers:
@@ -163,7 +175,7 @@ def others() -> Iterator[Case]:
                 top = measure.worst_of_runs("", draw(rng, seeds), log).estimate.high
                 return {"high end": float(draw(rng, 1).max() <= top)}
 
-            group = "skewed bound" if not log and "normal" != name.split()[0] else "bound"
+            group = "bound" if log or name.startswith("normal") else "skewed bound"
             yield Case(group, f"worst_of_runs, {seeds} seeds, {name}", next_seed)
 
     fine = Truth("", columns=tuple(np.geomspace(0.16, 16, 33)))
@@ -249,7 +261,7 @@ def _collected(every: list[Case], tasks: list[tuple[int, int, int]], done) -> di
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--count", type=int, default=4000)
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)

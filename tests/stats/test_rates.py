@@ -44,7 +44,7 @@ def again(name: str, count: int) -> dict:
 def misses(found: dict[str, float], nominal: float = 0.95) -> bool:
     """Return whether a coverage is too low to be the nominal one."""
     hits = round(found["mean"] * found["of"])
-    return hits < stats.binom.ppf(OFTEN, found["of"], nominal)
+    return bool(hits < stats.binom.ppf(OFTEN, found["of"], nominal))
 
 
 COVERING = [
