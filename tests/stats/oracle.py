@@ -1,7 +1,7 @@
 """The correctly specified model of a truth: what the runs of a map say about its law if all but the law is known.
 
 The shape of the transition, the noise and all variances are those of the truth. Every run gives the mean and variance
-of its crossing under the true likelihood of its values; a run whose crossing lies beyond the grid is censored there. The
+of its crossing under the true likelihood of its values; runs whose crossing lies beyond the grid are censored. The
 line is then fitted with effects of seeds, and its interval has the same quantile of Student's t as that of `boundary`,
 times the mean of an estimated standard deviation: so much narrower is, on average, a model that estimates its scale.
 """
