@@ -414,7 +414,9 @@ def _summarise_table_2(result: xr.Dataset) -> str:
                 "",
             ]
         rows.append(row)
-    scale = f"targeted success in {PER_CENT}; ours: {describe_scale(result)}; paper: {_paper(CIFAR)}"
+    scale = (
+        f"targeted success in {PER_CENT}; ours: {describe_scale(result)}; paper: {_paper(CIFAR)}"
+    )
     return "\n".join([scale, *_lines(rows)])
 
 
