@@ -21,7 +21,8 @@ from benign.claims import (
     mean,
     share,
 )
-from benign.claims.family import ERROR_RATE, InFamily, belongs, families, holm
+from benign.claims.family import InFamily, belongs, families, holm
+from benign.claims.frozen import ERROR_RATE
 from benign.claims.verdict import LEAST_P, Ends
 from benign.stats.intervals import clopper_pearson
 
