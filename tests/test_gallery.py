@@ -11,6 +11,10 @@ import xarray as xr
 from PIL import Image
 from showcase import badges, made, pages, totals, verdicts
 
+from benign.claims.claim import Evidence
+from benign.claims.frozen import Frozen
+from benign.claims.verdict import judge
+from benign.claims.verdict_text import TimedVerdict, write
 from benign.claims.words import LIMITS, WORDS, label
 from benign.papers.registry import claims, recipe, recipes
 from benign.papers.requests import RequestOptions, requests_of
@@ -144,6 +148,27 @@ def test_a_larger_scale_replaces_a_smaller_one_of_the_same_reading(tmp_path: Pat
     shown, _ = pages.texts(tmp_path)
     assert "![confirmed](badges/confirmed.svg) fig1.boundary_1000" in shown[tmp_path / "README.md"]
     assert "| paper | default |" in shown[tmp_path / "pages" / "jiang-fig1.md"]
+
+
+def test_what_benign_verify_writes_is_merged_and_shown_in_full(tmp_path: Path):
+    one = claims()["jiang/B2.gamma_monotone"]
+    frozen = Frozen("0123456789abcdef", "2026-11-19", ("level: 0.2 is now 0.3",), late=True)
+    verdict = replace(judge(one, Evidence("smoke")), frozen=frozen)
+    [path, _] = write([TimedVerdict(verdict, 1.0)], "smoke", tmp_path / "verify")
+    assert verdicts.merge(tmp_path, [path]) == (1, 0)
+    [entry] = verdicts.read(tmp_path)[one.id]
+    for key in ("word", "limit", "kind", "derived", "misprint", "confidence", "attacks", "frozen"):
+        assert entry[key] == json.loads(json.dumps(verdict.as_dict()))[key]
+    assert entry["parts"][0].keys() >= {"name", "rule", "outcome", "value", "low", "high", "of"}
+    shown = pages.texts(tmp_path)[0][tmp_path / "verdicts" / "jiang.md"]
+    assert f"![{verdict.label}](../badges/" in shown
+    assert "Rule `0123456789ab`, recorded 2026-11-19, after runs existed." in shown
+    assert "level: 0.2 is now 0.3" in shown
+    assert pages.plain(one.statement) in shown
+
+
+def test_texts_of_claims_are_no_markdown():
+    assert pages.plain("<q, k> at d* and r*") == "&lt;q, k> at d\\* and r\\*"
 
 
 def test_verdicts_of_older_machinery_stay_apart_until_runs_as_large_are_judged(tmp_path: Path):

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from benchmarks.figures.compare import CONTESTANTS, Options, contest
-from benchmarks.figures.problems import FIGURES
+from benchmarks.figures.problems import FIGURES, LOOP_RUNS
 from benchmarks.figures.report import rounded, table
 from benchmarks.peers.machine import facts, has_jax, load, product_rate
 from benign.streams import RunId, Streams
@@ -94,8 +94,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--loop-runs",
         type=int,
-        default=40,
-        help="runs of these that the loop computes (default 40)",
+        default=LOOP_RUNS,
+        help=f"runs of these that the loop computes (default {LOOP_RUNS})",
     )
     parser.add_argument(
         "--only", default=",".join(CONTESTANTS), help="contestants: loop,jax,benign"

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from benchmarks.figures.law import Outcome, compare
-from benchmarks.figures.problems import FIGURES, Run, Sample, sample_of
+from benchmarks.figures.problems import FIGURES, LOOP_RUNS, Run, Sample, sample_of
 from benchmarks.peers.machine import has_jax, load, product_rate
 from benign.sweep.estimate import operations
 from benign.sweep.plan import runs_of
@@ -36,7 +36,7 @@ class Options:
     scale: str = "paper"
     count: int | None = None
     """runs of the figure; None takes those of `FIGURES`"""
-    loop_runs: int = 40
+    loop_runs: int = LOOP_RUNS
     only: Sequence[str] = CONTESTANTS
     compile: bool = False
     rounds: int = 1
@@ -58,7 +58,7 @@ def contest(figure: str, options: Options) -> dict[str, Any]:
     count = options.count
     if count is None and (options.device, options.scale) == ("cpu", "paper"):
         count = its.cpu_runs
-    sample = sample_of(figure, options.scale, options.device, count or None)
+    sample = sample_of(figure, options.scale, options.device, count or None, options.loop_runs)
     row: dict[str, Any] = {
         "figure": figure,
         "device": options.device,

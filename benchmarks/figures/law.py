@@ -62,6 +62,7 @@ def compare(first: Sequence[Outcome], second: Sequence[Outcome], seed: int = 0) 
         pool = np.array([[row[name] for name in names] for row in (*one, *two)], float)
         # The number of a diverged run is no number: rank it worst, equally for both.
         pool = np.nan_to_num(pool, nan=1e6, posinf=1e6, neginf=-1e6)
+        pool = pool - pool[0]  # rounding alone would make a difference of equal numbers
         order = rng.random((PERMUTATIONS, len(pool))).argsort(1)
         order[0] = np.arange(len(pool))
         signs = np.where(order < len(one), 1 / len(one), -1 / len(two))

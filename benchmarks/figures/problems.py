@@ -88,6 +88,10 @@ FIGURES = {
 }
 
 
+MOST_BANDS = 4
+LOOP_RUNS = 44
+
+
 @dataclass(frozen=True)
 class Run:
     """A run of the comparison."""
@@ -136,10 +140,13 @@ class Sample:
         return tuple(chosen)
 
 
-def sample_of(figure: str, scale: str, device: str, count: int | None, bands: int = 4) -> Sample:
+def sample_of(
+    figure: str, scale: str, device: str, count: int | None, loop_runs: int = LOOP_RUNS
+) -> Sample:
     """Return all runs of a figure, or about `count`: of every size one cell of each band, with one seed.
 
     count: None takes the whole figure, or the part of it for this device.
+    loop_runs: runs that the loop computes; with fewer than four of every size the bands are wider.
     """
     its = FIGURES[figure]
     whole = its.build(scale)
@@ -152,8 +159,7 @@ def sample_of(figure: str, scale: str, device: str, count: int | None, bands: in
     ]
     rows = sorted({where[its.rows] for _, where, _ in grid})
     columns = sorted({where[its.bands] for _, where, _ in grid})
-    if its.rows == its.bands:
-        bands = 1
+    bands = 1 if its.rows == its.bands else max(1, min(MOST_BANDS, loop_runs // len(rows)))
     seeds = 1 if part else whole.seeds
     if count is not None and count < len(grid) * seeds:
         bands, seeds = max(1, min(len(columns), round(count / len(rows)))), 1

@@ -134,7 +134,8 @@ def _row(run: Any, values: dict[str, float]) -> dict[str, Any]:
 def _sample(request: dict[str, Any]) -> Any:
     from benchmarks.figures.problems import sample_of
 
-    return sample_of(request["figure"], request["scale"], request["device"], request["count"])
+    names = ("figure", "scale", "device", "count", "loop_runs")
+    return sample_of(*(request[name] for name in names))
 
 
 if __name__ == "__main__":

@@ -186,7 +186,7 @@ def _verdicts(known: Verdicts, paper: str) -> str:
         if own:
             lines += ["", f"## {title}", "", f"{len(own)} statements: {count}."]
         for claim in own:
-            lines += ["", f"### {claim.id}", "", f"{claim.statement} ({claim.source})"]
+            lines += ["", f"### {claim.id}", "", plain(f"{claim.statement} ({claim.source})")]
             for each in verdicts.of_claim(known, claim):
                 lines += ["", *_verdict(each)]
     return "\n".join([*lines, "", "[Gallery](../README.md)"]) + "\n"
@@ -201,30 +201,42 @@ def _verdict(judged: Judged) -> list[str]:
         return lines
     if not verdicts.is_older(entry):
         lines[0] += f" {meaning(word)}."
-    facts = [f"{entry['scale']} scale", f"reading {judged.reading}", entry["setting"]]
+    facts = [
+        f"runs of {_scale(verdicts.size(entry))}",
+        f"reading {judged.reading}",
+        entry["setting"],
+    ]
     facts += [
         f"numerics {entry['numerics']}" if "numerics" in entry else "",
         f"benign {entry['benign']}",
     ]
     lines += ["", "; ".join(filter(None, facts)) + "."]
     if entry["reason"]:
-        lines[-1] += f" {entry['reason'].capitalize()}."
+        lines[-1] += f" {plain(entry['reason'])}."
     for part in entry.get("parts", []):
         text = verdicts.statistic(part)
         if text:
             apart = "" if part.get("decides", True) else ", does not decide"
             proven = part.get("certified")
             certified = f"; certified {verdicts.interval(proven)}" if proven else ""
-            lines += [
-                "",
-                f"- {text}{certified} ({part['of']}); rule {part['rule']}: {part['outcome']}{apart}",
-            ]
+            rule = f"rule {part['rule']}: {part['outcome']}{apart}"
+            lines += ["", plain(f"- {text}{certified} ({part['of']}); {rule}")]
     for name in ("misprint", "masked"):
         if entry.get(name):
-            lines += ["", f"{name.capitalize()}: {entry[name]}."]
+            lines += ["", plain(f"{name.capitalize()}: {entry[name]}.")]
+    if frozen := entry.get("frozen"):
+        late = "after runs existed" if frozen["runs existed before"] else "before the runs"
+        changed = plain("; ".join(frozen["changed"]))
+        lines += ["", f"Rule `{frozen['hash'][:12]}`, recorded {frozen['first seen']}, {late}."]
+        lines[-1] += f" Changed after runs existed: {changed}." if changed else ""
     if entry.get("attacks"):
         lines += ["", f"Attacks: {'; '.join(entry['attacks'])}."]
     return lines
+
+
+def _scale(size: str) -> str:
+    """Return the size of runs in words."""
+    return f"a size {size}" if size.startswith("smaller") else f"{size} scale"
 
 
 def _then(entry: verdicts.Entry) -> str:
@@ -286,16 +298,17 @@ def _judged(judged: Sequence[Judged]) -> list[str]:
         parts = entry.get("parts", [])
         statistics = "; ".join(filter(None, map(verdicts.statistic, parts)))
         rules = "; ".join(dict.fromkeys(part["rule"] for part in parts))
-        badge = [badges.image(totals.word(entry), "../"), _then(entry), entry.get("reason", "")]
-        statement = f"{each.claim.statement} ({each.claim.source})"
-        scale = entry.get("scale", "")
+        reason = plain(entry.get("reason", ""))
+        badge = [badges.image(totals.word(entry), "../"), _then(entry), reason]
+        statement = plain(f"{each.claim.statement} ({each.claim.source})")
+        scale = verdicts.size(entry)
         rows.append(
             [
                 _short(each),
                 " ".join(filter(None, badge)),
                 statement,
-                statistics,
-                rules,
+                plain(statistics),
+                plain(rules),
                 scale,
                 each.reading,
             ]
@@ -312,6 +325,11 @@ def _text(values: Values, name: str) -> str:
 
 def _image(recipe: Recipe, name: str) -> str:
     return f"![{recipe.title}](../{name}.png)"
+
+
+def plain(text: str) -> str:
+    """Return a text as it is, not as Markdown: `<q, k>` would be HTML, and `d* ... r*` emphasis."""
+    return text.replace("<", "&lt;").replace("*", "\\*")
 
 
 def _short(judged: Judged) -> str:

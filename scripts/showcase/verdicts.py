@@ -154,6 +154,18 @@ def of_claim(verdicts: Verdicts, claim: Claim) -> list[Judged]:
     return [Judged(claim, each.get("reading", "default"), each) for each in entries]
 
 
+def size(entry: Entry) -> str:
+    """Return the scale of the runs, which is that of the paper only if nothing was made smaller."""
+    if not entry:
+        return ""
+    smaller = entry["scale"] == "paper" and (
+        entry["verdict"].endswith("at a smaller size")
+        or entry.get("changes")
+        or "=reduced" in entry["reading"]
+    )
+    return "smaller than in the paper" if smaller else entry["scale"]
+
+
 def interval(part: Entry) -> str:
     """Return the number of a part with its interval, as text; empty if it has none."""
     if "value" not in part:

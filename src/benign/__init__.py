@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from benign.spec.axes import zipped as zipped
     from benign.spec.base import SpecError as SpecError
     from benign.spec.plugins import load as load
+    from benign.stats.audited import audited_boundary as audited_boundary
     from benign.stats.boundary import boundary as boundary
     from benign.sweep.export import to_dataframe as to_dataframe
     from benign.sweep.folders import merge as merge
@@ -114,6 +115,7 @@ _HOME = {
     "VisionTransformer": "networks.vision_transformer",
     "WideResNet": "networks.resnet",
     "advise": "papers.advice",
+    "audited_boundary": "stats.audited",
     "boundary": "stats.boundary",
     "constant": "claims.constant",
     "falsify": "claims.falsify",

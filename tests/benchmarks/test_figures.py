@@ -160,6 +160,23 @@ def test_a_shifted_contestant_is_found():
     assert all(law.difference == pytest.approx(-1.6, abs=1.2) for law in found)
 
 
+@pytest.mark.usefixtures("few_permutations")
+def test_equal_numbers_do_not_hide_a_difference():
+    """The mean of equal numbers rounds differently in each permutation."""
+    rng = np.random.default_rng(0)
+    one, two = (
+        [
+            Outcome(c, 0, {"steps": 20.1, "loss": rng.normal(shift)})
+            for c in range(10)
+            for _ in "abc"
+        ]
+        for shift in (0.0, 2.0)
+    )
+    law = compare(one, two)
+    assert not law.equal
+    assert law.worst == "loss, all cells"
+
+
 def test_a_missing_number_is_an_error():
     one, two = Outcome(0, 0, {"loss": 1.0}), Outcome(0, 0, {"loss": 1.0, "steps": 2.0})
     with pytest.raises(ValueError, match="lacks"):

@@ -16,7 +16,8 @@ from benign.plot.axis import RAISED, axis_name, axis_ticks, log_ticks
 from benign.plot.lines import COLOURS
 from benign.plot.sheet import Width, drawn_for, for_paper, legend_below, panel_title, sheet
 from benign.plot.variables import as_list, caption_of, readable, variable_of
-from benign.stats.boundary import Boundary, boundary
+from benign.stats.audited import audited_boundary
+from benign.stats.boundary import Boundary
 from benign.stats.intervals import interval_text, number
 from benign.stats.law import Law, PowerLaw
 
@@ -283,7 +284,7 @@ def _critical(
 ) -> Critical:
     label, measured = (
         f"{readable(name)} {level:g}",
-        boundary(variable_of(result, name, 2), level, law),
+        audited_boundary(result, lambda of: variable_of(of, name, 2), level, law),
     )
     printed = predicted.get(name) if isinstance(predicted, Mapping) else predicted
     if printed is None:

@@ -55,7 +55,8 @@ from benign.plot.variables import (
     with_seeds,
 )
 from benign.stats import regimes as theory
-from benign.stats.boundary import Boundary, boundary
+from benign.stats.audited import audited_boundary
+from benign.stats.boundary import Boundary
 from benign.stats.law import Law
 from benign.stats.regimes import Regime, majority_regime
 
@@ -255,7 +256,9 @@ def fitted_curve(ax: Axes, boundary: Boundary, x: str, y: str) -> None:
         label=crossings_name(boundary),
     )
     fit = boundary.fit
-    if fit is not None and not fit.bounded:
+    if fit is None and boundary.reason:
+        ax.plot([], [], linestyle="none", label=boundary.reason)
+    elif fit is not None and not fit.bounded:
         ax.plot([], [], linestyle="none", label=NO_LAW)
     elif fit is not None:
         line = {"label": fit_name(boundary, fit), "color": BLACK, "linestyle": "--"}
@@ -443,7 +446,9 @@ def _panel_of(
 ) -> Panel:
     values = variable_of(result, name, 2)
     x, y = two_axes(values, x, y)
-    edge = None if level is None else boundary(values, level, law=f"{x} * {y}**p")
+    edge = None
+    if level is not None:
+        edge = audited_boundary(result, lambda of: variable_of(of, name, 2), level, f"{x} * {y}**p")
     limits = (0.0, 1.0) if name.endswith("accuracy") else None
     law = {"printed": printed, "printed_by": printed_by}
     return Panel(values, x, y, readable(name), limits=limits, boundary=edge, **law)

@@ -16,7 +16,8 @@ from benign.plot.variables import nan_if_never, readable, value_range
 from benign.report import figures
 from benign.report.cells import Limits, ending_texts, finished_curve, rounded
 from benign.report.figures import LABELS, PlotlyFigure, labels_of
-from benign.stats.boundary import Boundary, boundary
+from benign.stats.audited import audited_boundary
+from benign.stats.boundary import Boundary
 
 
 def ascending(result: xr.Dataset) -> xr.Dataset:
@@ -376,7 +377,7 @@ class Atlas:
         assert self.y is not None
         values, bounds = self._slice(self.result[name], at), value_range(readable(name))
         limits = bounds if np.isfinite(bounds).all() else None
-        edge = self._edge(name, values) if name in FITTED else None
+        edge = self._edge(name, at) if name in FITTED else None
         return Panel(values, self.x, self.y, readable(name), limits=limits, boundary=edge)
 
     def _panel_axes(self, panel: Panel) -> list[str]:
@@ -390,12 +391,16 @@ class Atlas:
     def _ended(self, *dims: str, at: Mapping[str, int]) -> np.ndarray:
         return self._slice(self.endings, at).transpose(*dims).values
 
-    def _edge(self, name: str, values: xr.DataArray) -> Boundary | None:
+    def _edge(self, name: str, at: Mapping[str, int]) -> Boundary | None:
         """Return the boundary of an accuracy; None if an axis has labels, or if no boundary can be computed."""
         if any(LABELS in self.result[dim].attrs for dim in (self.x, self.y)):
             return None
+
+        def of_map(result: xr.Dataset) -> xr.DataArray:
+            return self._slice(result[name], at).rename(readable(name))
+
         try:
-            return boundary(values.rename(readable(name)), LEVEL)
+            return audited_boundary(self.result, of_map, LEVEL)
         except ValueError:
             return None
 

@@ -4,6 +4,7 @@
     crossing   where a curve first crosses a level
     law        power laws fitted to a boundary, with Fieller's interval
     boundary   where a map crosses a level, and the law of that curve
+    audited    the same of a result, with a law only where masked runs cannot move it
     monotone   Kendall's tau over the lines of a map
     regimes    benign, harmful, not fitted
 
@@ -11,6 +12,7 @@ Functions take arrays, or datasets as sweep/ makes them. They import sweep and t
 claims or papers. The names below are public, and so are those of `regimes`.
 """
 
+from benign.stats.audited import audited_boundary
 from benign.stats.boundary import Boundary, boundary
 from benign.stats.intervals import Estimate, clopper_pearson, mean_interval, wilson
 from benign.stats.law import ExponentTest, Law, PowerLaw
@@ -23,6 +25,7 @@ __all__ = [
     "Law",
     "Monotone",
     "PowerLaw",
+    "audited_boundary",
     "boundary",
     "clopper_pearson",
     "mean_interval",

@@ -30,6 +30,7 @@ from benign.papers.zhang.linear_mode import population_error, separator
 from benign.plot.laws import Critical, exponents_panels
 from benign.plot.style import Figure
 from benign.spec.axes import logspace, zipped
+from benign.stats.audited import audited_boundary
 from benign.stats.boundary import Boundary, boundary
 from benign.streams import RunId, Streams
 from benign.sweep.dataset import ended, masked
@@ -156,7 +157,7 @@ def boundaries(result: xr.Dataset) -> dict[str, dict[str, dict[str, Boundary]]]:
         edges[training] = {
             accuracy: {
                 **{
-                    name: boundary(result[variable].isel(model=place, drop=True), LEVEL)
+                    name: audited_boundary(result.isel(model=place, drop=True), variable, LEVEL)
                     for name, place in places.items()
                 },
                 MARGIN: margins[accuracy],

@@ -20,7 +20,8 @@ from benign.papers.wang.theory import conditions
 from benign.plot.laws import Critical, exponents_figure
 from benign.plot.style import Figure
 from benign.spec.axes import zipped
-from benign.stats.boundary import Boundary, boundary
+from benign.stats.audited import audited_boundary
+from benign.stats.boundary import Boundary
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -106,15 +107,21 @@ def _build(scale: str, reading: Reading) -> Experiment:
     )
 
 
+EDGE = "signal * dim**p"
+
+
+def accuracy_map(result: xr.Dataset, name: str) -> xr.DataArray:
+    """An accuracy over signal and dimension, NaN where the grid has no cell."""
+    return result[[name]].set_index(cell=["signal", "dim"]).unstack("cell")[name]
+
+
 def boundaries(result: xr.Dataset) -> tuple[Boundary, Boundary]:
     """Critical dimensions of clean and of robust accuracy, for every signal."""
-    maps = (
-        result[["test_accuracy", "robust_accuracy"]]
-        .set_index(cell=["signal", "dim"])
-        .unstack("cell")
-    )
-    law = "signal * dim**p"
-    return boundary(maps.test_accuracy, LEVEL, law), boundary(maps.robust_accuracy, LEVEL, law)
+    return _edge(result, "test_accuracy"), _edge(result, "robust_accuracy")
+
+
+def _edge(result: xr.Dataset, name: str) -> Boundary:
+    return audited_boundary(result, lambda of: accuracy_map(of, name), LEVEL, EDGE)
 
 
 @EXPONENTS.draws

@@ -43,7 +43,8 @@ from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
 from benign.plot.variables import extended_curve
 from benign.spec.axes import zipped
-from benign.stats.boundary import Boundary, boundary
+from benign.stats.audited import audited_boundary
+from benign.stats.boundary import Boundary
 from benign.stats.intervals import Estimate, mean_interval
 from benign.sweep.dataset import ended
 from benign.training.setup import Evaluation
@@ -116,7 +117,11 @@ def _build_3(scale: str, reading: Reading) -> Experiment:
 
 def edges(result: xr.Dataset) -> dict[str, Boundary]:
     """Where clean and robust accuracy, against clean labels, cross the level."""
-    return {kind: boundary(_accuracy(result, kind), LEVEL, LAW) for kind in PRINTED_EXPONENTS}
+    return {kind: _edge(result, kind, LAW) for kind in PRINTED_EXPONENTS}
+
+
+def _edge(result: xr.Dataset, kind: str, law: str) -> Boundary:
+    return audited_boundary(result, lambda of: _accuracy(of, kind), LEVEL, law)
 
 
 def growth(edge: Boundary) -> Estimate | None:
@@ -169,7 +174,7 @@ def _pair(result: xr.Dataset, kind: str, edge: Boundary) -> list[Panel]:
     tested = "test" if kind == "clean" else "robust"
     noisy, clean = 1 - result[f"{tested}_noisy_error"], result[f"{tested}_accuracy"]
     power, printed = PRINTED_EXPONENTS[kind], None
-    if edge.critical.notnull().any():
+    if edge.fit is not None:
         printed = f"dim * signal**-{power} = {edge.constant_for(-power).value:.4g}"
     both: dict[str, Any] = {"printed": printed, "printed_by": UNPRINTED}
     moved = result.get(f"{tested}_accuracy_moved")
@@ -194,7 +199,7 @@ def _summarise_1(result: xr.Dataset) -> str:
             f"{kind}: d* grows {law} (printed: {PRINTED_EXPONENTS[kind]}{_beside(result, kind, dims)})"
         )
         lines.append(f"  {edge}".replace("\n", "\n  "))
-        each = boundary(_accuracy(result, kind), LEVEL, "signal * dim**p")
+        each = _edge(result, kind, "signal * dim**p")
         lines.append(f"  {each}".replace("\n", "\n  "))
     return "\n".join([*lines, _fitted(result)])
 
@@ -234,7 +239,7 @@ def predicted_radius(result: xr.Dataset) -> Curve:
 
 def edge_3(result: xr.Dataset) -> Boundary:
     """The radius up to which robust accuracy, against clean labels, is above the level."""
-    return boundary(_accuracy(result, "robust"), LEVEL, BY_RADIUS)
+    return _edge(result, "robust", BY_RADIUS)
 
 
 @FIG3.maps

@@ -31,7 +31,8 @@ from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
 from benign.plot.variables import extended_curve
 from benign.spec.axes import Axis, linspace, zipped
-from benign.stats.boundary import Boundary, boundary
+from benign.stats.audited import audited_boundary
+from benign.stats.boundary import Boundary
 from benign.stats.intervals import mean_interval
 from benign.sweep.dataset import ended
 from benign.training.optimisers import GradientDescent
@@ -173,13 +174,18 @@ def _build_5(scale: str, reading: Reading) -> Experiment:
 # Figure 4.
 
 
+def accuracy_map(result: xr.Dataset, kind: str) -> xr.DataArray:
+    """Clean or robust accuracy over norm and dimension."""
+    return named(result)[ACCURACIES[kind]].rename(f"{kind} accuracy")
+
+
 def edges(result: xr.Dataset) -> dict[str, Boundary]:
     """The norm at which clean and robust accuracy cross the level, of every dimension."""
-    result = named(result)
-    return {
-        kind: boundary(result[name].rename(f"{kind} accuracy"), LEVEL, LAW)
-        for kind, name in ACCURACIES.items()
-    }
+    return {kind: _edge(result, kind) for kind in ACCURACIES}
+
+
+def _edge(result: xr.Dataset, kind: str) -> Boundary:
+    return audited_boundary(result, lambda of: accuracy_map(of, kind), LEVEL, LAW)
 
 
 @FIG4.maps
@@ -202,7 +208,7 @@ def _draw_4(result: xr.Dataset, caption: str) -> Figure:
 def _map(result: xr.Dataset, kind: str, edge: Boundary | None) -> Panel:
     """Accuracy, or on which side of the level it is."""
     printed, power = None, PRINTED_EXPONENTS[kind]
-    if edge is not None and edge.critical.notnull().any():
+    if edge is not None and edge.fit is not None:
         printed = f"dim * norm**-{power} = {edge.constant_for(-power).value:.4g}"
     return Panel(
         result[ACCURACIES[kind]],
@@ -240,10 +246,14 @@ def _fitted(result: xr.Dataset) -> str:
 # Figure 5.
 
 
+def radius_map(result: xr.Dataset) -> xr.DataArray:
+    """Robust accuracy over dimension and radius."""
+    return by_radius(named(result)).robust_accuracy.rename("robust accuracy")
+
+
 def radius_edge(result: xr.Dataset) -> Boundary:
     """The radius at which robust accuracy falls through the level, of every dimension."""
-    accuracy = by_radius(named(result)).robust_accuracy
-    return boundary(accuracy.rename("robust accuracy"), RADIUS_LEVEL, BY_RADIUS)
+    return audited_boundary(result, radius_map, RADIUS_LEVEL, BY_RADIUS)
 
 
 @FIG5.maps

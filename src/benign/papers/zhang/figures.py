@@ -36,7 +36,8 @@ from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
 from benign.plot.variables import extended_curve
 from benign.spec.axes import linspace, logspace, zipped
-from benign.stats.boundary import Boundary, boundary
+from benign.stats.audited import audited_boundary
+from benign.stats.boundary import Boundary
 from benign.sweep.dataset import ended
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
@@ -106,9 +107,9 @@ def _build_1(scale: str, reading: Reading) -> Experiment:
 def _paper_law(edge: Boundary) -> str | None:
     """The paper's law with the constant measured here: none is legible in the paper.
 
-    None where rows that never cross would be left out of it.
+    None where there is no boundary, and where rows that never cross would be left out of it.
     """
-    if edge.critical.notnull().mean() < 0.8:
+    if edge.fit is None or edge.critical.notnull().mean() < 0.8:
         return None
     return f"samples * snr**2 = {edge.constant_for(2.0).value:.3g}"
 
@@ -119,11 +120,15 @@ def linear_theory(result: xr.Dataset) -> Callable[[np.ndarray], np.ndarray]:
     return lambda samples: critical_snr(samples, data["tokens"], data["dim"], LEVEL)
 
 
-def _maps(result: xr.Dataset) -> list[xr.DataArray]:
-    return [
-        result.test_accuracy.rename("clean accuracy"),
-        result.robust_accuracy.rename("robust accuracy"),
-    ]
+def _maps(result: xr.Dataset) -> list[tuple[xr.DataArray, Boundary]]:
+    """Clean and robust accuracy, each with where it crosses the level."""
+    named = {"clean accuracy": "test_accuracy", "robust accuracy": "robust_accuracy"}
+    return [_map(result, variable, name) for name, variable in named.items()]
+
+
+def _map(result: xr.Dataset, variable: str, name: str) -> tuple[xr.DataArray, Boundary]:
+    edge = audited_boundary(result, lambda of: of[variable].rename(name), LEVEL)
+    return result[variable].rename(name), edge
 
 
 @FIGURE_1.maps
@@ -136,8 +141,7 @@ def _pair(result: xr.Dataset, cut: float | None) -> list[Panel]:
     predictions = (linear_theory(result), None)
     moved = (result.get("test_accuracy_moved"), result.get("robust_accuracy_moved"))
     panels = []
-    for values, predicted, crosses in zip(_maps(result), predictions, moved, strict=True):
-        edge = boundary(values, LEVEL)
+    for (values, edge), predicted, crosses in zip(_maps(result), predictions, moved, strict=True):
         panels.append(
             Panel(
                 values,
@@ -174,10 +178,9 @@ def _draw_1(result: xr.Dataset, caption: str) -> Figure:
 @FIGURE_1.summarises
 def _summarise_1(result: xr.Dataset) -> str:
     lines = []
-    for values in _maps(result):
-        edge = boundary(values, LEVEL)
+    for _, edge in _maps(result):
         lines.append(str(edge))
-        if edge.critical.notnull().any():
+        if edge.fit is not None:
             lines += [f"  at exponent {p}: N SNR^{p} = {_constant(edge, p)}" for p in (2, 4)]
     law = float(linear_theory(result)(np.ones(1))[0] ** 4)
     lines.append(f"linear theory of the clean boundary: N SNR^4 = {law:.4g}")

@@ -38,7 +38,8 @@ from benign.papers.recipes import Draw, Maps, Recipe, Summarise
 from benign.papers.statistics import converged
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
-from benign.stats.boundary import Boundary, boundary
+from benign.stats.audited import audited_boundary
+from benign.stats.boundary import Boundary
 from benign.sweep.dataset import ended
 from benign.training.setup import Evaluation
 
@@ -210,10 +211,12 @@ def source(result: xr.Dataset) -> str:
 def edges(result: xr.Dataset) -> dict[str, Boundary]:
     """Where clean and robust accuracy cross the cut-off of the image set."""
     level = CUT_OFF[source(result)]
-    return {
-        kind: boundary(result[name].rename(f"{kind} accuracy"), level)
-        for kind, name in ACCURACIES.items()
-    }
+    return {kind: _edge(result, kind, level) for kind in ACCURACIES}
+
+
+def _edge(result: xr.Dataset, kind: str, level: float) -> Boundary:
+    name = f"{kind} accuracy"
+    return audited_boundary(result, lambda of: of[ACCURACIES[kind]].rename(name), level)
 
 
 def panelling(printed: Printed) -> Maps:
@@ -248,7 +251,7 @@ def _panel(
 ) -> Panel:
     """With the printed law, or the printed exponent and a constant fitted here where none is legible."""
     by = "paper"
-    if constant is None and edge.critical.notnull().any():
+    if constant is None and edge.fit is not None:
         constant, by = edge.constant_for(2.0).value, "paper's exponent, fitted"
     return Panel(
         result[ACCURACIES[kind]],
@@ -277,7 +280,7 @@ def summarising(printed: Printed) -> Summarise:
             constant = printed.get(source(result), {}).get(kind)
             text += f"; the paper prints N SNR^2 = {constant:g}" if constant else ""
             lines += [text, f"  {edge}".replace("\n", "\n  ")]
-            if edge.critical.notnull().any():
+            if edge.fit is not None:
                 c = edge.constant_for(2.0)
                 lines.append(
                     f"  at exponent 2: N SNR^2 = {c.value:.4g} [{c.low:.4g}, {c.high:.4g}]"

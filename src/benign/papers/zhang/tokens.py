@@ -20,7 +20,8 @@ from benign.papers.zhang.linear_mode import critical_snr
 from benign.plot.laws import Critical, exponents_figure
 from benign.plot.style import Figure
 from benign.spec.axes import logspace, zipped
-from benign.stats.boundary import Boundary, boundary
+from benign.stats.audited import audited_boundary
+from benign.stats.boundary import Boundary
 from benign.sweep.dataset import ended
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
@@ -92,16 +93,17 @@ def boundaries(result: xr.Dataset) -> dict[str, Boundary]:
     for kind, name in kinds.items():
         if name in result:
             for attention, place in PLACES.items():
-                edges[f"{attention}, {kind}"] = _edge(result[name].isel(network=place, drop=True))
+                edges[f"{attention}, {kind}"] = _edge(result.isel(network=place, drop=True), name)
     return edges
 
 
-def _edge(values: xr.DataArray) -> Boundary:
-    others = (values.tokens - 1).assign_attrs(long_name="noise tokens M - 1")
-    cells = values.assign_coords(others=others).drop_vars("tokens")
-    return boundary(
-        cells.set_index(cell=["others", "snr"]).unstack("cell"), LEVEL, "others * snr**p"
-    )
+def _edge(result: xr.Dataset, name: str) -> Boundary:
+    def over_others(of: xr.Dataset) -> xr.DataArray:
+        others = (of.tokens - 1).assign_attrs(long_name="noise tokens M - 1")
+        cells = of[name].assign_coords(others=others).drop_vars("tokens")
+        return cells.set_index(cell=["others", "snr"]).unstack("cell")
+
+    return audited_boundary(result, over_others, LEVEL, "others * snr**p")
 
 
 def _expected(result: xr.Dataset) -> Callable[[np.ndarray], np.ndarray]:

@@ -17,9 +17,10 @@ from benign.claims import (
     worst,
 )
 from benign.papers.statistics import boundary_slope, cells_of
+from benign.papers.wang import exponents, images
 from benign.papers.wang.claims.extremes import LemmaNumbers
 from benign.papers.wang.claims.studies import SWITCH
-from benign.papers.wang.exponents import LEVEL, boundaries
+from benign.papers.wang.exponents import LEVEL
 from benign.papers.wang.figures import FIG1, FIG3
 from benign.papers.wang.images import (
     CASES,
@@ -27,9 +28,9 @@ from benign.papers.wang.images import (
     FIG5,
     FIG6,
     UNDERTRAINING,
+    accuracy_map,
     change,
-    edges,
-    radius_edge,
+    radius_map,
 )
 from benign.spec.axes import dimensions
 from benign.stats.boundary import boundary
@@ -78,7 +79,7 @@ def robust_below_clean(evidence: Evidence) -> Measured:
 def robust_exponent_far_out(evidence: Evidence) -> Measured:
     """Where rho r is large, the dimension at the transition of robust accuracy grows as r^2."""
     # Local exponents against 1/(1 + rho r): the predictor's are linear in it, and in 1/(rho r) only for large rho r.
-    _, robust = boundaries(evidence.result)
+    robust = boundary(exponents.accuracy_map(evidence.result, "robust_accuracy"), LEVEL, LAW)
     rows = robust.critical_per_seed.dropna("signal")
     if rows.sizes["signal"] < 3:
         raise Undecided(
@@ -259,8 +260,12 @@ def mnist_transition(evidence: Evidence) -> dict[str, Measured]:
     d ~ r^2 (robust)."""
     # The power of d in r*: 1/4 and 1/2. It may be 0, where d* would have no exponent.
     return {
-        kind: boundary_slope(f"slope of log r* on log d, {kind}", edge, "dimensions")
-        for kind, edge in edges(evidence.result).items()
+        kind: boundary_slope(
+            f"slope of log r* on log d, {kind}",
+            boundary(accuracy_map(evidence.result, kind), images.LEVEL, images.LAW),
+            "dimensions",
+        )
+        for kind in images.ACCURACIES
     }
 
 
@@ -292,7 +297,11 @@ def is_undertraining(evidence: Evidence) -> dict[str, Measured]:
 def tradeoff_mnist(evidence: Evidence) -> Measured:
     """On two digits of MNIST, the larger the dimension, the smaller the radius up to which robust accuracy is at least
     80 %."""
-    return boundary_slope(RADIUS_SLOPE, radius_edge(evidence.result), "dimensions")
+    return boundary_slope(
+        RADIUS_SLOPE,
+        boundary(radius_map(evidence.result), images.RADIUS_LEVEL, images.BY_RADIUS),
+        "dimensions",
+    )
 
 
 @CLAIMS.add("fig6.zero-zero", "Figure 6", at_most(ZERO), FIG6, robust=Direction.MIXED)
