@@ -27,6 +27,8 @@ RestsOn = Literal["", "attack", "certificate", "attacks tried"]
 """what decides a number: no attack; an attack, which proves it; a certificate; or that no attack tried broke it"""
 LEAST_P = 1e-12
 """the smallest p-value that is reported"""
+BISECTIONS = 24
+"""of the logarithm of a p-value, which is then exact to two parts in a million"""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Ends:
         low, high = math.log(LEAST_P), math.log(0.999)
         if not fails(math.exp(high)):
             return 1.0
-        for _ in range(40):
+        for _ in range(BISECTIONS):
             middle = (low + high) / 2
             low, high = (low, middle) if fails(math.exp(middle)) else (middle, high)
         return math.exp(high)
