@@ -27,6 +27,7 @@ from benign.claims.measure import (
     share,
     slope,
     slope_by_seed,
+    smallest_mean,
     worst,
     worst_of_runs,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "share",
     "slope",
     "slope_by_seed",
+    "smallest_mean",
     "worst",
     "worst_of_runs",
 ]
