@@ -163,8 +163,8 @@ def test_a_boundary_is_confirmed_or_refuted():
 def noisy_map(spread: float, seeds: int, rise: float = 0.0) -> Evidence:
     """The map of `planted_map` with noise of each run, and a rise of the loss in one row."""
     losses = planted_map(2.0).result.test_loss.isel(seed=0, drop=True)
-    losses = losses.isel(snr=slice(0, None, 6)).copy()
-    losses[2, 7] += rise
+    losses = losses.isel(samples=slice(0, None, 2), snr=slice(0, None, 12)).copy()
+    losses[1, 4] += rise
     noise = np.random.default_rng(4).normal(0, spread, (*losses.shape, seeds))
     result = xr.Dataset(
         {"test_loss": losses + xr.DataArray(noise, dims=("samples", "snr", "seed"))}
