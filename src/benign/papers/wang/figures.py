@@ -17,7 +17,7 @@ from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.pgd import PGD
 from benign.claims.study import Reading, Scaled
 from benign.experiment import Experiment, specification
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, means_text
 from benign.papers.wang.bounds import averaged_alignment, critical_dim
 from benign.papers.wang.exponents import EXPONENTS, LEVEL
 from benign.papers.wang.images import FIG4, FIG5, FIG6, UNDERTRAINING
@@ -41,7 +41,7 @@ from benign.papers.wang.theory import conditions
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
-from benign.plot.variables import extended_curve
+from benign.plot.variables import TRAINED_LOSS, extended_curve, training_losses
 from benign.spec.axes import zipped
 from benign.stats.audited import audited_boundary
 from benign.stats.boundary import Boundary
@@ -219,7 +219,8 @@ def _beside(result: xr.Dataset, kind: str, dims: np.ndarray) -> str:
 
 def _fitted(result: xr.Dataset) -> str:
     runs, right = ended(result), result.train_robust_accuracy == 1
-    return f"{int((runs & right).sum())} of {int(runs.sum())} runs have a robust training accuracy of 100 %"
+    count = f"{int((runs & right).sum())} of {int(runs.sum())} runs"
+    return f"{count} have a training accuracy of 100 % under the training attack"
 
 
 # Figure 3.
@@ -358,7 +359,7 @@ def _draw(result: xr.Dataset, caption: str) -> Figure:
             [
                 Curves(
                     [(n, extended_curve(e, "train_loss")) for n, e in named],
-                    "robust training loss",
+                    TRAINED_LOSS,
                     log=True,
                 ),
                 Curves(
@@ -386,8 +387,8 @@ def _summarise(result: xr.Dataset) -> str:
             if 0 < error.size < cell.sizes["seed"]:  # others diverged, failed or are missing
                 tested += f" of {error.size} runs"
             lines.append(
-                f"{symbol} = {float(cell[field]):g}: robust test error {tested}, robust "
-                f"training loss {float(cell.train_loss.mean()):.3g}, "
+                f"{symbol} = {float(cell[field]):g}: robust test error {tested}, "
+                f"{means_text(training_losses(cell))}, "
                 f"{fitted} of {runs} runs fit every attacked training point"
             )
     return "\n".join(lines)

@@ -296,7 +296,7 @@ def fitted(result: xr.Dataset) -> str:
     loss = result.train_loss.where(runs & ~there)
     rest = f"; the others end at {float(loss.min()):.3g} to {float(loss.max()):.3g}"
     far = rest if loss.notnull().any() else ""
-    return f"{int(there.sum())} of {int(runs.sum())} runs reach the robust training loss{far}"
+    return f"{int(there.sum())} of {int(runs.sum())} runs reach the loss under the training attack{far}"
 
 
 def _recipe(
