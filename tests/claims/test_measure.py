@@ -16,6 +16,7 @@ from benign.claims import (
     share,
     slope,
     slope_by_seed,
+    smallest_mean,
     worst,
     worst_of_runs,
 )
@@ -164,7 +165,15 @@ def test_the_largest_mean_by_size_is_a_distance():
 
 
 def test_seeds_that_agree_by_chance_leave_no_zero_width():
-    """Two seeds, of which both miss 3 of 50 points in one cell: nothing is known to a point."""
-    rows = np.array([[0.06, 0.0, 0.02], [0.06, 0.04, 0.0]])
-    low, high = largest_mean("x", rows).estimate[1:]
+    """Two seeds, of which both miss 3 of 50 points."""
+    rows = np.array([[0.06, 0.0], [0.06, 0.0]])
+    assert largest_mean("x", rows).estimate.low == 0.06
+    low, high = largest_mean("x", rows, resolution=1 / 50).estimate[1:]
     assert low < 0 < 0.1 < high
+
+
+def test_the_smallest_mean_is_the_largest_of_negative_values():
+    rows = np.random.default_rng(3).standard_normal((7, 4))
+    value, low, high = smallest_mean("x", rows).at(0.9)
+    assert (-value, -high, -low) == tuple(largest_mean("x", -rows).at(0.9))
+    assert value == pytest.approx(rows.mean(0).min())

@@ -18,7 +18,7 @@ from benign.papers.registry import claims
 from benign.papers.verify import Verifier
 from benign.papers.wang.claims.extremes import rhos
 from benign.papers.wang.claims.studies import BY_PACE, BY_RADIUS, FIRST, FLOOR, INSIDE
-from benign.papers.zhang.claims.weak import WEAK
+from benign.papers.zhang.claims.weak import WEAK, _effects
 from benign.spec.axes import cells
 from benign.training.descent import Status
 
@@ -46,7 +46,7 @@ def bases(verdict: Verdict) -> dict[str, str]:
 
 
 def counted(verdict: Verdict) -> int:
-    """`5 of 7 runs` -> 7, `largest of 7` -> 7."""
+    """`5 of 7 runs` -> 7, `largest of 7 seeds` -> 7."""
     (basis,) = bases(verdict).values()
     return int(basis.split(" of ")[1].split()[0])
 
@@ -80,7 +80,8 @@ def test_a_smaller_study_is_judged_on_its_own_runs(name: str, tmp_path: Path):
         assert verdict.reason  # one seed has no interval
         assert not {"c=0.1", "c=1"} & set(bases(verdict))
     else:
-        assert counted(verdict) == 2
+        assert len(_effects(verdict.evidence)) == 2
+        assert counted(verdict) == 1  # seeds
 
 
 def test_runs_that_are_missing_or_diverged_are_not_judged(ran):
@@ -89,8 +90,10 @@ def test_runs_that_are_missing_or_diverged_are_not_judged(ran):
     status[{"radius": 0, "size": 0, "seed": 0}] = Status.MISSING
     status[{"radius": 2, "size": 1, "seed": 1}] = Status.DIVERGED
     for name in WEAK_CLAIMS[1:]:
-        assert counted(on(name, experiment, result)) == 12
-        assert counted(on(name, experiment, result.assign(status=status))) == 10
+        for runs, count in ((result, 12), (result.assign(status=status), 10)):
+            verdict = on(name, experiment, runs)
+            assert len(_effects(verdict.evidence)) == count
+            assert counted(verdict) == 2  # seeds
 
 
 def test_too_many_runs_without_weights_leave_a_claim_open(ran):

@@ -8,7 +8,7 @@ import pytest
 import torch
 import xarray as xr
 
-from benign.claims import Claim, Evidence, Outcome, Study, judge
+from benign.claims import Claim, Evidence, Outcome, Study, Undecided, judge
 from benign.claims.identity import identity_batch, identity_steps
 from benign.claims.replays import Replays
 from benign.experiment import Experiment
@@ -18,6 +18,7 @@ from benign.papers.verify import Verifier
 from benign.papers.wang import figures
 from benign.papers.wang.bounds import robust_error_floor
 from benign.papers.wang.claims import extremes, identities, studies
+from benign.papers.wang.claims import figures as claims_of_figures
 from benign.papers.wang.claims.extremes import distance_between, extremes_of
 from benign.spec.axes import cells, dimensions
 
@@ -84,15 +85,18 @@ def test_only_the_sharp_floor_is_missed_between_the_two():
     assert outcome("derived.lower-bound-sharp", between, experiment) is Outcome.INCONCLUSIVE
 
 
-def accuracies(power: float, noise: float, signals: list[float]) -> xr.Dataset:
-    """Maps whose accuracy is Phi(1) at d = 40 r^power."""
-    dims = np.geomspace(100, 60_000, 24)
+def accuracies(power: float, noise: float, dims: int = 8) -> xr.Dataset:
+    """Maps of five seeds whose accuracy is Phi(1) at d = 40 r^power, up to an effect of the seed."""
+    rows, signals = np.geomspace(1000, 18_000, dims), np.geomspace(1.2, 40, 16)
     generator = np.random.default_rng(0)
-    rows = np.array([[1.0 - 0.1587 * dim / (40 * r**power) for dim in dims] for r in signals])
-    noisy = np.clip(rows + noise * generator.standard_normal(rows.shape), 0.5, 1)[..., None]
-    coords = {"signal": signals, "dim": dims, "seed": [0]}
-    where = ("signal", "dim", "seed")
-    return xr.Dataset({k: (where, noisy) for k in ("test_accuracy", "robust_accuracy")}, coords)
+    shift = noise * generator.standard_normal((1, 1, 5)) + noise * generator.standard_normal(
+        (dims, 1, 5)
+    )
+    place = np.log(signals)[None, :, None] - np.log(rows / 40)[:, None, None] / power - shift
+    accuracy = 0.5 + 0.5 / (1 + np.exp(-8 * place) * 0.1587 / 0.3413)
+    coords = {"dim": rows, "signal": signals, "seed": range(5)}
+    where = ("dim", "signal", "seed")
+    return xr.Dataset({k: (where, accuracy) for k in ("test_accuracy", "robust_accuracy")}, coords)
 
 
 @pytest.mark.parametrize(
@@ -100,15 +104,85 @@ def accuracies(power: float, noise: float, signals: list[float]) -> xr.Dataset:
 )  # fmt: skip
 def test_exponents_of_figure_1(power: float, clean: Outcome, robust: Outcome):
     experiment = figures.FIG1.experiment("smoke")
-    result = accuracies(power, 0.0, [2.5, 3.0, 3.5, 4.0, 5.0])
+    result = accuracies(power, 0.01)
     assert outcome("fig1.clean-exponent-4", result, experiment) is clean
     assert outcome("fig1.robust-exponent-2", result, experiment) is robust
 
 
 def test_an_exponent_of_too_few_or_noisy_rows_is_not_decided():
     experiment = figures.FIG1.experiment("smoke")
-    for result in (accuracies(4, 0.0, [3.0, 4.0]), accuracies(4, 0.1, [2.5, 3.0, 3.5])):
+    for result in (accuracies(4, 0.0, dims=2), accuracies(4, 0.4)):
         assert outcome("fig1.clean-exponent-4", result, experiment) is Outcome.INCONCLUSIVE
+
+
+def trade_off(edges: list[float], noise: float = 0.01) -> xr.DataArray:
+    """Maps whose robust accuracy is 80 % at a radius for each dimension; five seeds."""
+    radii, seeds = np.linspace(0.05, 0.45, 9), 5
+    shift = noise * np.random.default_rng(0).standard_normal((len(edges), 1, seeds))
+    accuracy = 0.8 - (radii[None, :, None] - np.array(edges)[:, None, None] - shift)
+    coords = {"dim": 100 * 2 ** np.arange(len(edges)), "radius": radii, "seed": range(seeds)}
+    return xr.DataArray(accuracy, coords, ("dim", "radius", "seed"))
+
+
+@pytest.mark.parametrize(
+    ("edges", "expected"),
+    [
+        ([0.4, 0.35, 0.3, 0.25, 0.2, 0.15], Outcome.HOLDS),
+        ([0.15, 0.2, 0.25, 0.3, 0.35, 0.4], Outcome.FAILS),
+        # Outside the grid at both ends: these rows count, though they have no radius.
+        ([0.9, 0.8, 0.3, 0.25, 0.02, 0.01], Outcome.HOLDS),
+        ([0.02, 0.01, 0.2, 0.25, 0.8, 0.9], Outcome.FAILS),
+        # Up, then down, with a first row far below: no trend, whatever a line through it says.
+        ([0.05, 0.3, 0.35, 0.6, 0.34, 0.29], Outcome.INCONCLUSIVE),
+    ],
+)
+def test_a_trade_off_is_a_trend_over_all_dimensions(edges: list[float], expected: Outcome):
+    measured = claims_of_figures.radius_trend(trade_off(edges, 0.03))
+    assert claim("fig5.tradeoff-mnist").rule_for("").judge(measured.estimate) is expected
+    assert measured.estimate.low < measured.estimate.high
+
+
+def test_a_trend_needs_dimensions_that_cross():
+    for edges in ([0.2, 0.3, 0.25], [0.9, 0.8, 0.9, 0.8, 0.9]):
+        with pytest.raises(Undecided):
+            claims_of_figures.radius_trend(trade_off(edges))
+
+
+def settings(**values: np.ndarray) -> xr.Dataset:
+    """A result of Figure 2 with arrays over setting and seed."""
+    experiment = figures.FIG2.experiment("paper")
+    numbers = [extremes.LemmaNumbers.of(cell) for cell in cells_of(experiment)]
+    coords = {
+        "signal": ("setting", [n.signal for n in numbers]),
+        "dim": ("setting", [n.dim for n in numbers]),
+    }
+    return xr.Dataset({name: (("setting", "seed"), v) for name, v in values.items()}, coords)
+
+
+@pytest.mark.parametrize(
+    ("error", "word"), [(0.11, "unbroken"), (0.2, "refuted"), (0.05, "inconclusive"), (0.13, "inconclusive")]
+)  # fmt: skip
+def test_the_error_goes_to_the_noise_in_every_setting(error: float, word: str):
+    """One setting differs from 0.1; below the noise only a certificate could say so."""
+    errors = 0.1 + 0.004 * np.random.default_rng(0).standard_normal((9, 10))
+    errors[4] += error - 0.1
+    experiment = figures.FIG2.experiment("paper")
+    evidence = Evidence("paper", {}, (settings(robust_noisy_error=errors),), (experiment,))
+    verdict = judge(claim("fig2.error-to-noise"), evidence)
+    assert not verdict.error
+    assert verdict.word == word
+
+
+def test_the_loss_of_figure_2_is_the_robust_loss():
+    """Training lowered the loss under its own attack; the evaluation attack finds a larger one in one setting."""
+    trained = np.full((9, 10), 0.001)
+    robust = trained * (1 + 0.01 * np.random.default_rng(0).standard_normal((9, 10)))
+    experiment = figures.FIG2.experiment("paper")
+    for factor, word in ((1, "unbroken"), (30, "refuted")):
+        robust[3] *= factor
+        result = settings(train_loss=trained, train_robust_loss=robust)
+        verdict = judge(claim("fig2.loss-zero"), Evidence("paper", {}, (result,), (experiment,)))
+        assert verdict.word == word
 
 
 @pytest.mark.parametrize(("power", "expected"), [(0.5, Outcome.HOLDS), (0.25, Outcome.FAILS)])

@@ -10,17 +10,18 @@ import pytest
 import torch
 import xarray as xr
 
-from benign.claims import Claim, Evidence, Outcome, judge
+from benign.claims import Claim, Evidence, Outcome, Study, judge
 from benign.papers.jiang.theory import JiangNumbers
 from benign.papers.verify import Verifier
 from benign.papers.zhang import augment, bounds, plain
-from benign.papers.zhang.claims import CLAIMS, draws, identities, theorem3, weak
+from benign.papers.zhang.claims import CLAIMS, draws, identities, stages, studies, theorem3, weak
 from benign.papers.zhang.claims.figures import concordant, crossings
 from benign.papers.zhang.claims.studies import ZhangCell, case_1, case_2
 from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.theory import minimal_steps_corrected, theorem_steps
 from benign.spec.axes import cells
 from benign.training.descent import Status
+from benign.training.metrics.audit import FLAGS
 
 ALL = {claim.id.removeprefix("zhang/"): claim for claim in CLAIMS}
 EXACT = [
@@ -84,9 +85,9 @@ def times_of(powers: tuple[float, float, float], noise: float, reached: bool = T
             [0.04, 1.0, 4.0],
         ]
     )
-    draws = np.random.default_rng(0).normal(size=(7, 5))
+    draws = np.random.default_rng(0).normal(size=(7, 14))
     logs = (np.log(grid) @ np.array(powers))[:, None] + noise * draws
-    status = np.full((7, 5), Status.CONVERGED if reached else Status.STEP_CAP)
+    status = np.full((7, 14), Status.CONVERGED if reached else Status.STEP_CAP)
     coords = {
         name: ("cell", grid[:, place]) for place, name in enumerate(("stop_loss", "rate", "snr"))
     }
@@ -318,3 +319,199 @@ def augmented(share: Any, noise: float = 0.02, seeds: int = 6) -> Evidence:
 def test_copies_that_are_no_new_points_are_found(share: Any, noise: float, expected: Outcome):
     by_part = outcomes(ALL["guide.augmentation"], augmented(share, noise))
     assert {by_part[f"K={copies}"] for copies in augment.COPIES} == {expected}
+
+
+# Seeds are the replicates.
+
+
+def test_a_margin_is_bounded_for_one_more_seed_and_not_for_the_runs_alone(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The largest gap of two seeds is below the bound, but says little about a third."""
+    claim = replace(ALL["derived.frozen_gap"], conditions=None)
+    by_seeds = {}
+    for seeds in (2, 20):
+        found = [
+            replace(each, gap=0.9 + 0.1 * (each.seed % 2))
+            for each in effects(lambda d: 0.0, seeds=seeds)
+        ]
+        monkeypatch.setattr(weak, "_effects", lambda evidence, found=found: found)
+        verdict = judge(claim, Evidence("quick", {}, (), (weak.WEAK.experiment("quick"),)))
+        assert not verdict.error, verdict.error
+        by_seeds[seeds] = verdict.word, [p.measured.estimate for p in verdict.parts if p.measured]
+    assert by_seeds[2][0] == "inconclusive"
+    assert by_seeds[20][0] == "unbroken"
+    assert by_seeds[20][1][0].high < by_seeds[2][1][0].high
+
+
+def early(change: float, seeds: int = 5) -> xr.Dataset:
+    """Norms that change by a factor in Stage I in one run of one seed, and by much more after it."""
+    steps = np.array([0, 1, 2, 3])
+    result = xr.Dataset(coords={"step": steps, "radius": [0.1, 0.2], "seed": np.arange(seeds)})
+    result["stage_1_end"] = (("radius", "seed"), np.full((2, seeds), 2))
+    for name in stages.NORMS:
+        curve = np.ones((2, seeds, 4))
+        curve[..., 3] = 9.0
+        curve[1, 2, 1] = math.sqrt(change) if name == stages.NORMS[1] else 1.0
+        result[f"{name}_curve"] = (("radius", "seed", "step"), curve)
+    return result
+
+
+def test_norms_are_compared_in_stage_1_by_seed():
+    factors = stages._changes(early(1.5))
+    assert factors == pytest.approx([1, 1, 1.5, 1, 1])
+    assert stages._changes(early(1 / 3))[2] == pytest.approx(3.0)
+
+
+def test_a_run_without_stage_1_says_nothing_about_norms():
+    result = early(1.5)
+    result["stage_1_end"][1, 2] = -1
+    assert stages._changes(result)[2] == 1.0
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 1.3])
+def test_the_power_of_time_is_found_in_what_values_have_gained(power: float):
+    step = np.arange(0.0, 60.0)
+    values = np.log(5.0 + 0.3 * (step - 7.0).clip(0) ** power)
+    values[:7] = np.nan  # before Stage III
+    assert stages._power_since_start(step, values) == pytest.approx(power)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "bad", "expected"),
+    [
+        (14, 0, Outcome.HOLDS),
+        (6, 0, Outcome.INCONCLUSIVE),
+        (14, 2, Outcome.INCONCLUSIVE),
+        (6, 6, Outcome.FAILS),
+    ],
+)
+def test_signs_in_six_seeds_show_less_than_in_fourteen(seeds: int, bad: int, expected: Outcome):
+    """Shares of wrong signs that are 0 have no scatter: the number of seeds decides."""
+    claim = ALL["stageII.signs"]
+    wrong = [np.where(np.arange(seeds) < bad, 0.2, 0.0)] * 3
+
+    def statistic(evidence: Evidence) -> Any:
+        return stages._right_seeds(evidence, "seeds", wrong)
+
+    judged = replace(claim, statistic=statistic, conditions=None)
+    assert outcomes(judged) == {"": expected}
+
+
+# Planted robust numbers: both ends.
+
+MASKED = next(code for code, name in FLAGS.items() if name == "masked_on_training_points")
+CASE_2 = [0.25, 0.3, 0.5, 0.9]
+"""radii of Case 2 in zhang/cases at quick scale"""
+
+
+def cases(**values: Any) -> xr.Dataset:
+    """A result of `zhang/cases`: numbers by radius, the same for 14 seeds; audits without a flag."""
+    dims, radii = ("radius", "seed"), studies.RADII
+    values = {"audit": 0, "status": Status.CONVERGED, "train_loss": 0.49} | values
+    tables = {
+        name: (dims, np.broadcast_to(np.reshape(table, (-1, 1)), (len(radii), 14)).astype(float))
+        for name, table in values.items()
+    }
+    return xr.Dataset(tables, {"radius": radii, "seed": range(14)})
+
+
+def word(name: str, result: xr.Dataset, study: Study = studies.CASES) -> str:
+    """On made-up results, whatever the conditions."""
+    claim = replace(ALL[name], conditions=None)
+    verdict = judge(claim, Evidence("quick", {}, (result,), (study.experiment("quick"),)))
+    assert not verdict.error, verdict.error
+    return verdict.word
+
+
+LEARNED = {"train_robust_loss": 0.51}
+STUCK = {"status": Status.STEP_CAP, "train_loss": math.log(2), "train_robust_loss": math.log(2)}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (LEARNED, "unbroken"),
+        (LEARNED | {"train_robust_loss_certified": 0.53}, "certified"),
+        (LEARNED | {"audit": MASKED}, "inconclusive"),
+        (LEARNED | {"train_robust_loss_certified": 0.53, "audit": MASKED}, "certified"),
+        # The training attack ends at eps, and the evaluation attack shows that the robust loss does not.
+        ({"train_robust_loss": 0.9, "audit": MASKED}, "refuted"),
+        (STUCK, "refuted"),
+        (STUCK | {"train_loss": 0.6}, "inconclusive"),  # may still get there
+    ],
+    ids=["attacks", "proven", "masked", "masked, proven", "raised", "stuck", "on its way"],
+)
+def test_convergence_is_that_of_the_robust_loss(values: dict[str, Any], expected: str):
+    assert word("thm2.case2.convergence", cases(**values)) == expected
+
+
+HIGH, LOW = {"robust_accuracy": 0.9}, {"robust_accuracy": 0.4}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (HIGH, "unbroken"),
+        (HIGH | {"robust_accuracy_certified": 0.8}, "certified"),
+        (HIGH | {"audit": MASKED}, "inconclusive"),
+        (LOW | {"audit": MASKED}, "refuted"),
+        ({"robust_accuracy": [0.9] * 6 + [0.7]}, "refuted"),  # at the largest radius
+    ],
+)
+def test_a_robust_error_that_is_large_at_some_radius_is_found(
+    values: dict[str, Any], expected: str
+):
+    assert word("thm2.robust_error_factor", cases(**values)) == expected
+
+
+def test_radii_of_case_2_alone_decide_about_it():
+    loss = np.where(np.isin(studies.RADII, CASE_2), 0.51, 5.0)
+    assert word("thm2.case2.convergence", cases(train_robust_loss=loss)) == "unbroken"
+
+
+@pytest.mark.parametrize(
+    ("law", "expected"),
+    [
+        (lambda r: (1 - math.sqrt(2) * r) ** -2, "confirmed"),
+        (lambda r: (1 - 2 * math.sqrt(2) * r) ** -2, "confirmed"),
+        (lambda r: (1 + r) ** -2, "refuted"),  # that of Lemma 21
+        (lambda r: (1 - 2 * math.sqrt(2) * r) ** -4, "refuted"),
+    ],
+)
+def test_the_time_grows_between_the_laws_of_focused_and_uniform_attention(law: Any, expected: str):
+    steps = [100 * law(min(r, 0.3)) for r in studies.RADII]
+    result = cases(steps=steps)
+    result["steps"] = result.steps * (1 + 0.001 * result.seed)
+    assert word("thm2.time_vs_tau", result) == expected
+
+
+@pytest.mark.parametrize(("attacked", "expected"), [(0.51, "confirmed"), (0.9, "refuted")])
+def test_attention_must_stay_uniform_on_attacked_tokens_too(attacked: float, expected: str):
+    result = cases()
+    curve = (("radius", "seed", "step"), np.full((7, 14, 3), 0.0))
+    result["attention_entropy_curve"] = (*curve[:1], curve[1] + math.log(2))
+    wobble = 0.001 * np.arange(14)[:, None]
+    result["attention_on_signal_attacked_curve"] = (*curve[:1], curve[1] + attacked + wobble)
+    assert word("lem5.uniform", result) == expected
+
+
+@pytest.mark.parametrize(("seeds", "expected"), [(14, "confirmed"), (5, "inconclusive")])
+def test_cells_are_no_replicates_of_an_error_below_eps(seeds: int, expected: str):
+    """7 cells of 5 seeds are 35 runs, and say no more than 5 seeds."""
+    result = times_of((-1.0, -1.0, -2.0), 0.01).isel(seed=slice(seeds))
+    result["test_accuracy"] = xr.ones_like(result.steps)
+    assert word("text.error_below_eps", result, studies.CONVERGENCE) == expected
+    wrong = result.copy()
+    wrong["test_accuracy"] = result.test_accuracy.where(result.stop_loss > 0.01, 0.5)
+    assert word("text.error_below_eps", wrong, studies.CONVERGENCE) == "refuted"
+
+
+def test_widths_that_are_too_close_do_not_give_a_power_of_their_logarithm():
+    experiment = studies.THRESHOLD.experiment("quick")
+    result = xr.Dataset(coords={"hidden": ("width", [16, 32, 64])})
+    verdict = judge(
+        ALL["thm2.case1.log_dh_threshold"], Evidence("quick", {}, (result,), (experiment,))
+    )
+    assert verdict.word == "inconclusive"
+    assert "spans only" in verdict.reason

@@ -26,6 +26,7 @@ from benign.claims.measure import (
     share,
     slope,
     slope_by_seed,
+    smallest_mean,
     worst,
     worst_of_runs,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "share",
     "slope",
     "slope_by_seed",
+    "smallest_mean",
     "worst",
     "worst_of_runs",
 ]

@@ -114,14 +114,17 @@ def worst_of_runs(of: str, values: ArrayLike, log: bool = False) -> Measured:
     return Measured.by(of, interval, f"largest of {_count(count, 'seed')}", note)
 
 
-def largest_mean(of: str, values: ArrayLike, absolute: bool = False) -> Measured:
+def largest_mean(
+    of: str, values: ArrayLike, absolute: bool = False, resolution: float = 0.0
+) -> Measured:
     """Return the largest of the means over seeds of several cells, with an interval that covers whichever is largest.
 
     `values` has a row for each seed and a column for each cell. The ends are the largest lower and the largest upper
     end of Student's t intervals that hold for all cells at once (Bonferroni): a statement about every cell is judged by
-    all of them, not by the one that happens to be largest. A cell whose seeds agree by chance, as counts of a few test
-    points do, has at least the spread that the cells have together. `absolute`: the mean that is furthest from 0, as a
-    distance. For the smallest mean give negative values.
+    all of them, not by the one that happens to be largest.
+    absolute: the mean that is furthest from 0, as a distance.
+    resolution: the step in which a number changes, such as one test point: the least spread that seeds are taken to
+    have, so that two which agree by chance leave no interval of zero width.
     """
     rows = np.asarray(values, dtype=float)
     if rows.ndim != 2 or rows.size == 0:
@@ -129,22 +132,34 @@ def largest_mean(of: str, values: ArrayLike, absolute: bool = False) -> Measured
     columns, notes = zip(*(_finite(of, column) for column in rows.T), strict=True)
     means = np.array([column.mean() for column in columns])
     means = np.abs(means) if absolute else means
-    counts = np.array([column.size for column in columns])
 
     def interval(confidence: float) -> Estimate:
-        if counts.min() == 1:
-            return Estimate(float(means.max()), 0.0 if absolute else -math.inf, math.inf)
-        spreads = np.array([column.std(ddof=1) for column in columns])
-        spreads = np.maximum(spreads, np.sqrt(np.mean(spreads**2)))
         each = 1 - (1 - confidence) / len(columns)
-        quantiles = np.array([t_quantile(each, int(count) - 1) for count in counts])
-        half = quantiles * spreads / np.sqrt(counts)
-        low = float((means - half).max())
-        low = max(low, 0.0) if absolute else low
-        return Estimate(float(means.max()), low, float((means + half).max()))
+        half = np.array([_half_width(column, each, resolution) for column in columns])
+        low, high = float((means - half).max()), float((means + half).max())
+        return Estimate(float(means.max()), max(low, 0.0) if absolute else low, high)
 
-    basis = f"{_count(len(columns), 'cell')} of {_count(len(rows), 'seed')}"
+    basis = _count(len(rows), "seed")
+    basis = f"{len(columns)} cells of {basis}" if len(columns) > 1 else basis
     return Measured.by(of, interval, basis, next(filter(None, notes), ""))
+
+
+def _half_width(sample: np.ndarray, confidence: float, resolution: float) -> float:
+    if sample.size == 1:
+        return math.inf
+    spread = max(float(sample.std(ddof=1)), resolution)
+    return t_quantile(confidence, sample.size - 1) * spread / math.sqrt(sample.size)
+
+
+def smallest_mean(of: str, values: ArrayLike, resolution: float = 0.0) -> Measured:
+    """Return the smallest of the means over seeds of several cells, as `largest_mean` returns the largest."""
+    negative = largest_mean(of, -np.asarray(values, dtype=float), resolution=resolution)
+
+    def interval(confidence: float) -> Estimate:
+        value, low, high = negative.at(confidence)
+        return Estimate(-value, -high, -low)
+
+    return Measured.by(of, interval, negative.basis, negative.note)
 
 
 def mean(of: str, values: ArrayLike) -> Measured:

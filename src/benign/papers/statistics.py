@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 from torch import Tensor
 
-from benign.claims import Measured, Undecided, share
+from benign.claims import Measured, Undecided, at_least, share
 from benign.claims.measure import MOST_MISSING
 from benign.experiment import Experiment
 from benign.spec.axes import cells
@@ -12,6 +12,9 @@ from benign.stats.boundary import Boundary
 from benign.sweep.dataset import ended
 from benign.training.descent import Status
 from benign.training.setup import Setup
+
+MOST = at_least(0.8)
+"""of a share of seeds: what is stated with high probability happens in most of them; 14 of 14 show this"""
 
 
 def cells_of(experiment: Experiment) -> list[Setup]:
@@ -42,6 +45,11 @@ def log_steps(result: xr.Dataset) -> xr.DataArray:
 def by_seed(values: xr.DataArray) -> np.ndarray:
     """Return the mean over all dimensions but the seed."""
     return values.mean([dim for dim in values.dims if dim != "seed"]).values
+
+
+def rows_by_seed(values: xr.DataArray) -> np.ndarray:
+    """Return the values of a map with a row for each seed, for `worst_of_runs`."""
+    return values.transpose("seed", ...).values.reshape(values.sizes["seed"], -1)
 
 
 def share_of_seeds(of: str, hits: xr.DataArray, known: xr.DataArray | None = None) -> Measured:

@@ -6,7 +6,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from benign.claims import Claims, Evidence, Measured, at_most, worst
+from benign.claims import Claims, Evidence, Kind, Measured, at_most, worst
 from benign.claims.identity import identity_batch, identity_steps
 from benign.networks.network import Params
 from benign.networks.two_layer import TwoLayer
@@ -105,7 +105,12 @@ def _start_errors(step: Step, weights: Params, fresh: Tensor) -> dict[str, float
     }
 
 
-@CLAIMS.add("identities", "(15), Lemma B.8, proof of Lemma B.26, section 2", at_most(ROUNDING))
+@CLAIMS.add(
+    "identities",
+    "(15), Lemma B.8, proof of Lemma B.26, section 2",
+    at_most(ROUNDING),
+    kind=Kind.IDENTITY,
+)
 def identities(evidence: Evidence) -> Measured:
     """At the start f = 0, the loss is log 2 and G is 1/2. Products of gradients are as in Lemma B.8, a step changes f
     by (eta/n) sum_i g_i lambda_i <y_i x_i, x>, and <W, V> grows as in equation (15)."""

@@ -300,14 +300,14 @@ def _switch(scale: str, reading: Reading) -> Experiment:
     """Dimensions around the predicted boundary of robust accuracy, for the radii 0.1 r and 0.1."""
     samples, signals, dims, steps, seeds, test = Scaled(
         smoke=(20, (4.0, 8.0, 16.0), 2, 7, 1, 50),
-        quick=(30, (4.0, 8.0, 16.0), 3, 37, 8, 250),
+        quick=(30, (4.0, 7.0, 12.0, 20.0), 4, 37, 8, 250),
         paper=(100, (4.0, 7.0, 12.0, 20.0), 5, 250, 10, 2000),
     )[scale]
     cells = set()
     for signal in signals:
         for share in (RHO, RHO / signal):
             expected = float(predicted(samples, share)(np.array(signal)))
-            for dim in np.geomspace(0.4 * expected, 2.5 * expected, dims):
+            for dim in np.geomspace(0.3 * expected, 3.5 * expected, dims):
                 cells.add((signal, share, max(round(dim), 2 * samples)))
     made = [WangCell(samples, dim, signal, share) for signal, share, dim in sorted(cells)]
     return experiment(made, network("relu", samples), steps=steps, seeds=seeds, test=test, ascend=6)

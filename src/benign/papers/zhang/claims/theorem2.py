@@ -12,13 +12,14 @@ from benign.claims import (
     at_least,
     at_most,
     between,
-    contains,
+    exponent,
     mean,
     share,
     slope_by_seed,
 )
+from benign.claims.rule import EXPONENT
 from benign.papers.attention_setting import LEVEL
-from benign.papers.statistics import converged, log_steps
+from benign.papers.statistics import MOST, converged, log_steps, share_of_seeds
 from benign.papers.zhang.appendix import HEADS
 from benign.papers.zhang.claims.figures import crossings
 from benign.papers.zhang.claims.studies import (
@@ -36,27 +37,24 @@ from benign.papers.zhang.claims.studies import (
 
 CLAIMS = Claims("zhang")
 
-UNMOVED = 0.01
-"""a run has learned nothing if its training loss is at most this far below log 2, the loss of u = 0"""
+ACCURACY = {"accuracy": LEVEL}
+"""at which a boundary is read off"""
 
 
 @CLAIMS.add(
     "thm2.case1.convergence",
     "Theorem 2, Case 1",
-    {
-        "reached": at_least(0.9),
-        "eps": between(-1.15, -0.85),
-        "eta": between(-1.1, -0.9),
-        "|mu|": between(-2.3, -1.7),
-    },
+    {"reached": MOST, "eps": exponent(-1), "eta": exponent(-1), "|mu|": exponent(-2)},
     CONVERGENCE,
     conditions=case_1,
+    version=2,
 )
 def time_of_case_1(evidence: Evidence) -> dict[str, Measured]:
-    """Training reaches the loss eps after T steps, with T of order 1 / (eta eps |mu|^2 |w_O|^2)."""
+    """Clean training reaches the loss eps after T steps, with T of order 1 / (eta eps |mu|^2 |w_O|^2)."""
     result = evidence.result
     names = ("eps", "eta", "|mu|")
-    return {"reached": share("runs that reach eps", converged(result), "run")} | {
+    reached = share_of_seeds("seeds whose runs all reach eps", converged(result))
+    return {"reached": reached} | {
         name: mean(f"exponent of {name} in T", powers)
         for name, powers in zip(names, _time_exponents(result), strict=True)
     }
@@ -71,13 +69,25 @@ def _time_exponents(result: xr.Dataset) -> np.ndarray:
     return np.where(np.isfinite(times).all(0), np.array(fits).T, np.nan)
 
 
-@CLAIMS.add("thm2.case2.convergence", "Theorem 2, Case 2", at_least(0.9), CASES, conditions=case_2)
+@CLAIMS.add(
+    "thm2.case2.convergence",
+    "Theorem 2, Case 2",
+    MOST,
+    CASES,
+    conditions=case_2,
+    robust=Direction.RISES,
+    # a run stops once the training attack's loss is at eps, so the robust one may be a little larger; a run that has
+    # learned nothing is at log 2
+    levels={"slack": 1.1, "unmoved": 0.01},
+    version=2,
+)
 def case_2_converges(evidence: Evidence) -> dict[str, Measured]:
-    """Training against radii between |mu| / log d_h and |mu| still reaches the loss eps."""
-    result = _radii_of_case_2(evidence)
+    """Training against radii between |mu| / log d_h and |mu| still reaches a robust training loss of eps (up to a
+    tenth), in most seeds."""
+    result, levels = _radii_of_case_2(evidence), evidence.levels
+    reached = result.train_robust_loss <= levels["slack"] * evidence.experiment.training.stop_loss
     # a run at the step cap whose loss has left log 2 may still get there: it does not count
-    reached = converged(result)
-    settled = reached | (result.train_loss >= np.log(2) - UNMOVED)
+    settled = converged(result) | (result.train_loss >= np.log(2) - levels["unmoved"])
     hits_by_radius = {
         f"r={float(r):g}": reached.sel(radius=r).values[settled.sel(radius=r).values]
         for r in result.radius
@@ -85,7 +95,7 @@ def case_2_converges(evidence: Evidence) -> dict[str, Measured]:
     if not any(hits.size for hits in hits_by_radius.values()):
         raise Undecided("all runs are at the step cap with a loss between eps and log 2")
     return {
-        name: share("runs that reach eps, of those that do or have learned nothing", hits, "run")
+        name: share("seeds that reach eps, of those that do or have learned nothing", hits)
         for name, hits in hits_by_radius.items()
         if hits.size
     }
@@ -98,10 +108,11 @@ def case_2_converges(evidence: Evidence) -> dict[str, Measured]:
     at_most(0.05, fails_above=0.184),
     CASES,
     conditions=case_2,
-    informational=("attacked tokens",),
+    version=2,
 )
 def attention_stays_uniform(evidence: Evidence) -> dict[str, Measured]:
-    """Against radii between |mu| / log d_h and |mu|, attention stays at 1/M + o(1) throughout training."""
+    """Against radii between |mu| / log d_h and |mu|, attention stays at 1/M + o(1) throughout training, of clean tokens
+    and of attacked ones, which the paper's queries and keys are of."""
     result = _radii_of_case_2(evidence)
     tokens = evidence.experiment.data.tokens
     # log M - H = (M / 2) sum of squared departures, up to higher orders: nothing cancels in it
@@ -127,51 +138,65 @@ def _radii_of_case_2(evidence: Evidence) -> xr.Dataset:
 
 @CLAIMS.add(
     "thm2.time_vs_tau",
-    "Lemma 21",
-    {"printed": at_most(0.0), "derived": between(1.0, 3.0)},
+    "derived (S8, against the formula of Lemma 21)",
+    {
+        "focused": at_least(2 * (1 - EXPONENT)),
+        "uniform": at_most(2 * (1 + EXPONENT)),
+        "printed": at_most(0.0),
+    },
     CASES,
     conditions=case_1,
-    informational=("derived",),
-    robust=Direction.MIXED,
+    informational=("printed",),
+    version=2,
 )
-def time_falls_with_the_radius(evidence: Evidence) -> dict[str, Measured]:
-    """The time T to reach eps is proportional to (|mu| + tau)^-2, so T falls as the radius tau grows. (Derived instead:
-    T grows as (1 - sqrt(2) M' tau / |mu|)^-2, with M' = 1 for focused and M' = M for uniform attention.)"""
+def time_grows_with_the_radius(evidence: Evidence) -> dict[str, Measured]:
+    """The time T until the training loss is eps grows with the radius r = tau / |mu|: at least as (1 - sqrt(2) r)^-2,
+    the law of focused attention, and at most as (1 - sqrt(2) M r)^-2, that of uniform attention. (The formula of Lemma
+    21 has T fall as (1 + r)^-2, a factor that the constant in its T could hide.)"""
     result, experiment = evidence.result, evidence.experiment
     weak = result.sel(radius=result.radius[result.radius <= weak_radius(experiment)])
     if weak.sizes["radius"] < 2:
         raise Undecided("fewer than two radii of Case 1")
     times = log_steps(weak).transpose("seed", "radius").values
     radius = weak.radius.values
-    slowing = -np.log(1 - np.sqrt(2) * experiment.data.tokens * radius)
+    focused = -np.log(1 - np.sqrt(2) * radius)
+    uniform = -np.log(1 - np.sqrt(2) * experiment.data.tokens * radius)
     return {
+        "focused": slope_by_seed("slope of log T on -log(1 - sqrt2 r)", focused, times),
+        "uniform": slope_by_seed("slope of log T on -log(1 - sqrt2 M r)", uniform, times),
         "printed": slope_by_seed("d log T / d r", radius, times),
-        "derived": slope_by_seed("slope of log T on -log(1 - sqrt2 M r)", slowing, times),
     }
 
 
 @CLAIMS.add(
     "thm2.robust_error_factor",
     "Theorem 2 (iii)",
-    at_least(0.9),
+    MOST,
     CASES,
     conditions=either_case,
-    robust=Direction.MIXED,
+    robust=Direction.RISES,
+    levels=ACCURACY,
+    version=2,
 )
-def robust_error_vanishes_at_mu(evidence: Evidence) -> Measured:
-    """The robust test error is at most exp(-C d SNR^2 (1 - tau/|mu|)^2), so for large d SNR^2 it is small at every
-    radius below |mu|. (Derived instead: below |mu| / sqrt(2) at best, |mu| / (sqrt(2) M) for uniform attention.)"""
-    edge = crossings(evidence.result.robust_accuracy, "radius", LEVEL)
-    derived = 1 / (np.sqrt(2) * evidence.experiment.data.tokens)
-    return mean("radius / |mu| at which robust accuracy falls through 0.75", edge).noting(
-        f"derived: {derived:.3f} for uniform attention, 0.707 for focused"
-    )
+def robust_error_is_small_below_mu(evidence: Evidence) -> dict[str, Measured]:
+    """The robust test error is at most exp(-C d SNR^2 (1 - tau/|mu|)^2), so for large d SNR^2 it is small (at most 1/4)
+    at every radius below |mu|, in most seeds. (Derived instead: below |mu| / sqrt(2) at best, |mu| / (sqrt(2) M) for
+    uniform attention.)"""
+    accuracy = evidence.result.robust_accuracy
+    level = evidence.levels["accuracy"]
+    return {
+        f"r={float(r):g}": share(
+            f"seeds with a robust accuracy of {level:g} or more",
+            accuracy.sel(radius=r) >= level,
+        )
+        for r in accuracy.radius
+    }
 
 
 @CLAIMS.add(
     "thm2.case2.slowdown_M",
-    "Theorem 2, Case 2",
-    {"printed": between(0.75, 1.25), "derived": between(1.75, 2.25)},
+    "Section 4, on Theorem 2",
+    {"printed": exponent(1), "derived": exponent(2)},
     SLOWDOWN,
     informational=("derived",),
 )
@@ -187,15 +212,17 @@ def uniform_attention_is_slower(evidence: Evidence) -> dict[str, Measured]:
 
 @CLAIMS.add(
     "thm2.case2.snr_requirement",
-    "Theorem 2, Case 2",
-    between(0.7, 1.3, fails_below=0.3),
+    "Section 4, on Theorem 2",
+    exponent(1),
     NEEDED_RATIO,
+    levels=ACCURACY,
 )
 def linear_model_needs_more_signal(evidence: Evidence) -> Measured:
     """Uniform attention generalises only if N SNR^2 is of order 1/eps: the N SNR^2 that it needs grows as the training
     loss to reach falls."""
     losses, accuracy = evidence.result.stop_loss, evidence.result.test_accuracy
-    critical = [crossings(accuracy.sel(stop_loss=e), "snr", LEVEL, "first") for e in losses]
+    level = evidence.levels["accuracy"]
+    critical = [crossings(accuracy.sel(stop_loss=e), "snr", level, "first") for e in losses]
     of = "power of 1/eps in the needed N SNR^2"
     return slope_by_seed(of, -np.log(losses.values), 2 * np.log(np.stack(critical, axis=1)))
 
@@ -203,20 +230,25 @@ def linear_model_needs_more_signal(evidence: Evidence) -> Measured:
 @CLAIMS.add(
     "thm2.case1.log_dh_threshold",
     "Theorem 2",
-    contains(-1.0, but_not=(0.0,)),
+    exponent(-1),
     THRESHOLD,
     conditions=case_1,
+    levels={"gain": 0.5, "range": 0.5},
+    version=2,
 )
 def threshold_falls_with_the_width(evidence: Evidence) -> Measured:
     """The radius up to which attention learns is proportional to |mu| / log d_h."""
-    result = evidence.result
+    result, levels = evidence.result, evidence.levels
+    logs = np.log(np.log(result.hidden.values))
+    if np.ptp(logs) < levels["range"]:
+        raise Undecided(f"log log d_h spans only {np.ptp(logs):.2g}: too little for its power")
     gained = result.attention_on_signal - 1 / evidence.experiment.data.tokens
-    excess = gained / gained.sel(radius=0.0) - 0.5
+    excess = gained / gained.sel(radius=0.0) - levels["gain"]
     widths = range(excess.sizes["width"])
     critical = [crossings(excess.isel(width=place), "radius", 0.0) for place in widths]
     return slope_by_seed(
         "slope of log r_c on log log d_h, r_c where half of the clean gain is left",
-        np.log(np.log(result.hidden.values)),
+        logs,
         np.log(np.stack(critical, axis=1)),
     )
 
@@ -224,12 +256,12 @@ def threshold_falls_with_the_width(evidence: Evidence) -> Measured:
 @CLAIMS.add(
     "thm2.clean_error_law",
     "Theorem 2 (ii)",
-    # a tenth below the powers 1 and 2 of the bound: measured powers of exactly these could never hold
+    # the powers 1 and 2 of the bound, less what agrees with an exponent
     {
-        "d": at_least(0.9),
-        "SNR": at_least(1.8),
-        "d, of y f": at_least(0.9),
-        "SNR, of y f": at_least(1.8),
+        "d": at_least(1 - EXPONENT),
+        "SNR": at_least(2 * (1 - EXPONENT)),
+        "d, of y f": at_least(1 - EXPONENT),
+        "SNR, of y f": at_least(2 * (1 - EXPONENT)),
     },
     ERROR_LAW,
     conditions=case_1,
@@ -277,16 +309,16 @@ def _powers(z2: xr.DataArray, suffix: str) -> dict[str, Measured]:
 @CLAIMS.add(
     "appD.mha_same",
     "Appendix D",
-    {f"H={h}": between(-np.log(h), np.log(h)) for h in (2, 4, 8)},
+    between(-np.log(2), np.log(2)),
     HEADS,
     robust=Direction.MIXED,
+    levels=ACCURACY,
 )
 def several_heads_do_the_same(evidence: Evidence) -> dict[str, Measured]:
-    """Several heads behave as one: their critical N SNR^2 is that of a single head, within a factor of the number of
-    heads."""
-    accuracy = evidence.result.robust_accuracy
+    """Several heads behave as one: their critical N SNR^2 is that of a single head, within a factor of 2."""
+    accuracy, level = evidence.result.robust_accuracy, evidence.levels["accuracy"]
     log_snr = {
-        int(h): np.log(crossings(accuracy.sel(heads=h), "snr", LEVEL, "first"))
+        int(h): np.log(crossings(accuracy.sel(heads=h), "snr", level, "first"))
         for h in accuracy.heads
     }
     return {

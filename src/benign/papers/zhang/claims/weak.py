@@ -5,7 +5,7 @@ are trained again here, because the statistics need the final weights.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,12 +23,9 @@ from benign.claims import (
     Reading,
     Study,
     Undecided,
-    at_least,
     at_most,
-    exact,
-    share,
     slope_by_seed,
-    worst,
+    worst_of_runs,
 )
 from benign.claims.conditions import Conditions
 from benign.claims.replays import Replays
@@ -192,14 +189,18 @@ def _gaps(batch: Batch) -> Tensor:
 @CLAIMS.add(
     "lem4.attn_ratio",
     "Lemmas 4 and 20",
-    {**{f"c={c:g}": at_most(0.0) for c in SHARES}, "largest": at_most(LARGEST_ATTENTION_RATIO)},
+    {
+        **{f"c={c:g}": at_most(0.0) for c in SHARES},
+        "largest": at_most(math.log(LARGEST_ATTENTION_RATIO)),
+    },
     WEAK,
     conditions=_case_1,
     informational=("largest",),
+    version=2,
 )
 def attention_ratio(evidence: Evidence) -> dict[str, Measured]:
     """An attack of radius c |mu| / log d_h changes an entry of trained attention by a factor of at most e/2 in every
-    dimension: the logarithm of the factor does not grow with d."""
+    dimension: the logarithm of the factor does not grow with d. (By ascent: the true factors are at least these.)"""
     effects = _effects(evidence)
     parts: dict[str, Measured] = {}
     for c in SHARES:
@@ -214,28 +215,45 @@ def attention_ratio(evidence: Evidence) -> dict[str, Measured]:
         rows = [[table[dim].get(seed, math.nan) for dim in dims] for seed in seeds]
         parts[f"c={c:g}"] = slope_by_seed("slope of log ratio on log d", np.log(dims), rows)
     largest = max(effects, key=lambda effect: effect.log_ratio)
+    logs = _largest_by_seed(effects, lambda effect: effect.log_ratio)
+    overall = worst_of_runs("log of the largest factor", logs)
     note = f"at d = {largest.dim}, r = {largest.radius:.3g}"
-    return {**parts, "largest": exact("largest ratio", math.exp(largest.log_ratio), note)}
+    return {**parts, "largest": overall.noting(note)}
+
+
+def _largest_by_seed(
+    effects: list[AttackEffect], number: Callable[[AttackEffect], float]
+) -> list[list[float]]:
+    """Return the largest number of the runs of each seed that has any: a row for each seed."""
+    seeds = sorted({effect.seed for effect in effects})
+    return [[max(number(each) for each in effects if each.seed == seed)] for seed in seeds]
 
 
 @CLAIMS.add(
-    "lem6.margin_gap", "Lemma 6", at_most(1.0), WEAK, conditions=_case_1, robust=Direction.MIXED
+    "lem6.margin_gap",
+    "Lemma 6",
+    at_most(1.0),
+    WEAK,
+    conditions=_case_1,
+    robust=Direction.FALLS,
+    version=2,
 )
 def margin_gap(evidence: Evidence) -> Measured:
-    """An attack of radius at most |mu| / log d_h lowers a margin by at most M |u| tau."""
-    gaps = [effect.gap / effect.tokens for effect in _effects(evidence)]
-    return worst("gap / (M |u| tau)", gaps)
+    """An attack of radius at most |mu| / log d_h lowers no margin by more than M |u| tau."""
+    gaps = _largest_by_seed(_effects(evidence), lambda effect: effect.gap / effect.tokens)
+    return worst_of_runs("gap / (M |u| tau)", gaps, log=True)
 
 
 @CLAIMS.add(
     "derived.frozen_gap",
     "derived (Lemma 6 with attention that the attack does not move)",
-    at_least(0.95),
+    at_most(1.1),
     WEAK,
     conditions=_case_1,
-    robust=Direction.MIXED,
+    robust=Direction.FALLS,
+    version=2,
 )
 def frozen_gap(evidence: Evidence) -> Measured:
     """The attack moves values but not attention: it lowers no margin by more than 1.1 |u| tau."""
-    small = [effect.gap <= 1.1 for effect in _effects(evidence)]
-    return share("runs with no larger gap", small, "run")
+    gaps = _largest_by_seed(_effects(evidence), lambda effect: effect.gap)
+    return worst_of_runs("gap / (|u| tau)", gaps, log=True)
