@@ -57,6 +57,7 @@ def test_an_axis_along_training_does_not_call_it_robust(name):
 def test_a_figure_draws_both_at_the_end(name):
     figure = recipe(name).figure(planted(name), "")
     assert isinstance(figure, Figure)
-    ends = {line.get_label(): line.get_ydata() for axes in figure.axes for line in axes.get_lines()}
+    lines = [line for axes in figure.axes for line in axes.get_lines()]
+    ends = {line.get_label(): np.asarray(line.get_ydata(), dtype=float) for line in lines}
     np.testing.assert_allclose(ends[TRAINED_LOSS], TRAINED)
     np.testing.assert_allclose(ends[ROBUST_LOSS], ROBUST)

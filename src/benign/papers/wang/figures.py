@@ -47,6 +47,7 @@ from benign.stats.audited import audited_boundary
 from benign.stats.boundary import Boundary
 from benign.stats.intervals import Estimate, mean_interval
 from benign.sweep.dataset import ended
+from benign.sweep.ends import masked_cells
 from benign.training.setup import Evaluation
 
 Curve = Callable[[np.ndarray], np.ndarray]
@@ -177,6 +178,7 @@ def _pair(result: xr.Dataset, kind: str, edge: Boundary) -> list[Panel]:
     if edge.fit is not None:
         printed = f"dim * signal**-{power} = {edge.constant_for(-power).value:.4g}"
     both: dict[str, Any] = {"printed": printed, "printed_by": UNPRINTED}
+    both["masked"] = masked_cells(result, f"{tested}_accuracy")
     moved = result.get(f"{tested}_accuracy_moved")
     return [
         Panel(
@@ -247,14 +249,15 @@ def edge_3(result: xr.Dataset) -> Boundary:
 def _panels_3(result: xr.Dataset) -> list[Panel]:
     result = by_radius(result)
     robust, clean = 1 - result.robust_noisy_error, 1 - result.test_noisy_error
+    marks = masked_cells(result, "robust_accuracy")
     return [
         Panel(
             robust, "dim", "radius", "robust test accuracy, flipped labels", limits=LIMITS,
-            moved=result.get("robust_accuracy_moved"),
+            moved=result.get("robust_accuracy_moved"), masked=marks,
         ),
         Panel(
             result.robust_accuracy, "dim", "radius", "robust test accuracy, clean labels", cut=LEVEL,
-            boundary=edge_3(result), predicted=predicted_radius(result), predicted_by=PREDICTOR,
+            boundary=edge_3(result), predicted=predicted_radius(result), predicted_by=PREDICTOR, masked=marks,
         ),
         Panel(
             clean, "dim", "radius", "clean test accuracy, flipped labels", limits=LIMITS,

@@ -35,6 +35,7 @@ from benign.stats.audited import audited_boundary
 from benign.stats.boundary import Boundary
 from benign.stats.intervals import mean_interval
 from benign.sweep.dataset import ended
+from benign.sweep.ends import masked_cells
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -220,6 +221,7 @@ def _map(result: xr.Dataset, kind: str, edge: Boundary | None) -> Panel:
         boundary=edge,
         printed=printed,
         printed_by=UNPRINTED,
+        masked=masked_cells(result, ACCURACIES[kind]),
     )
 
 
@@ -261,9 +263,10 @@ def radius_edge(result: xr.Dataset) -> Boundary:
 def _panels_5(result: xr.Dataset) -> list[Panel]:
     shown = by_radius(named(result))
     robust, clean = shown.robust_accuracy, shown.test_accuracy
-    cut = {"cut": RADIUS_LEVEL, "boundary": radius_edge(result)}
+    marks = masked_cells(shown, "robust_accuracy")
+    cut = {"cut": RADIUS_LEVEL, "boundary": radius_edge(result), "masked": marks}
     return [
-        Panel(robust, "dim", "radius", "robust test accuracy", limits=(0.5, 1.0)),
+        Panel(robust, "dim", "radius", "robust test accuracy", limits=(0.5, 1.0), masked=marks),
         Panel(robust, "dim", "radius", "robust test accuracy", **cut),
         Panel(clean, "dim", "radius", "clean test accuracy", limits=(0.5, 1.0)),
     ]

@@ -39,6 +39,7 @@ from benign.spec.axes import linspace, logspace, zipped
 from benign.stats.audited import audited_boundary
 from benign.stats.boundary import Boundary
 from benign.sweep.dataset import ended
+from benign.sweep.ends import masked_cells
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -140,8 +141,11 @@ def _panels(result: xr.Dataset) -> list[Panel]:
 def _pair(result: xr.Dataset, cut: float | None) -> list[Panel]:
     predictions = (linear_theory(result), None)
     moved = (result.get("test_accuracy_moved"), result.get("robust_accuracy_moved"))
+    masked = (None, masked_cells(result, "robust_accuracy"))
     panels = []
-    for (values, edge), predicted, crosses in zip(_maps(result), predictions, moved, strict=True):
+    for (values, edge), predicted, crosses, marks in zip(
+        _maps(result), predictions, moved, masked, strict=True
+    ):
         panels.append(
             Panel(
                 values,
@@ -156,6 +160,7 @@ def _pair(result: xr.Dataset, cut: float | None) -> list[Panel]:
                 predicted=predicted,
                 predicted_by="linear theory: N · SNR⁴ = 4 (M - 1)² z² / d",
                 moved=crosses,
+                masked=marks,
             )
         )
     return panels
