@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.collections import PathCollection
 
 import benign as bo
 from benign.papers.registry import recipe
@@ -124,6 +125,7 @@ def test_a_map_marks_masked_cells_by_their_share():
     [text] = [each for each in texts(ax.figure) if "masked" in each]
     assert holds(text, "25 of 120 cells")
     [marks] = [each for each in ax.collections if each.get_label() == text]
+    assert isinstance(marks, PathCollection)
     np.testing.assert_allclose(marks.get_sizes(), 0.4 * LARGEST_MARK)
     assert np.asarray(marks.get_offsets()).shape == (25, 2)
     for name, values in (("test_accuracy", of), ("robust_accuracy", result())):
