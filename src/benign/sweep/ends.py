@@ -75,7 +75,7 @@ def masked_count(result: xr.Dataset) -> str:
 
 
 def masked_cells(result: xr.Dataset, name: str) -> xr.DataArray | None:
-    """Return the share of masked runs of every cell, to mark it in a map of a robust variable; None if there is none."""
+    """Return the share of masked runs of every cell, for marks in a map of a robust variable; None without any."""
     robust = _proven(result, name, certificates=False) is not None
     return masked_share(result) if robust and masked_count(result) else None
 
