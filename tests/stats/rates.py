@@ -30,6 +30,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "statistics.md"
 CHUNK = 100
 """simulations of one task"""
 
+MEANS = "high", "high of the average line"
+"""quantities that are no shares, beside widths"""
 Numbers = dict[str, float]
 """of one simulation: 1 or 0 for what holds or not, and widths; what is missing was not measured"""
 
@@ -230,7 +232,7 @@ def summary(numbers: list[Numbers]) -> dict[str, dict[str, float]]:
     for name in dict.fromkeys(name for each in numbers for name in each):
         values = np.array([each[name] for each in numbers if name in each])
         found[name] = {"mean": round(float(values.mean()), 5), "of": values.size}
-        if not name.startswith("high") and "width" not in name:
+        if name not in MEANS and "width" not in name:
             band = clopper_pearson(int(values.sum()), values.size, 0.99)
             found[name] |= {"low": round(band.low, 4), "high": round(band.high, 4)}
     return found

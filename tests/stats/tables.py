@@ -147,16 +147,28 @@ def _fall(cases: dict) -> str:
     return _table(head, rows)
 
 
+def _bounds(cases: dict) -> str:
+    rows = [
+        [name, part, _band(of[part]) + (FAILS if of[part]["high"] < NOMINAL else "")]
+        for name, of in cases.items()
+        for part in of
+    ]
+    return _table(["case", "what", "coverage"], rows)
+
+
 def _plain(cases: dict) -> str:
     rows = [
-        [name, part, _band(of[part])] for name, of in cases.items() for part in of if part != "no fit"
-    ]  # fmt: skip
+        [name, part, _band(of[part]) + (FAILS if of[part]["high"] < LEAST_UPPER else "")]
+        for name, of in cases.items()
+        for part in of
+        if part != "no fit"
+    ]
     return _table(["case", "what", "coverage"], rows)
 
 
 TABLES = {
     "boundary": _boundary, "broken": _broken, "shift": _shift, "fall": _fall, "mean": _plain,
-    "bisection": _plain, "bound": _plain, "skewed": _plain, "skewed bound": _plain,
+    "bisection": _plain, "bound": _bounds, "skewed": _plain, "skewed bound": _bounds,
 }  # fmt: skip
 
 
