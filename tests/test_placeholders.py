@@ -70,6 +70,30 @@ def texts() -> list[Path]:
     return [*sorted((GALLERY / "texts").glob("*.md")), *pages.templates(GALLERY)]
 
 
+TYPED = {
+    "adding.md": "settings of examples",
+    "architecture.md": "two times that explain a decision; no file has them",
+    "attacks.md": "bounds, settings, and gains of attacks that `benchmarks/` prints",
+    "claims.md": "levels of rules; coverage that a command prints",
+    "clusters.md": "a time limit of Dask",
+    "concepts.md": "settings",
+    "faults.md": "counts of tests/faults, which fail if they change",
+    "figures.md": "settings and sizes of figures",
+    "own-lemma.md": "output of its examples, which tests run; coverage that a command prints",
+    "symbols.md": "numbers of the papers",
+    "tutorial.md": "settings of examples",
+}
+"""pages of docs/ without a template that hold numbers like results, and why they may"""
+
+
+def test_pages_of_docs_without_a_template_hold_no_results():
+    made = {pages.target(path).name for path in pages.templates(GALLERY)}
+    assert not made & TYPED.keys()
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        if path.name not in made | TYPED.keys():
+            assert not list(lint.hand_typed(path.read_text(encoding="utf-8"))), path.name
+
+
 @pytest.mark.parametrize("path", texts(), ids=lambda path: path.stem)
 def test_nobody_typed_a_result(path: Path):
     found = list(lint.hand_typed(path.read_text(encoding="utf-8")))

@@ -31,7 +31,8 @@ CURVE_POINTS = 250
 """fresh points under the attacks of the curves of li/fig3"""
 
 
-TRIAL_STEPS = 20
+TRIAL_STEPS = 300
+"""most steps of a trial; enough for batches to wait for their last runs"""
 
 
 @dataclass
@@ -366,6 +367,8 @@ class Batching:
     """runs of a batch"""
     chunk: int
     """fresh points of a run that are attacked at once"""
+    order: str = "samples"
+    """runs of a batch have similar `samples`, then similar `signal`, or the reverse"""
 
 
 class Runs:
@@ -382,47 +385,69 @@ class Runs:
             self.groups.setdefault(program_of(case), []).append(place)
         self.compile_seconds = 0.0
         self._programs: dict[tuple, Any] = {}
+        self._batches, self._mean_steps = 0, 0.0
 
     def best(self, tried: Sequence[Batching]) -> Batching:
-        """Return the fastest batching per run, of a trial with a few steps and some fresh points."""
-        if len(tried) == 1:
-            return tried[0]
-        points = max(how.chunk for how in tried)
-        return min(tried, key=lambda how: self._trial(how, points // how.chunk))
+        """Return the cheapest batching per run, by a trial of one batch of each."""
+        return tried[0] if len(tried) == 1 else min(tried, key=self._trial)
 
-    def _trial(self, how: Batching, chunks: int) -> float:
+    def _trial(self, how: Batching) -> float:
+        """Return seconds a run: of the middle batch, trained for some steps and tested on one chunk.
+
+        The seconds of training are divided by the steps that runs took, so that a batch pays for waiting until its
+        last run has ended.
+        """
         program, places = next(iter(self.groups.items()))
-        batch = [self.cases[places[k % len(places)]] for k in range(how.runs)]
-        try:
-            self._batch(program, batch, how, 1, 1, 0)
+        batches = self._in_batches(places, how)
+        batch = batches[len(batches) // 2]
+        cases, steps = [self.cases[place] for place in batch], min(program.max_steps, TRIAL_STEPS)
+
+        def seconds(steps: int, chunks: int) -> tuple[float, float]:
             begin = time.perf_counter()
-            self._batch(program, batch, how, TRIAL_STEPS, chunks, 0)
-            return (time.perf_counter() - begin) / how.runs
+            values = self._batch(program, cases, how, steps, chunks, 0)
+            return time.perf_counter() - begin, float(values["steps"].sum())
+
+        try:
+            seconds(0, 1)  # compiles
+            (start, _), (trained, taken) = seconds(0, 0), seconds(steps, 0)
+            tested = (seconds(0, 1)[0] - start) * program.tests / how.chunk / how.runs
         except jax.errors.JaxRuntimeError as error:  # no memory
             print(f"JAX: {how} left out: {str(error).splitlines()[0]}", flush=True)
             return math.inf
+        self._mean_steps = self._mean_steps or max(1.0, taken / how.runs)
+        return (trained - start) / max(1.0, taken) * self._mean_steps + tested + start / how.runs
+
+    def _in_batches(self, places: Sequence[int], how: Batching) -> list[list[int]]:
+        """Return the runs of every batch; the last run fills up the last batch, for the shape of the program."""
+
+        def key(place: int):
+            case = self.cases[place]
+            both = (case.samples, case.signal)
+            return both if how.order == "samples" else both[::-1]
+
+        ordered = sorted(places, key=key)
+        parts = [ordered[begin : begin + how.runs] for begin in range(0, len(ordered), how.runs)]
+        return [part + part[-1:] * (how.runs - len(part)) for part in parts]
 
     def results(self, how: Batching, seed: int = 0) -> list[dict[str, float]]:
         """Train and test every run; in the order of the cases."""
         found: list[dict[str, float]] = [{}] * len(self.cases)
         for program, places in self.groups.items():
-            ordered = sorted(places, key=lambda p: (self.cases[p].samples, self.cases[p].signal))
-            for begin in range(0, len(ordered), how.runs):
-                batch = ordered[begin : begin + how.runs]
-                full = batch + batch[-1:] * (how.runs - len(batch))  # the shape of the program
-                cases = [self.cases[place] for place in full]
-                tests = -(-program.tests // how.chunk)
-                values = self._batch(program, cases, how, program.max_steps, tests, seed + begin)
+            chunks = -(-program.tests // how.chunk)
+            for batch in self._in_batches(places, how):
+                cases = [self.cases[place] for place in batch]
+                values = self._batch(program, cases, how, program.max_steps, chunks, seed)
                 for row, place in enumerate(batch):
                     found[place] = {name: float(value[row]) for name, value in values.items()}
         return found
 
     def _batch(self, program: Case, cases, how: Batching, steps: int, chunks: int, seed: int):
         padded = max(self.cases[place].samples for place in self.groups[program])
-        keys = jax.random.split(jax.random.key(seed), len(cases))
+        self._batches += 1  # other draws for every batch
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), self._batches), len(cases))
         with jax.default_device(self.device):
             given = (keys, numbers_of(cases), steps, chunks)
-            name = (program, padded, how)
+            name = (program, padded, how.runs, how.chunk)
             if name not in self._programs:
                 begin = time.perf_counter()
                 self._programs[name] = run(program, padded, how.chunk).lower(*given).compile()

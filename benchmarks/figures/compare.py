@@ -35,7 +35,7 @@ class Options:
     device: str = "cpu"
     scale: str = "paper"
     count: int | None = None
-    """runs of the figure; None takes those of `FIGURES`"""
+    """runs of the figure; 0 takes all, None those of `FIGURES`"""
     loop_runs: int = LOOP_RUNS
     only: Sequence[str] = CONTESTANTS
     compile: bool = False
@@ -56,8 +56,8 @@ def contest(figure: str, options: Options) -> dict[str, Any]:
     """Time the contestants on a figure and return one row of results."""
     its = FIGURES[figure]
     count = options.count
-    if count is None and (options.device, options.scale) == ("cpu", "paper"):
-        count = its.cpu_runs
+    if count is None and options.scale == "paper":
+        count = its.runs.get(options.device)
     sample = sample_of(figure, options.scale, options.device, count or None, options.loop_runs)
     row: dict[str, Any] = {
         "figure": figure,
@@ -83,6 +83,9 @@ def contest(figure: str, options: Options) -> dict[str, Any]:
         for name in [*options.only, *(["other"] if "benign" in options.only and its.other else [])]:
             if name == "jax" and not has_jax():
                 continue
+            runs = sample.thinned(options.loop_runs) if name == "loop" else sample.runs
+            if name in ("loop", "jax"):  # which need not import benign to know their runs
+                request["runs"] = [run.as_dict() for run in runs]
             timed = _entered(name, request, its.other)
             if timed is None:
                 continue

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from benchmarks.figures.cases import AttackCase, BallCase
-from benchmarks.figures.loop_attacks import checkpoints
+from benchmarks.figures.cases import AttackCase, BallCase, checkpoints
 
 Forward = Callable[[Any], Any]
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.figures.cases import AttackCase, BallCase
+from benchmarks.figures.cases import AttackCase, BallCase, checkpoints
 
 Forward = Callable[[Tensor], Tensor]
 """points [n, tokens, dim] to outputs [n] or [n, classes]"""
@@ -126,17 +126,6 @@ def apgd(forward: Forward, x: Tensor, y: Tensor, attack: AttackCase, start: Tens
             value = torch.where(stuck, best_value, value)
             before = torch.where(wide, delta, before)
     return worst
-
-
-def checkpoints(steps: int) -> dict[int, int]:
-    """Return the steps at which progress is checked, each with the steps since the last check."""
-    found, before, here, period = {}, 0, 0.22, 0.22
-    while (number := math.ceil(round(here * steps, 6))) <= steps:
-        if number > before:
-            found[number] = number - before
-        before, period = number, max(period - 0.03, 0.06)
-        here += period
-    return found
 
 
 def one_step(forward: Forward, x: Tensor, y: Tensor, attack: AttackCase) -> Tensor:

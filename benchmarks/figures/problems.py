@@ -1,11 +1,13 @@
 """The figures, the runs of them that are compared, and the experiment that holds exactly these runs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from benchmarks.figures.cases import Case, case_of
+from benchmarks.figures.cases import Case, as_dict
+from benchmarks.figures.reading import case_of
 from benign.data.mixture import Mixture
 from benign.experiment import Experiment
 from benign.networks.linear import Linear
@@ -42,8 +44,8 @@ class Figure:
     """(runs of a batch, fresh points attacked at once) that JAX tries, by device"""
     other: str | None = None
     """other coordinates that benign is timed in as well: the default, or exact ones"""
-    cpu_runs: int | None = None
-    """runs of a sample on a CPU at paper scale, where the whole figure would take hours"""
+    runs: dict[str, int] = field(default_factory=dict)
+    """runs of a sample at paper scale, by device, where the whole figure would take a peer hours"""
     part: dict[str, Sequence[float]] | None = None
     """values of axes on a CPU at paper scale, where the whole figure would take days"""
 
@@ -65,7 +67,7 @@ FIGURES = {
         "samples",
         "snr",
         {"cpu": ((1, 250), (8, 50)), "cuda": ((60, 250), (660, 50))},
-        cpu_runs=44,
+        runs={"cpu": 44},
     ),
     "wang/fig1": Figure(
         _recipe("wang/fig1"),
@@ -73,6 +75,7 @@ FIGURES = {
         "signal",
         {"cpu": ((1, 250),), "cuda": ((10, 250), (50, 250))},
         other="ambient",
+        runs={"cuda": 36},
         part={"dim": [1000, 2000], "signal": [2.0, 4.0, 6.0, 8.0]},
     ),
     "li/fig3": Figure(
@@ -109,6 +112,9 @@ class Run:
     def stratum(self) -> tuple[float, int]:
         """Runs of one stratum cost about the same."""
         return self.row, self.band
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**vars(self), "case": as_dict(self.case)}
 
 
 @dataclass(frozen=True)

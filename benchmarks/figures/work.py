@@ -11,25 +11,26 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures.cases import from_dict
+
 BEGIN = time.time()
 
 
 def loop(request: dict[str, Any]) -> dict[str, Any]:
-    """Run the sampled runs one after the other."""
+    """Run the given runs one after the other."""
     import torch
 
     from benchmarks.figures import by_loop
 
-    sample, device = _sample(request), request["device"]
-    tf32 = sample.runs[0].case.precision == "tf32"
-    torch.set_float32_matmul_precision("high" if tf32 else "highest")
-    runs = sample.thinned(request["loop_runs"])
+    rows, device = request["runs"], request["device"]
+    cases = [from_dict(row["case"]) for row in rows]
+    torch.set_float32_matmul_precision("high" if cases[0].precision == "tf32" else "highest")
     found = []
-    for run in runs:
-        torch.manual_seed(1_000_003 * (run.cell + 1) + run.seed)
+    for row, case in zip(rows, cases, strict=True):
+        torch.manual_seed(1_000_003 * (row["cell"] + 1) + row["seed"])
         begin = time.perf_counter()
-        values = by_loop.run(run.case, device)
-        found.append(_row(run, values) | {"seconds": time.perf_counter() - begin})
+        values = by_loop.run(case, device)
+        found.append(_row(row, values) | {"seconds": time.perf_counter() - begin})
     return {"runs": found}
 
 
@@ -37,13 +38,14 @@ def jax(request: dict[str, Any]) -> dict[str, Any]:
     """Run all runs of the sample; trials and compilation are reported apart."""
     from benchmarks.figures.by_jax import Batching, Runs
 
-    sample = _sample(request)
-    tests = sample.runs[0].case.tests
+    rows = request["runs"]
+    cases = [from_dict(row["case"]) for row in rows]
     tried = [
-        Batching(min(n, len(sample.runs)), _divisor(tests, chunk))
-        for n, chunk in request["batches"]
+        Batching(min(count, len(rows)), _divisor(cases[0].tests, chunk), order)
+        for count, chunk in request["batches"]
+        for order in (("samples", "signal") if 1 < count < len(rows) else ("samples",))
     ]
-    runs = Runs([run.case for run in sample.runs], request["device"])
+    runs = Runs(cases, request["device"])
     begin = time.time()
     how = runs.best(list(dict.fromkeys(tried)))
     trial, before = time.time() - begin, runs.compile_seconds
@@ -52,9 +54,8 @@ def jax(request: dict[str, Any]) -> dict[str, Any]:
         "trial": trial,
         "compile": runs.compile_seconds,
         "compile_after_trial": runs.compile_seconds - before,
-        "batch": how.runs,
-        "chunk": how.chunk,
-        "runs": [_row(run, value) for run, value in zip(sample.runs, values, strict=True)],
+        "batch": f"{how.runs} runs by {how.order}, {how.chunk} points",
+        "runs": [_row(row, value) for row, value in zip(rows, values, strict=True)],
     }
 
 
@@ -122,13 +123,13 @@ def _rows_of(sample: Any, result: Any) -> list[dict[str, Any]]:
                 curve.stack(run=rest).transpose("run", "step").values, 1
             )
     return [
-        _row(run, {name: float(values[place]) for name, values in flat.items()})
+        _row(vars(run), {name: float(values[place]) for name, values in flat.items()})
         for place, run in enumerate(sample.runs)
     ]
 
 
-def _row(run: Any, values: dict[str, float]) -> dict[str, Any]:
-    return {"cell": run.cell, "seed": run.seed, "row": run.row, "band": run.band, "values": values}
+def _row(run: dict[str, Any], values: dict[str, float]) -> dict[str, Any]:
+    return {name: run[name] for name in ("cell", "seed", "row", "band")} | {"values": values}
 
 
 def _sample(request: dict[str, Any]) -> Any:

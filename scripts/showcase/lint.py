@@ -25,6 +25,9 @@ FREE = [
     rf"\b(?:{NUMBERED})s? \(?[A-Z]?\d+(?:\.\d+)*\)?",
     rf"\b(?:{SETTING}) ?(?:=|<=|>=|<|>|≤|≥) ?{VALUE}(?:(?: to| and|,) {VALUE})*(?: ?‖μ‖)?",
     r"\bd ~ r\^\d",
+    r"papers/\w+\.md \d+(?:\.\d+)*",  # a section of a specification
+    r"\bCC BY(?:-SA)? \d\.\d",
+    r"\b\d+(?:\.\d+){3}\b",  # an address
     r"\b100 %",  # all
 ]
 """what may hold numbers that no file has"""
