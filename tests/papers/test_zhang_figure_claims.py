@@ -169,7 +169,7 @@ def curves(loss: float, raised: float, audit: int = 0, **more: Any) -> xr.Datase
         # The training attack ends below 0.01, and the evaluation attack does not: the claimed loss is not the trained.
         (curves(0.0098, 0.4), "refuted"),
         (curves(0.0098, 0.4, MASKED), "refuted"),
-        (curves(0.0107, 0.0), "inconclusive"),  # one more seed may be above
+        (curves(0.0108, 0.0), "inconclusive"),  # one more seed may be above
     ],
     ids=["attacks", "proven", "masked", "raised", "raised, masked", "close"],
 )

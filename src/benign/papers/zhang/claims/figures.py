@@ -249,8 +249,8 @@ def entropies(evidence: Evidence) -> dict[str, Measured]:
 
 @CLAIMS.add("fig3c.wv", "Figure 3c", at_least(np.log(1.2), fails_below=0.0), FIGURE_3)
 def growth_of_values(evidence: Evidence) -> dict[str, Measured]:
-    """W_V grows most for tau = 0.1 |mu|, mildly for 0.02 |mu| and not for 0.5 |mu|. The growth of |u|, where u = W_V w_O
-    is what moves of W_V, has a factor of at least 1.2 between any two in this order."""
+    """W_V grows most for tau = 0.1 |mu|, mildly for 0.02 |mu|, and not for 0.5 |mu|. The growth of |u|, u = W_V w_O,
+    has a factor of at least 1.2 between any two in this order (W_V moves along w_O alone)."""
     _need_convergence(evidence)
     start = evidence.result.value_norm_curve.isel(step=0)
     grown = {r: _at(evidence, "value_norm", r) - start.sel(radius=r) for r in (0.02, 0.1, 0.5)}
