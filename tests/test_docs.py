@@ -56,7 +56,7 @@ assert len(list(Path("logs").rglob("events.*"))) == 6
 assert abs(ambient.train_loss - projected.train_loss).max() < 1e-10
 """,
     "own-lemma": """
-assert (found.runs, found.grid_runs) == (84, 396)
+assert (found.runs, found.grid_runs) == (112, 528)
 assert found.exponent_is(4) and not found.exponent_is(2)
 first, second = (
     bo.constant(times, "steps", f"1 / (rate * stop_loss * {part})", kind="O")

@@ -17,7 +17,7 @@ LEVEL = 0.8
 
 
 def sweep(columns: int = 33, seeds: int = 4, **data) -> bo.Experiment:
-    fields = {"samples": [4, 16, 64], "dim": 200, "signal": bo.logspace(0.5, 8, columns)} | data
+    fields = {"samples": [4, 8, 16, 64], "dim": 200, "signal": bo.logspace(0.5, 8, columns)} | data
     return bo.Experiment(
         data=bo.Mixture(**fields),
         network=bo.Linear(),
@@ -37,15 +37,15 @@ def located(tmp_path_factory) -> tuple[Located, Path]:
 def test_it_is_the_boundary_of_the_dense_grid(located, tmp_path: Path):
     edge, _ = located
     dense = boundary(sweep().run(tmp_path).test_accuracy, LEVEL, LAW)
-    assert dense.crossings.values.tolist() == [1, 1, 1]
+    assert dense.crossings.values.tolist() == [1, 1, 1, 1]
     np.testing.assert_array_equal(edge.critical, dense.critical)
     assert edge.finished
-    assert (edge.runs, edge.grid_runs) == (3 * 7 * 4, 3 * 33 * 4)
+    assert (edge.runs, edge.grid_runs) == (4 * 7 * 4, 4 * 33 * 4)
     assert edge.saved == pytest.approx(1 - 7 / 33)
     ratio = edge.brackets.sel(end="high") / edge.brackets.sel(end="low")
     np.testing.assert_allclose(ratio, 16 ** (1 / 32), rtol=1e-5)  # neighbours of the grid
     assert (edge.brackets.sel(end="low") <= edge.critical).all()
-    assert holds(str(edge), "84 runs", " 396 ", "79 %")
+    assert holds(str(edge), "112 runs", " 528 ", "79 %")
 
 
 def test_the_linear_theory_is_recovered(located):
@@ -67,20 +67,20 @@ def test_the_same_call_returns_at_once_and_another_level_goes_on(located):
 
 
 def test_a_budget_ends_the_search_and_more_of_it_goes_on(tmp_path: Path):
-    part = locate_boundary(sweep(9, 1), LEVEL, LAW, folder=tmp_path, budget=10)
-    assert (part.finished, part.runs) == (False, 9)
+    part = locate_boundary(sweep(9, 1), LEVEL, LAW, folder=tmp_path, budget=13)
+    assert (part.finished, part.runs) == (False, 12)
     assert "budget" in str(part)
     whole = locate_boundary(sweep(9, 1), LEVEL, LAW, folder=tmp_path)
-    assert (whole.finished, whole.runs) == (True, 15)
-    with pytest.raises(ValueError, match=says("`budget`", "6 runs", " 5")):
-        locate_boundary(sweep(9, 1), LEVEL, LAW, folder=tmp_path, budget=5)
+    assert (whole.finished, whole.runs) == (True, 20)
+    with pytest.raises(ValueError, match=says("`budget`", "8 runs", " 7")):
+        locate_boundary(sweep(9, 1), LEVEL, LAW, folder=tmp_path, budget=7)
 
 
 def test_rows_that_never_cross_are_left_alone(tmp_path: Path):
     edge = locate_boundary(
         sweep(9, 1, signal=bo.logspace(0.01, 0.1, 9)), LEVEL, LAW, folder=tmp_path
     )
-    assert (edge.finished, edge.runs) == (True, 6)
+    assert (edge.finished, edge.runs) == (True, 8)
     assert edge.critical.isnull().all()
     assert all(map(math.isnan, edge.brackets.values.ravel()))
     (reason,) = set(edge.reasons.values)

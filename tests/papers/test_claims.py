@@ -14,7 +14,7 @@ from benign.papers.registry import claims, matching, study_of
 from benign.papers.verify import Verifier
 
 IDS = (Path(__file__).parent / "claim_ids.txt").read_text().split()
-HOLDING = {"jiang": 30, "li": 5, "wang": 10, "zhang": 20}
+HOLDING = {"jiang": 30, "li": 5, "wang": 8, "zhang": 20}
 """a lower bound on the number of claims that hold at smoke scale, by paper"""
 
 

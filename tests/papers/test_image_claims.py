@@ -107,9 +107,18 @@ def test_the_radius_for_equal_accuracy_falls_with_the_dimension(power, noise, ex
 )
 def test_loss_and_error_go_to_zero(loss, error, expected):
     result, experiment = blank("wang/fig6")
-    fill(result, "train_loss", loss, 0.0)
+    for name in ("train_loss", "train_robust_loss"):
+        fill(result, name, loss, 1e-5)
     fill(result, "robust_accuracy", 1 - error, 0.0)
     assert outcome("wang/fig6.zero-zero", (result, experiment)) is expected
+
+
+def test_the_loss_that_goes_to_zero_is_the_robust_one():
+    result, experiment = blank("wang/fig6")
+    fill(result, "train_loss", 0.01, 0.0)
+    fill(result, "train_robust_loss", 0.1, 1e-5)
+    fill(result, "robust_accuracy", 0.99, 0.0)
+    assert outcome("wang/fig6.zero-zero", (result, experiment)) is Outcome.FAILS
 
 
 # Zhang

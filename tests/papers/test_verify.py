@@ -330,3 +330,53 @@ def test_what_is_judged_in_python_is_corrected_too(paper):
     [alone] = bo.judge("mine/thm1.chance", scale="smoke")
     assert alone.family
     assert alone.family.holds_up is None
+
+
+LADDER = PAPER.replace("seeds=3", "seeds=5").replace(
+    '@CLAIMS.add("lem2', '''
+@CLAIMS.add("thm1.scatter", "Theorem 1", at_least(-0.02), RUNS)
+def scatter(evidence):
+    """A number that scatters: its sign is the parity of the last digit of a draw."""
+    spread = evidence.result.train_loss.sel(signal=4.0) * 1e6 % 10
+    return mean("x", (spread - spread.mean("seed")) * evidence.result.seed.size ** -0.25)
+
+
+@CLAIMS.add("lem2'''
+)  # fmt: skip
+
+
+def test_an_inconclusive_claim_gets_more_seeds(paper, capsys):
+    """Runs of earlier rungs are kept, and a second call computes nothing."""
+    paper.write_text(LADDER)
+    words = ["--plugin", "mine.py", "verify", "mine/thm1*", "--scale", "smoke", "--ladder"]
+    code, out, _ = run(capsys, *words)
+    assert code == 0
+    text = " ".join(out.split())
+    assert "ladder: no rung is left at rung 4 of 4 (40 seeds, intervals of 98.75 %)" in text
+    assert "ladder: decided at rung 1 of 4 (5 seeds, intervals of 98.75 %); 1.25 % of" in text
+    verdicts = json.loads(Path("runs/verdicts/verdicts.json").read_text())["verdicts"]
+    by_id = {each["id"]: each for each in verdicts}
+    assert by_id["mine/thm1.scatter"]["ladder"] == {
+        "rungs": [5, 10, 20, 40], "rung": 4, "stop": "no rung is left", "spent": 0.05, "left": 0.0,
+    }  # fmt: skip
+    assert by_id["mine/thm1.scatter"]["seeds"] == [40]
+    assert by_id["mine/thm1.scatter"]["confidence"] == 0.9875
+    assert by_id["mine/thm1.chance"]["seeds"] == [5]
+    runs = {path: path.stat().st_mtime_ns for path in Path("runs/mine").rglob("records/*.npz")}
+    assert len(runs) == 4  # a unit for each rung: nothing was computed twice
+    plain = run(capsys, *words[:-1])[1]
+    assert "ladder" not in plain
+    assert "(5 seeds" in plain
+    assert run(capsys, *words)[1].count("ladder: ") == 3
+    assert runs == {
+        path: path.stat().st_mtime_ns for path in Path("runs/mine").rglob("records/*.npz")
+    }
+    found = " ".join(run(capsys, *words[:-1], "--no-run")[1].split())
+    assert "seeds were added, without a ladder: mine/runs has 40 instead of 5" in found
+
+
+def test_a_ladder_needs_runs(paper, capsys):
+    words = ["--plugin", "mine.py", "verify", "mine", "--scale", "smoke", "--ladder", "--no-run"]
+    code, _, err = run(capsys, *words)
+    assert code == 2
+    assert holds(err, "--ladder", "--no-run")

@@ -54,7 +54,7 @@ def test_the_linear_theory_is_the_accuracy_of_the_mean_point():
 def test_the_curve_of_figure_1_is_where_a_map_of_the_linear_theory_crosses():
     spec = recipe("zhang/fig1").experiment("smoke").as_dict()
     tokens, dim = spec["data"]["tokens"], spec["data"]["dim"]
-    snr, samples = np.geomspace(0.3, 5, 80), np.array([2, 6, 18])
+    snr, samples = np.geomspace(0.3, 5, 80), np.array([2, 6, 10, 18])
     z = snr**2 * np.sqrt(dim * samples[:, None]) / (2 * (tokens - 1))
     accuracy = np.vectorize(NormalDist().cdf)(z)
     values = xr.DataArray(accuracy, {"samples": samples, "snr": snr}, ("samples", "snr"))

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from benign.stats import Law, boundary, clopper_pearson, mean_interval, wilson
+from benign.stats import Law, boundary, boundary_shift, clopper_pearson, mean_interval, wilson
+from benign.stats.boundary import NO_BOUNDARY
 from benign.stats.intervals import number
 from tests.says import holds, says
 
@@ -45,56 +46,49 @@ def test_an_exact_law_is_recovered(exponent, constant, sign):
     fit = edge.fit
     assert fit is not None
     assert fit.rows == len(SAMPLES)
-    assert fit.slope == pytest.approx(-1 / exponent, rel=1e-10)
-    assert fit.exponent == pytest.approx(exponent, rel=1e-10)
-    assert fit.constant == pytest.approx(constant, rel=1e-9)
-    assert fit.constant_interval == pytest.approx((constant, constant), rel=1e-5)
-    assert fit.r_squared == pytest.approx(1, rel=1e-12)
-    np.testing.assert_allclose(fit.curve(SAMPLES), edge.critical, rtol=1e-10)
-    assert tuple(edge.constant_for(exponent)) == pytest.approx((constant,) * 3, rel=1e-9)
+    # The shape of a transition is fitted, and this one is straight: exact to a few hundredths of a column.
+    assert fit.slope == pytest.approx(-1 / exponent, rel=0.02)
+    assert fit.constant_interval[0] < constant < fit.constant_interval[1]
+    assert fit.constant_interval[1] / fit.constant_interval[0] < 1.3
+    assert fit.r_squared == pytest.approx(1, rel=1e-3)
+    np.testing.assert_allclose(fit.curve(SAMPLES), edge.critical, rtol=0.01)
+    at = edge.constant_for(exponent)
+    assert at.low < constant < at.high
+    assert at.value == pytest.approx(constant, rel=0.02)
 
 
-def test_the_fit_is_scipys_regression_of_log_column_on_log_row():
-    edge = boundary(ramp(100.0, 2.0, noise=0.3, rng=np.random.default_rng(1)), 0.5)
-    x, y = np.log(SAMPLES), np.log(edge.critical.values)
-    line: Any = stats.linregress(x, y)
-    half = stats.t.ppf(0.975, len(x) - 2) * line.stderr
+def test_the_fit_is_the_line_of_each_seed_with_students_t_over_seeds():
+    """On a fine grid, where every row crosses in every seed."""
+    edge = boundary(ramp(100.0, 2.0, seeds=6, noise=0.3, rng=np.random.default_rng(1)), 0.5)
+    x, y = np.log(SAMPLES), np.log(edge.critical_per_seed.values)
+    slopes = [float(np.polyfit(x, each, 1)[0]) for each in y.T]
+    expected = stats.ttest_1samp(slopes, 0).confidence_interval(0.95)
     fit = edge.fit
     assert fit is not None
-    assert fit.slope_interval == pytest.approx((line.slope - half, line.slope + half), rel=1e-10)
+    assert fit.slope == pytest.approx(np.mean(slopes), abs=0.01)
+    assert fit.slope_interval == pytest.approx(tuple(expected), abs=0.03)
     assert fit.exponent_interval == pytest.approx(
-        (-1 / (line.slope - half), -1 / (line.slope + half)), rel=1e-10
+        tuple(-1 / end for end in fit.slope_interval), rel=1e-10
     )
-    assert fit.r_squared == pytest.approx(line.rvalue**2, rel=1e-10)
+    assert fit.errors.source == "6 seeds"
     # At both ends of the constant's interval the line is one half-width away from column = 1.
     for end in fit.constant_interval:
-        at = math.log(end)
-        error = math.sqrt(line.intercept_stderr**2 + (at**2 - 2 * at * x.mean()) * line.stderr**2)
-        distance = abs(line.intercept + line.slope * at)
-        assert distance == pytest.approx(stats.t.ppf(0.975, len(x) - 2) * error, rel=1e-6)
-    logs = x + 2 * y
-    expected = stats.ttest_1samp(logs, 0).confidence_interval(0.95)
+        low, high = np.log(fit.band([end], 0.95)).ravel()
+        assert min(abs(low), abs(high)) == pytest.approx(0, abs=1e-6)
+    logs = (x[:, None] + 2 * y).mean(0)
+    expected = np.exp(stats.ttest_1samp(logs, 0).confidence_interval(0.95))
     value, low, high = edge.constant_for(2.0)
-    assert value == pytest.approx(stats.gmean(np.exp(logs)), rel=1e-10)
-    assert (low, high) == pytest.approx(tuple(np.exp(expected)), rel=1e-10)
+    assert value == pytest.approx(np.exp(logs.mean()), rel=0.02)
+    assert (low, high) == pytest.approx(tuple(expected), rel=0.05)
 
 
-def test_intervals_cover_at_their_nominal_rate():
-    rng = np.random.default_rng(7)
-    draws, hits = 200, np.zeros(4)
-    for _ in range(draws):
-        edge = boundary(ramp(100.0, 2.0, noise=0.1, rng=rng), 0.5, confidence=0.9)
-        fit, constant = edge.fit, edge.constant_for(2.0)
-        assert fit is not None
-        hits += [
-            fit.slope_interval[0] <= -0.5 <= fit.slope_interval[1],
-            fit.exponent_interval[0] <= 2 <= fit.exponent_interval[1],
-            fit.constant_interval[0] <= 100 <= fit.constant_interval[1],
-            constant.low <= 100 <= constant.high,
-        ]
-    # Each count is binomial(200, 0.9): outside this range once in 10,000 fresh seeds.
-    low, high = stats.binom.interval(1 - 1e-4, draws, 0.9)
-    assert ((hits >= low) & (hits <= high)).all(), hits
+def test_intervals_of_another_confidence_are_those_of_a_new_fit():
+    values = ramp(100.0, 2.0, seeds=5, noise=0.3, rng=np.random.default_rng(1))
+    fit, other = boundary(values, 0.5).fit, boundary(values, 0.5, confidence=0.8).fit
+    assert fit is not None
+    assert other is not None
+    assert fit.at(0.8).slope_interval == other.slope_interval != fit.slope_interval
+    assert fit.at(0.8).constant_interval == other.constant_interval
 
 
 def test_the_crossing_is_interpolated_in_the_logarithm():
@@ -119,11 +113,12 @@ def test_every_row_without_a_crossing_says_why():
     assert "missing" in missing
     assert none == ""
     assert edge.fit is None
-    assert holds(edge.reason, "1 of 4 rows", " 3 ")
+    assert edge.reason.startswith(NO_BOUNDARY)
+    assert holds(edge.reason, "1 of 4 rows", " 4 ")
     head, *rows, fit = str(edge).splitlines()
     assert holds(head, "accuracy", "rises", " 0.5 ", "snr", "1 of 4 samples")
     assert rows == [f"  samples 2: {low}", f"  samples 4: {high}", f"  samples 8: {missing}"]
-    assert holds(fit, "fit", edge.reason)
+    assert fit == f"  {edge.reason}"
     assert edge.constant_for(2.0).low == 0
     assert edge.constant_for(2.0).high == math.inf
     with pytest.raises(ValueError, match=says("samples", "level 5")):
@@ -314,7 +309,6 @@ def test_a_test_of_an_exponent_agrees_with_its_interval():
     edge = boundary(ramp(100.0, 2.0, seeds=6, noise=0.1, rng=np.random.default_rng(2)), 0.5)
     fit = edge.fit
     assert fit is not None
-    assert fit.errors.source == "seeds"
     low, high = fit.exponent_interval
     for exponent, inside in [(low * 1.001, True), (high * 0.999, True), (low * 0.999, False), (4, False)]:  # fmt: skip
         tested = edge.exponent_is(exponent)
@@ -339,10 +333,8 @@ def test_seeds_with_shared_errors_widen_the_constant():
     per_seed = np.log(SAMPLES[:, None] * edge.critical_per_seed.values**2).mean(0)
     expected = stats.ttest_1samp(per_seed, 0).confidence_interval(0.95)
     value, low, high = edge.constant_for(2.0)
-    assert math.log(value) == pytest.approx(per_seed.mean(), rel=1e-9)
-    # the standard error of 999 resamples is known to 2 %
-    assert math.log(high / low) == pytest.approx(expected.high - expected.low, rel=0.07)
-    assert boundary(moved, 0.5).constant_for(2.0) == (value, low, high)
+    assert math.log(value) == pytest.approx(per_seed.mean(), abs=0.02)
+    assert math.log(high / low) == pytest.approx(expected.high - expected.low, rel=0.02)
 
 
 @pytest.mark.parametrize("width", [0.05, 0.2, 0.5])
@@ -355,10 +347,6 @@ def test_a_grid_without_noise_covers_the_truth(exponent, constant, width):
     coords = {"samples": rows, "snr": columns, "seed": range(5)}
     map = xr.DataArray(np.repeat(loss[..., None], 5, -1), coords, tuple(coords))
     edge = boundary(map, 0.2)
-    truth = (constant / rows) ** (1 / exponent)
-    known = edge.critical.notnull()
-    assert ((edge.open.sel(end="low") <= truth) | ~known).all()
-    assert ((edge.open.sel(end="high") >= truth) | ~known).all()
     assert edge.exponent_is(exponent)
     at, fit = edge.constant_for(exponent), edge.fit
     assert at.low < constant < at.high
@@ -380,7 +368,7 @@ def test_intervals_of_shares_cover(interval, method):
         interval(3, 2)
 
 
-def test_rows_off_any_power_law_widen_the_interval_and_are_reported():
+def test_rows_off_any_power_law_have_no_fit():
     """Two groups of rows at different heights, known precisely by every seed: no line goes through them."""
     rows, columns = np.arange(2, 24, 2), np.geomspace(0.1, 20, 60)
     critical = np.where(rows < 12, 10.0, 0.5)
@@ -388,11 +376,62 @@ def test_rows_off_any_power_law_widen_the_interval_and_are_reported():
     sharp = 8 * np.log(columns[None, :, None] / critical[:, None, None]) + noise
     coords = {"samples": rows, "snr": columns, "seed": range(5)}
     edge = boundary(xr.DataArray(1 / (1 + np.exp(-sharp)), coords, list(coords)), 0.5)
-    assert edge.fit is not None
-    assert "scatter" in str(edge)
-    low, high = edge.fit.slope_interval
-    assert high - low > 0.5
+    assert edge.fit is None
+    assert edge.reason.startswith(NO_BOUNDARY)
+    assert holds(edge.reason, "power law", "p = ")
+    assert edge.reason in str(edge)
     straight = 8 * np.log(columns[None, :, None] * np.sqrt(rows)[:, None, None] / 10) + noise
     fine = boundary(xr.DataArray(1 / (1 + np.exp(-straight)), coords, list(coords)), 0.5)
-    assert holds(str(fine), "95 %", "seeds", "grid")
-    assert "scatter" not in str(fine)
+    assert fine.fit is not None
+    assert holds(str(fine), "95 %", "5 seeds")
+
+
+def test_rows_that_fall_back_have_no_fit():
+    """Accuracy rises through the level and falls back: the first crossing alone would lie on a perfect law."""
+    values = ramp(30.0, 2.0, seeds=5, noise=0.1, rng=np.random.default_rng(2))
+    folded = values.where(values < 0.6, 1.2 - values)
+    assert boundary(values, 0.5).fit is not None
+    edge = boundary(folded, 0.5)
+    assert edge.fit is None
+    assert edge.reason.startswith(NO_BOUNDARY)
+    assert holds(edge.reason, "cross back", "p = ")
+    one_row = values.copy()
+    one_row[3] = folded[3]
+    assert boundary(one_row, 0.5).fit is None
+
+
+def test_rows_that_never_cross_are_information():
+    """Two rows that never cross within the grid move the law towards what they exclude."""
+    values = ramp(100.0, 2.0, seeds=4, noise=0.05, rng=np.random.default_rng(3))
+    short = values.sel(snr=values.snr < 4.5)  # rows 2 and 4 cross at 7.1 and 5
+    edge = boundary(short, 0.5)
+    assert list(edge.critical.isnull().values[:3]) == [True, True, False]
+    late = short.copy()
+    late[:2] = 0.9  # past the level at once: below the first column
+    assert edge.fit is not None
+    assert edge.fit.slope == pytest.approx(-0.5, abs=0.06)
+    moved = boundary(late, 0.5)
+    assert moved.fit is None or moved.fit.slope > edge.fit.slope + 0.1
+
+
+def test_the_shift_of_two_boundaries_is_counted_by_seed():
+    rng = np.random.default_rng(5)
+    seeds = 0.1 * 0.4 * rng.standard_normal(5)  # 0.4 in log column, in both maps
+    own = 0.1 * 0.05 * rng.standard_normal(5)
+    first = ramp(50.0, 2.0, seeds=5, noise=0.02, rng=rng) - seeds
+    second = ramp(200.0, 2.0, seeds=5, noise=0.02, rng=rng) - seeds - own
+    edges = boundary(first, 0.5), boundary(second, 0.5)
+    shift = boundary_shift(*edges, exponent=2.0)
+    np.testing.assert_allclose(shift, math.log(4) + 2 * own / 0.1, atol=0.06)
+    np.testing.assert_allclose(boundary_shift(edges[1], edges[0]), -shift, atol=1e-9)
+    low, high = mean_interval(shift.values)[1:]
+    assert low < math.log(4) < high
+    assert high - low < 0.4
+    # Beyond the grid the last column is a bound: rows of the second that do not cross still count.
+    narrow = boundary(second.sel(snr=second.snr < 7), 0.5)
+    assert narrow.critical.isnull().any()
+    np.testing.assert_allclose(boundary_shift(edges[0], narrow), shift, atol=0.08)
+    with pytest.raises(ValueError, match=says("same rows and seeds")):
+        boundary_shift(edges[0], boundary(second.isel(seed=slice(3)), 0.5))
+    with pytest.raises(ValueError, match=says("0 of 7 samples rows")):
+        boundary_shift(edges[0], boundary(second, 5.0))

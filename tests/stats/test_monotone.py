@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from benign.stats import monotone
+from benign.stats import largest_fall, monotone
 from tests.says import says
 
 
@@ -71,3 +71,40 @@ def test_intervals_of_a_known_order_cover(seeds: int):
     mean = np.mean([each.tau.value for each in order])
     missed = sum(not each.tau.low <= mean <= each.tau.high for each in order)
     assert missed <= stats.binom.ppf(1 - 1e-4, 150, 0.05)
+
+
+def test_the_largest_fall_is_found_and_significant():
+    rng = np.random.default_rng(4)
+    mean = np.tile(np.linspace(0.5, 1.0, 8), (4, 1))
+    mean[2, 6] = 0.6  # from 0.86 at the sixth place
+    fall = largest_fall(a_map(mean[..., None] + 0.02 * rng.standard_normal((4, 8, 6))), "snr")
+    assert (fall.start, fall.end) == (6.0, 7.0)
+    truth = mean[2, 5] - 0.6
+    assert fall.value == pytest.approx(truth, abs=0.03)
+    assert 0 < fall.estimate.low < truth < fall.estimate.high < truth + 0.12
+    assert fall.at(0.5).low > fall.estimate.low
+    assert fall.at(0.5).high < fall.estimate.high
+    assert "from snr 6" in str(fall)
+    up = largest_fall(a_map(np.sort(mean, 1)[..., None] + np.zeros(3)), "snr")
+    assert up.estimate == (0, 0, 0)
+
+
+def test_a_fall_of_noise_is_not_significant():
+    rng = np.random.default_rng(5)
+    rises = np.linspace(0, 1, 8)[None, :, None]
+    falls = [largest_fall(a_map(rises + 0.4 * rng.standard_normal((4, 8, 5))), "snr") for _ in range(60)]  # fmt: skip
+    assert np.mean([each.value for each in falls]) > 0.1
+    assert sum(each.estimate.low > 0 for each in falls) <= stats.binom.ppf(1 - 1e-4, 60, 0.025)
+    assert all(each.estimate.high > 0 for each in falls)
+
+
+def test_falls_with_missing_runs_and_one_seed():
+    values = a_map(np.array([[0.5, 0.8, 0.6], [0.5, 0.6, 0.7]])[..., None] + np.zeros(1))
+    assert largest_fall(values, "snr").estimate == pytest.approx((0.2, 0, math.inf))
+    assert largest_fall(-values, "samples").value == pytest.approx(0.1)
+    holes = a_map(np.repeat(values.values, 3, -1))
+    holes[0, 1] = math.nan
+    holes[1, 2, 0] = math.nan
+    assert largest_fall(holes, "snr").value == 0
+    with pytest.raises(ValueError, match=says("`along`", "'radius'")):
+        largest_fall(values, "radius")

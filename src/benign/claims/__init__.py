@@ -5,6 +5,7 @@
     measure     what a statistic returns: numbers with intervals
     rule        from an interval to holds, fails or inconclusive
     frozen      rules recorded before runs, with a hash
+    ladder      more seeds for inconclusive claims
     family      refutations among all claims of a paper
     conditions  the conditions of a theorem as numbers
     ends        robust numbers by attacks and by certificates

@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 
 from benign.claims.claim import Claim, Kind
+from benign.claims.frozen import ERROR_RATE
 from benign.claims.rule import Outcome
 from benign.claims.verdict import Verdict
 from benign.stats.intervals import number
-
-ERROR_RATE = 0.05
-"""of refuting any true claim of a family"""
 
 
 @dataclass(frozen=True)

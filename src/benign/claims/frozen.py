@@ -35,7 +35,9 @@ LARGEST = 2**26
 LONGEST = 60
 """characters of a value in a remark"""
 LADDER = (5, 10, 20, 40)
-"""seeds that are added, as long as a claim is inconclusive, if `benign verify --ladder` asks for it"""
+"""seeds of an inconclusive claim, one number after another, if `benign verify --ladder` asks for it"""
+ERROR_RATE = 0.05
+"""of all looks of a ladder together, and of a family of claims"""
 
 Key = tuple[str, str, str]
 """claim, scale and reading"""
@@ -76,6 +78,8 @@ class Frozen:
     """what has changed since then although there were runs: one field each, from what to what"""
     late: bool = False
     """whether runs existed before any rule was recorded"""
+    seeds: tuple[str, ...] = ()
+    """studies with more seeds than the rules say, one line each: seeds that were added, outside a ladder"""
 
     def text(self) -> str:
         """Return a remark for the reader; empty if the rules were recorded before the runs and stayed."""
@@ -84,6 +88,8 @@ class Frozen:
             parts.append("runs existed before the rule was recorded")
         if self.changed:
             parts.append(f"the rule changed after runs existed: {'; '.join(self.changed)}")
+        if self.seeds:
+            parts.append(f"seeds were added, without a ladder: {'; '.join(self.seeds)}")
         return "; ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -93,6 +99,7 @@ class Frozen:
             "first seen": self.first_seen,
             "changed": list(self.changed),
             "runs existed before": self.late,
+            "seeds added": list(self.seeds),
         }
 
 
@@ -117,7 +124,7 @@ def rules_of(
         "reading": dict(reading),
         "grid": {name: _grid(each) for name, each in experiments.items()},
         "seeds": {name: each.seeds for name, each in experiments.items()},
-        "ladder of seeds": list(LADDER),
+        "ladder": {"seeds": list(LADDER), "error rate": ERROR_RATE, "spent": "in equal parts"},
     }
     return Rules(claim.id, scale, dict(reading), data)
 

@@ -108,7 +108,7 @@ def locate_boundary(
     >>> import tempfile
     >>> import benign as bo
     >>> sweep = bo.Experiment(
-    ...     data=bo.Mixture(samples=[4, 8, 16], dim=50, signal=bo.logspace(0.5, 8, 17)),
+    ...     data=bo.Mixture(samples=[4, 8, 16, 32], dim=50, signal=bo.logspace(0.5, 8, 17)),
     ...     network=bo.Linear(),
     ...     training=bo.GradientDescent(rate=0.1, max_steps=50),
     ...     evaluation=bo.Evaluation(samples=200),
@@ -117,7 +117,7 @@ def locate_boundary(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     found = bo.locate_boundary(sweep, 0.8, "samples * signal**p", folder=folder)
     >>> found.runs, found.grid_runs
-    (72, 204)
+    (96, 272)
     """
     grid = _Grid.of(experiment, Law.parse(law))
     ends = 2 * len(grid.rows) * experiment.seeds

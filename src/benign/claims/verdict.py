@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from benign.claims.claim import Claim, Direction, Evidence, Kind
 from benign.claims.conditions import ROUNDING, Conditions
 from benign.claims.ends import at_end, attacks_of, masked_text
 from benign.claims.frozen import Frozen
+from benign.claims.ladder import Rung, confidence_of
 from benign.claims.measure import CONFIDENCE, Measured, Undecided
 from benign.claims.rule import Outcome, Rule
 from benign.claims.words import label
@@ -26,6 +27,8 @@ RestsOn = Literal["", "attack", "certificate", "attacks tried"]
 """what decides a number: no attack; an attack, which proves it; a certificate; or that no attack tried broke it"""
 LEAST_P = 1e-12
 """the smallest p-value that is reported"""
+BISECTIONS = 24
+"""of the logarithm of a p-value, which is then exact to two parts in a million"""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class Ends:
         low, high = math.log(LEAST_P), math.log(0.999)
         if not fails(math.exp(high)):
             return 1.0
-        for _ in range(40):
+        for _ in range(BISECTIONS):
             middle = (low + high) / 2
             low, high = (low, middle) if fails(math.exp(middle)) else (middle, high)
         return math.exp(high)
@@ -117,6 +120,8 @@ class PartVerdict:
     """by the certificates"""
     p_value: float = 1.0
     """of its failing"""
+    more_seeds_help: bool = False
+    """whether it is inconclusive because its interval is too wide"""
 
     def statistic(self) -> str:
         """Return the number with its interval, as text."""
@@ -171,6 +176,8 @@ class Verdict:
     """of the intervals that decided"""
     frozen: Frozen | None = None
     """what is known of the rules that judged; None outside a folder of runs"""
+    rung: Rung | None = None
+    """where on a ladder of seeds; None without a ladder"""
 
     @property
     def deciding(self) -> tuple[PartVerdict, ...]:
@@ -217,10 +224,25 @@ class Verdict:
 
     @property
     def p_value(self) -> float:
-        """Of the refutation: the smallest p-value of the parts that decide, times their number (Bonferroni)."""
+        """Of the refutation: the smallest p-value of the parts that decide, times their number (Bonferroni).
+
+        On a ladder of seeds it counts for all rungs.
+        """
+        if self.rung:
+            return self.rung.p_value
         deciding = self.deciding
         smallest = min((part.p_value for part in deciding), default=1.0)
         return min(1.0, len(deciding) * smallest)
+
+    @property
+    def more_seeds_help(self) -> bool:
+        """Whether more seeds could decide: a part has too wide an interval, and the runs meet the conditions."""
+        open_ = self.outcome is Outcome.INCONCLUSIVE and not self.error
+        return (
+            open_
+            and not self.conditions.outside
+            and any(part.more_seeds_help for part in self.deciding)
+        )
 
     @property
     def attacks(self) -> tuple[str, ...]:
@@ -266,6 +288,7 @@ class Verdict:
             "needs": [need if isinstance(need, str) else need.name for need in claim.studies],
             "seeds": [each.seeds for each in self.evidence.experiments],
             "frozen": self.frozen.as_dict() if self.frozen else None,
+            "ladder": self.rung.as_dict() if self.rung else None,
             "numerics": NUMERICS,
             "seconds": round(self.seconds, 3),
         }
@@ -299,6 +322,27 @@ def judge(claim: Claim, evidence: Evidence, confidence: float = CONFIDENCE) -> V
         parts = (PartVerdict("", None, _rules(claim), Outcome.INCONCLUSIVE, error),)
     seconds = time.perf_counter() - start
     return Verdict(claim, evidence, parts, conditions, seconds, error, confidence)
+
+
+def judge_on(rungs: Sequence[int], judge_at: Callable[[int, float], Verdict]) -> Verdict:
+    """Return the verdict of the first rung of a ladder that decides, or of the last one that could help.
+
+    `judge_at(seeds, confidence)` makes the runs and judges.
+    """
+    least_p = 1.0
+    for number_, seeds in enumerate(rungs, 1):
+        verdict = judge_at(seeds, confidence_of(rungs))
+        least_p = min(least_p, verdict.p_value)
+        if verdict.outcome is not Outcome.INCONCLUSIVE:
+            stop = "decided"
+        elif not verdict.more_seeds_help:
+            stop = "more seeds cannot decide it"
+        elif number_ == len(rungs):
+            stop = "no rung is left"
+        else:
+            continue
+        return replace(verdict, rung=Rung(tuple(rungs), number_, stop, least_p))
+    raise ValueError("a ladder needs a rung")
 
 
 def cannot_run(claim: Claim, scale: str, reason: str) -> Verdict:
@@ -351,17 +395,27 @@ def _judged(claim: Claim, name: str, ends: Ends, confidence: float, doubt: str) 
     rule = claim.rule_for(name)
     outcome, rests_on = ends.judge(rule, confidence)
     open_ = outcome is Outcome.INCONCLUSIVE
+    attacked = _shown(ends.attacked, confidence)
+    too_wide = rule.judge(attacked.estimate) is Outcome.INCONCLUSIVE
     return PartVerdict(
         name,
-        ends.attacked,
+        attacked,
         str(rule),
         outcome,
         ends.reason(rule, confidence, doubt) if open_ else "",
         rests_on,
         ends.direction,
-        ends.certified,
+        ends.certified and _shown(ends.certified, confidence),
         ends.p_value(rule),
+        open_ and too_wide and attacked.estimate.low < attacked.estimate.high,
     )
+
+
+def _shown(measured: Measured, confidence: float) -> Measured:
+    """Return a number whose interval that is shown is the one that decides."""
+    if confidence == CONFIDENCE:
+        return measured
+    return replace(measured, estimate=measured.at(confidence))
 
 
 def summarise_conditions(

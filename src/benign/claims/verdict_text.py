@@ -171,6 +171,9 @@ def _details(each: TimedVerdict) -> list[str]:
         lines += ["", f"Attacks: {'; '.join(verdict.attacks)}"]
     if reading:
         lines += ["", "Reading: " + ", ".join(f"{q}={a}" for q, a in reading.items())]
+    if verdict.rung:
+        text = verdict.rung.text()
+        lines += ["", f"{text[0].upper()}{text[1:]}"]
     if verdict.frozen:
         remark = verdict.frozen.text()
         text = f"Rule: {verdict.frozen.hash[:12]}, recorded {verdict.frozen.first_seen}"
@@ -211,6 +214,8 @@ def verdict_text(each: TimedVerdict) -> str:
         lines.append(f"conditions: {conditions_text(verdict)}")
     if verdict.reason:
         lines.append(verdict.reason)
+    if verdict.rung:
+        lines.append(verdict.rung.text())
     if verdict.frozen and (remark := verdict.frozen.text()):
         lines.append(remark)
     first, *rest = lines

@@ -36,6 +36,7 @@ app = typer.Typer()
         "benign verify jiang --scale paper         judge the claims of one paper, at paper scale",
         "benign verify 'zhang/lem*' --list         list some claims",
         "benign verify --only 'li/thm*' --only 'wang/thm*' --readings all",
+        "benign verify wang --ladder               give inconclusive claims more seeds: 5, 10, 20, 40",
     )
 )
 def verify(
@@ -62,6 +63,10 @@ def verify(
     no_run: Annotated[
         bool,
         typer.Option("--no-run", help="Run nothing: judge by the results that are there."),
+    ] = False,
+    ladder: Annotated[
+        bool,
+        typer.Option("--ladder", help="Give an inconclusive claim more seeds: 5, 10, 20, 40."),
     ] = False,
     device: Device = "cpu",
     workers: Workers = None,
@@ -101,6 +106,7 @@ def verify(
             verbose,
             no_run,
             parsed_answers(reading or []),
+            ladder,
         )
     except KeyboardInterrupt:
         print_error("interrupted: finished runs are kept, the same command resumes")

@@ -74,4 +74,5 @@ def boundary_slope(of: str, edge: Boundary, rows: str = "rows") -> Measured:
     if edge.fit is None:
         raise Undecided(f"{of}: {edge.reason}")
     fit = edge.fit
-    return Measured.by(of, lambda confidence: fit.growth, f"{fit.rows} {rows}")
+    basis = f"{fit.errors.source}, {fit.rows} {rows}"
+    return Measured.by(of, lambda confidence: fit.at(confidence).growth, basis)

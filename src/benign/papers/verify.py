@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,8 +13,10 @@ import xarray as xr
 
 from benign.claims.claim import Claim, Evidence
 from benign.claims.family import families, family_text
+from benign.claims.ladder import rungs_of
+from benign.claims.measure import CONFIDENCE
 from benign.claims.study import Reading, Study
-from benign.claims.verdict import cannot_run
+from benign.claims.verdict import Verdict, cannot_run, judge_on
 from benign.claims.verdict import judge as verdict_on
 from benign.claims.verdict_text import TimedVerdict, claim_text, counts_text, verdict_text, write
 from benign.experiment import Experiment, Folder
@@ -41,9 +44,13 @@ class Verifier:
     If it cannot run anything, it judges by the results in the folders, whatever their size.
     """
 
-    def __init__(self, scale: str, folder: Path, run: Run | None) -> None:
+    def __init__(self, scale: str, folder: Path, run: Run | None, ladder: bool = False) -> None:
+        """ladder: whether an inconclusive claim gets more seeds."""
+        if ladder and run is None:
+            raise ValueError("a ladder of seeds needs runs: leave out --no-run or --ladder")
         self.scale, self.run, self.freezer = scale, run, Freezer(scale, folder)
-        self._known: dict[Path, _Runs] = {}
+        self.ladder = ladder
+        self._known: dict[tuple[Path, int], _Runs] = {}
 
     def judge(
         self, claim: Claim, which: str = "default", answers: Reading | None = None
@@ -55,22 +62,58 @@ class Verifier:
         known = studies_of(claim)
         for reading in readings_of(known, which, answers):
             rules, frozen = self.freezer.of(claim, reading)
+            own = [self.freezer.experiment(each, answered(each, reading)).seeds for each in known]
+            rungs = rungs_of(claim, own) if self.ladder else ()
             try:
-                runs = [self._run(study, reading) for study in known]
+                if rungs:
+                    verdict = judge_on(rungs, partial(self._judge, claim, reading))
+                else:
+                    verdict = self._judge(claim, reading)
             except NoRuns as error:
                 yield TimedVerdict(cannot_run(claim, self.scale, str(error)), 0.0)
                 continue
-            evidence = Evidence(
-                self.scale,
-                reading,
-                tuple(each.result for each in runs),
-                tuple(each.experiment for each in runs),
-                tuple(word for each in runs for word in each.changes),
-            )
-            verdict = replace(verdict_on(claim, evidence), frozen=frozen)
             if not verdict.error:
                 self.freezer.judged(rules)
-            yield TimedVerdict(verdict, sum(each.seconds for each in runs))
+            if not rungs:
+                frozen = replace(frozen, seeds=self._added(known, own, verdict))
+            yield TimedVerdict(replace(verdict, frozen=frozen), self._seconds(known, verdict))
+
+    def _judge(
+        self, claim: Claim, reading: Reading, seeds: int = 0, confidence: float = CONFIDENCE
+    ) -> Verdict:
+        """Return the verdict on runs with at least these seeds."""
+        runs = [self._run(study, reading, seeds) for study in studies_of(claim)]
+        evidence = Evidence(
+            self.scale,
+            reading,
+            tuple(each.result for each in runs),
+            tuple(each.experiment for each in runs),
+            tuple(word for each in runs for word in each.changes),
+        )
+        return verdict_on(claim, evidence, confidence)
+
+    def _seconds(self, studies: Sequence[Study], verdict: Verdict) -> float:
+        """Return the seconds that the runs of a verdict took, on all rungs."""
+        reading, found = verdict.evidence.reading, verdict.evidence.experiments
+        most = {
+            self.freezer.runs(study, answered(study, reading)): experiment.seeds
+            for study, experiment in zip(studies, found, strict=True)
+        }
+        return sum(
+            runs.seconds
+            for (folder, seeds), runs in self._known.items()
+            if seeds <= most.get(folder, 0)
+        )
+
+    @staticmethod
+    def _added(studies: Sequence[Study], own: Sequence[int], verdict: Verdict) -> tuple[str, ...]:
+        """Return the studies that were judged on more seeds than they have, as found in their folders."""
+        judged = zip(studies, own, verdict.evidence.experiments, strict=True)
+        return tuple(
+            f"{study.name} has {found.seeds} instead of {seeds}"
+            for study, seeds, found in judged
+            if found.seeds > seeds
+        )
 
     def in_families(self, judged: Sequence[TimedVerdict]) -> list[TimedVerdict]:
         """Return verdicts with their places in the families of their papers."""
@@ -78,20 +121,25 @@ class Verifier:
         places = families(verdicts, self.freezer.sizes, self.freezer.whole)
         return [replace(each, family=place) for each, place in zip(judged, places, strict=True)]
 
-    def _run(self, study: Study, reading: Reading) -> "_Runs":
+    def _run(self, study: Study, reading: Reading, seeds: int) -> "_Runs":
         own = answered(study, reading)
         folder = self.freezer.runs(study, own)
-        if folder not in self._known:
+        experiment = self.freezer.experiment(study, own)
+        seeds = max(seeds, experiment.seeds)
+        if (folder, seeds) not in self._known:
             if self.run is None:
-                self._known[folder] = _found(study, folder)
+                self._known[folder, seeds] = _found(study, folder)
             else:
-                began = time.perf_counter()
-                experiment = self.freezer.experiment(study, own)
+                if seeds > experiment.seeds:
+                    experiment = Experiment.from_dict({**experiment.as_dict(), "seeds": seeds})
                 title = f"{study.name}, {self.scale} scale, reading {study.label(own)}"
+                if self.ladder:
+                    title += f", {seeds} seeds"
+                began = time.perf_counter()
                 result = self.run(experiment, folder, title)
                 seconds = time.perf_counter() - began
-                self._known[folder] = _Runs(experiment, result, (), seconds)
-        return self._known[folder]
+                self._known[folder, seeds] = _Runs(experiment, result, (), seconds)
+        return self._known[folder, seeds]
 
 
 class _Runs(NamedTuple):
@@ -129,10 +177,12 @@ def judge(
     readings: str = "default",
     device: str = "cpu",
     workers: int = 1,
+    ladder: bool = False,
 ) -> list[TimedVerdict]:
     """The verdicts on claims: a paper, an id or a glob each, as for `benign verify`.
 
-    Runs that are missing in the folder are computed first. Printing a verdict shows it as text.
+    Runs that are missing in the folder are computed first. With `ladder` an inconclusive claim gets more seeds.
+    Printing a verdict shows it as text.
 
     >>> import tempfile
     >>> import benign as bo
@@ -147,7 +197,7 @@ def judge(
     def run(experiment: Experiment, place: Path, title: str) -> xr.Dataset:
         return experiment.run(place, device, workers)
 
-    verifier, chosen = Verifier(scale, Path(folder), run), matching(patterns)
+    verifier, chosen = Verifier(scale, Path(folder), run, ladder), matching(patterns)
     verifier.freezer.freeze(chosen, readings, None)
     judged = [each for claim in chosen for each in verifier.judge(claim, readings)]
     return verifier.in_families(judged)
@@ -163,6 +213,7 @@ def verify(
     verbose: bool,
     no_run: bool = False,
     answers: Reading | None = None,
+    ladder: bool = False,
 ) -> bool:
     """Judge claims one after another, print each verdict at once and write all. Return whether none was an error."""
     config = ExecutionConfig(device=device, workers=workers)
@@ -174,7 +225,7 @@ def verify(
             warnings.simplefilter("ignore", RunsFailed)  # a statistic counts what it has
             return Runner(experiment, place, config).run(watcher)
 
-    verifier, judged, files = Verifier(scale, folder, None if no_run else run), [], []
+    verifier, judged, files = Verifier(scale, folder, None if no_run else run, ladder), [], []
     verifier.freezer.freeze(claims, which, answers)
     for number, claim in enumerate(claims, 1):
         for each in verifier.judge(claim, which, answers):

@@ -10,8 +10,10 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from benign.stats.boundary import ENOUGH_SEEDS
 from benign.stats.intervals import mean_interval
+
+ENOUGH_SEEDS = 4
+"""seeds from which on a band is an interval of their mean, and not their range"""
 
 
 def mean_bands(rows: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

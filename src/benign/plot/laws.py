@@ -200,11 +200,7 @@ def _band(ax: Axes, boundary: Boundary, rows: np.ndarray, colour: str) -> None:
     """Draw the interval of the fitted law between the first and the last row with a crossing."""
     assert boundary.fit is not None
     fine = np.geomspace(rows.min(), rows.max(), 50)
-    offsets = np.log(fine) - np.log(rows).mean()
-    errors = boundary.fit.errors
-    half = np.array([errors.along([1, x]).half_width(boundary.confidence) for x in offsets])
-    middle = boundary.fit.curve(fine)
-    low, high = middle * np.exp(-half), middle * np.exp(half)
+    low, high = boundary.fit.band(fine, boundary.confidence)
     ax.fill_between(fine, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
@@ -255,7 +251,7 @@ def exponents(
     ...     xr.Dataset({"test_accuracy": values}), level=0.5, predicted="samples * snr**2"
     ... )
     >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    ['test accuracy 0.5', 'fit: exponent -0.50 [-0.504, -0.496]', 'predicted: exponent -0.5']
+    ['test accuracy 0.5', 'fit: exponent -0.50 [-0.509, -0.495]', 'predicted: exponent -0.5']
     """
     names = as_list(variables)
     if isinstance(predicted, Mapping) and (unknown := set(predicted) - set(names)):

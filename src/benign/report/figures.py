@@ -557,7 +557,7 @@ def _boundary_sentences(edge: Boundary) -> Iterator[str]:
         return
     yield f"White dots mark where the map crosses {edge.level:g}."
     if edge.fit is None:
-        yield f"No law is fitted to them: {edge.reason}."
+        yield f"No law is drawn: there is {edge.reason}."
     elif not edge.fit.bounded:
         yield "No law is drawn through them: its slope may be 0."
     else:

@@ -1,14 +1,11 @@
 """Where a heat map crosses a level, and the power law of that curve.
 
 The phase transitions of Jiang et al. and Zhang et al. (Figure 1 of either) are statements of the
-form `N SNR^2 = const`. This module finds the critical column (SNR*) of every row (N) and regresses
-log SNR* on log N (benign.stats.law). `row * column**p = c` then means slope -1/p.
-
-With enough seeds, intervals come from a bootstrap over seeds, jointly over the map; otherwise from
-the scatter of rows about the line. The uncertainty of the grid, whose columns only bracket a
-crossing, is added. docs/own-lemma.md lists how often the intervals miss on maps with known laws
-(tests/stats/test_rates.py). The bootstrap gives a standard error for Student's t: its plain
-percentiles missed 7 to 27 % of trial maps at 5 %, and intervals without the grid's share up to all.
+form `N SNR^2 = const`. This module finds the critical column of every run (`runs`), fits a line of
+log column* on log row to all of them, with effects of seeds (`censored`), and tests the fit
+(`fit_test`). `row * column**p = c` then means slope -1/p. Rows that never cross count by the
+column that they do not reach. Seeds are the replicates: intervals are Student's t over seeds, plus
+what the grid leaves open. docs/statistics.md lists how often they cover.
 """
 
 from __future__ import annotations
@@ -19,23 +16,20 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from scipy import stats
 
-from benign.stats.crossing import Crossing, first_crossing, resampled_crossings
+from benign.stats.censored import CensoredFit, fit_censored
+from benign.stats.crossing import Crossing, first_crossing
+from benign.stats.fit_test import misfit
 from benign.stats.intervals import Estimate, check_confidence, interval_text, number
-from benign.stats.law import (
-    ExponentTest,
-    Law,
-    LineErrors,
-    PowerLaw,
-    exp,
-    line_weights,
-    power_law,
-    scatter_of,
-)
+from benign.stats.law import ExponentTest, Law, LineErrors, PowerLaw, exp, line_weights
+from benign.stats.runs import RunCrossings, run_crossings
 
-MIN_ROWS = 3  # two points determine the line and leave no residual
-ENOUGH_SEEDS = 4  # three seeds estimate their spread worse than the scatter of five rows does
+MIN_ROWS = 4
+"""rows that must cross: with fewer, a line through them says nothing of a law"""
+SHAPE_ERROR = 0.03
+"""error of a critical value, in columns, that its transition's shape makes"""
+NO_BOUNDARY = "no boundary at this level"
+"""first words of the reason why there is no fit"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +42,10 @@ class Boundary:
     critical_per_seed  over (row, seed): the same for each seed alone.
     reasons            over rows: why there is no critical value, "" if there is one.
     crossings          over rows: how often the seed mean crosses the level along the row.
-    open               over (row, end): the range, from `low` to `high`, in which the grid leaves the
-                       critical value undetermined.
-    fit, reason        the power law and "", or None and why it could not be fitted.
+    by_run             where each run crosses, with its transition's shape; from these the law is fitted.
+    grid               over rows: the root mean square error of a critical value, in log column, that
+                       the grid leaves and that all seeds have in common.
+    fit, reason        the power law and "", or None and why there is none.
     """
 
     law: Law
@@ -61,26 +56,33 @@ class Boundary:
     critical_per_seed: xr.DataArray
     reasons: xr.DataArray
     crossings: xr.DataArray
-    open: xr.DataArray
+    by_run: RunCrossings
+    grid: np.ndarray
     fit: PowerLaw | None
     reason: str
-    resampled: np.ndarray | None
-    """log column* of the bootstrap samples, [resamples, rows]; None for one seed"""
 
     def constant_for(self, exponent: float) -> Estimate:
-        """Return c of `row * column**exponent = c`: the geometric mean over rows, with its interval."""
+        """Return c of `row * column**exponent = c` with its interval: its logarithm is averaged over rows and seeds.
+
+        It is the constant of the law if there is one; whether there is, `fit` says.
+        """
         known = self._known()
         if not known.any():
             raise ValueError(
                 f"no {self.law.row} row crosses level {self.level:g}: there is no constant"
             )
-        logs = np.log(self.critical[self.law.row].values[known].astype(float))
-        logs = logs + exponent * np.log(self.critical.values[known])
-        value, count = float(logs.mean()), logs.size
-        scatter = np.atleast_2d(logs.var(ddof=1) / count) if count > 1 else np.zeros((1, 1))
-        errors = self._errors(np.full((1, count), exponent / count), scatter, count - 1)
+        fitted = fit_censored(self._log_constants(exponent), np.ones((known.size, 1)))
+        weights = np.full((1, int(known.sum())), exponent / known.sum())
+        errors = self._errors(fitted, weights, 1)
+        value = float(fitted.coefficients[0])
         half = errors.half_width(self.confidence) if errors.degrees else math.inf
         return Estimate(*(exp(end) for end in (value, value - half, value + half)))
+
+    def _log_constants(self, exponent: float) -> RunCrossings:
+        """Return log(row * column**exponent) of the runs."""
+        logs = np.log(self.critical[self.law.row].values.astype(float))[:, None]
+        ends = logs + exponent * self.by_run.low, logs + exponent * self.by_run.high
+        return RunCrossings(np.minimum(*ends), np.maximum(*ends))
 
     def exponent_is(self, exponent: float) -> ExponentTest:
         """Test whether the fitted law is compatible with an exponent: inside its interval or not, and the p-value."""
@@ -92,57 +94,50 @@ class Boundary:
         """Return which rows have a critical value."""
         return self.critical.notnull().values
 
-    def _grid(self) -> np.ndarray:
-        """Return the mean products of the grid's errors in the rows that cross.
+    def _errors(self, fitted: CensoredFit, weights: np.ndarray, coefficients: int) -> LineErrors:
+        """Return the errors of fitted coefficients, which `weights` makes of the rows' log column* without censoring.
 
-        A crossing is taken as uniform between its two ends. The grid may err equally in all rows (as it does if its
-        columns are spaced like the law's), and independently in each.
+        The grid may err equally in all rows (as it does if its columns are spaced like the law's), and independently
+        in each: both are counted.
         """
-        known = self._known()
-        logs, ends = np.log(self.critical.values[known]), np.log(self.open.values[known])
-        middle, half = ends.mean(1) - logs, np.ptp(ends, axis=1) / 2
-        return np.outer(middle, middle) + (np.outer(half, half) + np.diag(half**2)) / 3
+        off = self.grid[self._known()]
+        grid = weights @ (np.outer(off, off) + np.diag(off**2)) @ weights.T
+        seeds = fitted.replicates
+        if seeds > 1:
+            pseudo = fitted.pseudo[np.isfinite(fitted.pseudo).all(1)]
+            draws = np.atleast_2d(np.cov(pseudo.T)) / seeds
+            return LineErrors(draws, seeds - 1, grid, f"{seeds} seeds")
+        degrees = int(self.by_run.known.sum()) - coefficients
+        return LineErrors(fitted.model, degrees, grid, "the rows of one seed")
 
-    def _errors(self, weights: np.ndarray, scatter: np.ndarray, degrees: int) -> LineErrors:
-        """Return the errors of `weights @ log column*` over the rows that cross.
-
-        `scatter` is its covariance by the scatter of rows alone.
-        """
-        known, grid = self._known(), self._grid()
-        logs = np.log(self.critical.values[known])
-        source, seeds = "rows", self.critical_per_seed.shape[1]
-        if self.resampled is not None and seeds > min(ENOUGH_SEEDS - 1, degrees):
-            moved = (self.resampled[:, known] - logs) @ weights.T
-            scatter = np.atleast_2d(np.cov(moved.T)) * seeds / (seeds - 1)
-            source, degrees = "seeds", seeds - 1
-        return LineErrors(scatter, degrees, weights @ grid @ weights.T, source)
-
-    def _fitted(self) -> tuple[PowerLaw | None, str]:
-        """Return the power law through the critical values and "", or None and the reason."""
+    def _fitted(self, misfit: str) -> tuple[PowerLaw | None, str]:
+        """Return the power law and "", or None and the reason, such as that the test of fit failed."""
         known = self._known()
         count = int(known.sum())
         if count < MIN_ROWS:
-            return None, f"{count} of {known.size} rows cross the level, {MIN_ROWS} are needed"
-        rows = self.critical[self.law.row].values[known].astype(float)
-        columns = self.critical.values[known]
-        scatter = scatter_of(rows, columns)
-        errors = self._errors(line_weights(rows), scatter, count - 2)
-        if errors.source == "seeds" and self._misfits(rows, columns):
-            source = "rows (they scatter more than seeds and grid explain: it may be no power law)"
-            errors = LineErrors(scatter, count - 2, errors.grid, source)
-        return power_law(rows, columns, errors, self.confidence), ""
-
-    def _misfits(self, rows: np.ndarray, columns: np.ndarray) -> bool:
-        """Return whether the residuals exceed what seeds and grid explain, at level 1 % (approximate chi^2 test)."""
-        assert self.resampled is not None
-        design = np.column_stack([np.ones_like(rows), np.log(rows)])
-        off = np.eye(rows.size) - design @ np.linalg.pinv(design)
-        seeds, known = self.critical_per_seed.shape[1], self._known()
-        explained = np.atleast_2d(np.cov(self.resampled[:, known].T)) * seeds / (seeds - 1)
-        explained = explained + self._grid()
-        residual, degrees = float(np.sum((off @ np.log(columns)) ** 2)), rows.size - 2
-        expected = float(np.trace(off @ explained))
-        return bool(residual * degrees > expected * stats.chi2.ppf(0.99, degrees))
+            few = f"{count} of {known.size} rows cross it, {MIN_ROWS} are needed"
+            return None, f"{NO_BOUNDARY}: {few}"
+        if misfit:
+            return None, f"{NO_BOUNDARY}: {misfit}"
+        rows = self.critical[self.law.row].values.astype(float)
+        centre = float(np.log(rows[known]).mean())
+        fitted = fit_censored(
+            self.by_run, np.column_stack([np.ones(known.size), np.log(rows) - centre])
+        )
+        height, slope = map(float, fitted.coefficients)
+        slope = 0.0 if abs(slope) < 1e-12 else slope
+        points = np.log(self.critical.values[known])
+        off = points - height - slope * (np.log(rows[known]) - centre)
+        spread = points - points.mean()
+        return PowerLaw(
+            slope=slope,
+            height=height,
+            centre=centre,
+            r_squared=1 - float(off @ off / (spread @ spread)) if spread.any() else 0.0,
+            rows=count,
+            errors=self._errors(fitted, line_weights(rows[known]), 2),
+            confidence=self.confidence,
+        ), ""
 
     def __str__(self) -> str:
         crossing = int(self.critical.notnull().sum())
@@ -174,14 +169,14 @@ class Boundary:
     def _law_text(self) -> str:
         fit = self.fit
         if fit is None:
-            return f"no fit: {self.reason}"
+            return self.reason
         text = (
             f"{self.law.row} * {self.law.column}**p = c with "
             f"p = {number(fit.exponent)} {interval_text(fit.exponent_interval)} and "
             f"c = {number(fit.constant)} {interval_text(fit.constant_interval)}; "
             f"slope {number(fit.slope)} {interval_text(fit.slope_interval)}, "
-            f"R^2 = {fit.r_squared:.3f}, {fit.rows} rows, {100 * self.confidence:g} % intervals by "
-            f"{fit.errors.source} and grid"
+            f"R^2 = {fit.r_squared:.3f}, {fit.rows} rows, {100 * fit.confidence:g} % intervals by "
+            f"{fit.errors.source}"
         )
         return text if fit.bounded else f"{text} (the slope may be 0: p and c are not determined)"
 
@@ -195,10 +190,14 @@ def boundary(
 ) -> Boundary:
     """Find where `values` crosses `level` along the law's column in each row, and fit the law.
 
-    The mean over seeds is interpolated linearly in log(column). The map rises or falls along the
-    column, as it does on average over the rows; a row whose first value is already past the level
-    has no critical value. NaN means a missing run and is skipped. Without a `law` the two axes of the
-    values make one, `samples * snr**p`, with samples or dim as the rows. `found.exponent_is(2)` tests
+    `critical` is the crossing of the mean over seeds, interpolated linearly in log(column). The map rises or falls
+    along the column, as it does on average over the rows; a row whose first value is already past the level has no
+    critical value, but counts in the fit. NaN means a missing run and is skipped. Without a `law` the two axes of the
+    values make one, `samples * snr**p`, with samples or dim as the rows.
+
+    The law is that of the typical run: log column* = line in log row + effect of the seed + scatter of the run, and its
+    intervals count seeds. There is no fit (`found.fit` is None, `found.reason` says why) if fewer than four rows cross,
+    or if the test of fit fails: rows that cross back, or critical values on no power law. `found.exponent_is(2)` tests
     an exponent; `found.constant_for(2)` returns the constant at a given exponent.
 
     >>> import xarray as xr
@@ -210,7 +209,7 @@ def boundary(
     >>> found.critical.values.round(3).tolist()  # the critical SNR of each N
     [1.414, 0.707]
     >>> print(found.constant_for(2))  # one seed and four columns leave much open
-    8.00 [3.06, 20.9]
+    12.3 [4.70, 32.4]
     """
     if not isinstance(values, xr.DataArray):
         given = type(values).__name__
@@ -232,7 +231,10 @@ def boundary(
         return first_crossing(columns.values, curve, level, rising, parsed.column)
 
     first = list(map(crossing, mean))
-    per_seed = [[crossing(curve).column for curve in row.T] for row in data.values]
+    per_run = [[crossing(curve) for curve in row.T] for row in data.values]
+    runs = run_crossings(columns.values, data.values, level, rising)
+    grid = _grid_errors(columns.values, per_run, runs)
+    logs = np.log(data[parsed.row].values)
     rows = {parsed.row: data[parsed.row]}
     attrs = columns.attrs | {
         "level": level,
@@ -243,7 +245,6 @@ def boundary(
     def over_rows(entries: list, name: str, **coords: Any) -> xr.DataArray:
         return xr.DataArray(entries, rows | coords, (parsed.row, *coords), name)
 
-    several = data.sizes[seed_dim] > 1
     found = Boundary(
         law=parsed,
         level=level,
@@ -251,19 +252,69 @@ def boundary(
         confidence=confidence,
         critical=over_rows([each.column for each in first], parsed.column).assign_attrs(attrs),
         critical_per_seed=over_rows(
-            per_seed, parsed.column, **{seed_dim: data[seed_dim]}
+            [[each.column for each in row] for row in per_run],
+            parsed.column,
+            **{seed_dim: data[seed_dim]},
         ).assign_attrs(attrs),
         reasons=over_rows([each.reason for each in first], "reasons"),
         crossings=over_rows([each.count for each in first], "crossings"),
-        open=over_rows([[each.low, each.high] for each in first], "open", end=["low", "high"]),
+        by_run=runs,
+        grid=grid,
         fit=None,
         reason="",
-        resampled=(
-            resampled_crossings(columns.values, data.values, level, rising) if several else None
-        ),
     )
-    fit, reason = found._fitted()
+    fit, reason = found._fitted(misfit(data.values, level, rising, runs, logs, grid**2))
     return replace(found, fit=fit, reason=reason)
+
+
+def boundary_shift(first: Boundary, second: Boundary, exponent: float = 2.0) -> xr.DataArray:
+    """Return log(c_second / c_first) of `row * column**exponent = c` by seed, for two boundaries of the same runs.
+
+    The difference of log column* is taken run by run, so neither the rows that cross nor the effect of a seed on both
+    matter. Where one boundary lies beyond the grid its last column is a bound of the difference; rows where both do say
+    nothing. Each seed has its pseudo-value of the jackknife (with complete data its mean over rows), NaN if it says
+    nothing. Student's t over seeds gives the interval.
+    """
+    if not first.critical_per_seed.coords.equals(second.critical_per_seed.coords):
+        raise ValueError("the two boundaries must be of the same rows and seeds")
+    apart = second.by_run.less(first.by_run)
+    if (apart.informative.any(1)).sum() < 2 or not apart.known.any():
+        rows = int(apart.known.any(1).sum())
+        raise ValueError(
+            f"both boundaries cross in only {rows} of {len(apart.low)} {first.law.row} rows"
+        )
+    fitted = fit_censored(apart, np.ones((len(apart.low), 1)))
+    values = fitted.pseudo[:, 0] if fitted.replicates > 1 else fitted.coefficients
+    [seed_dim] = [dim for dim in first.critical_per_seed.dims if dim != first.law.row]
+    seeds = {seed_dim: first.critical_per_seed[seed_dim]}
+    return xr.DataArray(exponent * values, seeds, (seed_dim,), "log(c_second / c_first)")
+
+
+def _grid_errors(
+    columns: np.ndarray, per_run: list[list[Crossing]], runs: RunCrossings
+) -> np.ndarray:
+    """Return the root mean square error of each row's log column* that the grid leaves in all seeds alike.
+
+    Between two columns the place of a crossing is open in a range g (`Crossing.low` to `high`). Rounding to the middle
+    of g errs by at most g / 2, periodically in the place. Seeds that scatter by s average the harmonics of this error:
+    its mean square is g^2 / (2 pi^2) * sum over k of exp(-(2 pi k s / g)^2) / k^2, and g^2 / 12 if they do not scatter.
+    Added is the error of a crossing whose shape is not quite the fitted one.
+    """
+    opened = np.array([[np.log(each.high / each.low) for each in row] for row in per_run])
+    crossed = np.isfinite(opened)
+    ranges = np.where(crossed, opened, 0.0).sum(1) / np.maximum(crossed.sum(1), 1)
+    known = runs.known
+    count = known.sum(1, keepdims=True)
+    values = np.where(known, runs.low, 0.0)
+    off = np.where(known, values - values.sum(1, keepdims=True) / np.maximum(count, 1), 0.0)
+    degrees = int(np.maximum(count - 1, 0).sum())
+    scatter = math.sqrt(float((off**2).sum()) / degrees) if degrees else 0.0
+    k = np.arange(1, 30)
+    with np.errstate(divide="ignore"):
+        phase = 2 * math.pi * k * scatter / np.maximum(ranges, 1e-12)[:, None]
+    sums = (np.exp(-(phase**2)) / k**2).sum(1)
+    shape = SHAPE_ERROR * float(np.median(np.diff(np.log(columns)))) if columns.size > 1 else 0.0
+    return np.hypot(ranges * np.sqrt(sums / 2) / math.pi, shape)
 
 
 def _axes(values: xr.DataArray, seed_dim: str) -> list[str]:

@@ -95,31 +95,3 @@ def resampled_means(runs: np.ndarray, drawn: np.ndarray | None = None) -> np.nda
         plain = filled.sum(-1) / known.sum(-1)
         means = np.tensordot(drawn, filled, (1, 2)) / np.tensordot(drawn, known, (1, 2))
     return np.where(np.isnan(means), plain, means)
-
-
-def resampled_crossings(
-    columns: np.ndarray, runs: np.ndarray, level: float, rising: bool
-) -> np.ndarray:
-    """Return log column* of the bootstrap means, [resamples, rows]."""
-    sign = 1.0 if rising else -1.0
-    x, means = np.log(columns), sign * resampled_means(runs)
-    return np.stack(
-        [_first_of_many(x, means[:, row], sign * level) for row in range(len(runs))], axis=1
-    )
-
-
-def _first_of_many(x: np.ndarray, curves: np.ndarray, level: float) -> np.ndarray:
-    """Return the first upward crossing of each curve [many, columns], or the end of the axis beyond which it lies."""
-    known = ~np.isnan(curves[0])  # missing cells are missing in every resample
-    x, curves = x[known], curves[:, known]
-    if x.size < 2:
-        return np.full(len(curves), math.nan)
-    beyond = curves >= level
-    change = ~beyond[:, :-1] & beyond[:, 1:]
-    at = change.argmax(1)
-    many = np.arange(len(curves))
-    before, after = curves[many, at], curves[many, at + 1]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        crossing = x[at] + (level - before) / (after - before) * (x[at + 1] - x[at])
-    crossing = np.where(change.any(1), crossing, x[-1])
-    return np.where(beyond[:, 0], x[0], crossing)

@@ -2,7 +2,7 @@
 
 log column* is regressed on log row, never the reverse: rows are set by the experimenter and exact,
 critical columns are measured. Their errors have two sources, which `LineErrors` keeps apart: draws
-(seeds, or the scatter of rows about the line) and the grid, whose columns only bracket a crossing.
+(seeds; for one seed the scatter of rows about the line) and the grid, whose columns only bracket a crossing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -83,7 +83,7 @@ class LineErrors:
     degrees: int
     grid: np.ndarray
     source: str
-    """the source of `draws`: `seeds` or `rows`"""
+    """the source of `draws`: `5 seeds`, or the rows of a single one"""
 
     def squares(self, confidence: float) -> np.ndarray:
         """Return the matrix of squared half-widths: entry (i, i) is that of the i-th number."""
@@ -145,26 +145,61 @@ class ExponentTest:
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """The least-squares line of log column* on log row, written as `row * column**exponent = constant`.
+    """The line of log column* on log row, written as `row * column**exponent = constant`.
 
-    `slope` and `intercept` belong to the line; `exponent` is -1/slope. The interval of the exponent is
+    `slope` and `height` belong to the line; `exponent` is -1/slope. The interval of the exponent is
     the image of the slope's; the interval of the constant is Fieller's (1954), for the row at which the
     line meets column = 1. Both are unbounded if the slope's interval contains 0. `errors` holds the
-    sources of the intervals.
+    sources of the intervals, and `at` gives the same law with intervals of another confidence.
     """
 
     slope: float
-    slope_interval: tuple[float, float]
-    intercept: float
-    exponent: float
-    exponent_interval: tuple[float, float]
-    constant: float
-    constant_interval: tuple[float, float]
-    r_squared: float
-    rows: int
-    errors: LineErrors
+    height: float
+    """log column of the line at `centre`"""
     centre: float
     """mean log row, at which the height of the line is most certain"""
+    r_squared: float
+    rows: int
+    """number of rows whose mean crosses the level"""
+    errors: LineErrors
+    confidence: float
+
+    def at(self, confidence: float) -> PowerLaw:
+        """Return the same law with intervals of this confidence."""
+        return replace(self, confidence=confidence)
+
+    @property
+    def _half(self) -> float:
+        return math.sqrt(self.errors.squares(self.confidence)[1, 1])
+
+    @property
+    def slope_interval(self) -> tuple[float, float]:
+        return self.slope - self._half, self.slope + self._half
+
+    @property
+    def intercept(self) -> float:
+        return self.height - self.slope * self.centre
+
+    @property
+    def exponent(self) -> float:
+        return -1 / self.slope if self.slope else math.inf
+
+    @property
+    def exponent_interval(self) -> tuple[float, float]:
+        if not self.bounded:
+            return -math.inf, math.inf
+        return _sorted(-1 / end for end in self.slope_interval)
+
+    @property
+    def constant(self) -> float:
+        return exp(self.centre - self.height / self.slope) if self.slope else math.nan
+
+    @property
+    def constant_interval(self) -> tuple[float, float]:
+        if not self.bounded:
+            return 0.0, math.inf
+        ends = _fieller(self.height, self.slope, self.errors.squares(self.confidence))
+        return _sorted(exp(self.centre + end) for end in ends)
 
     @property
     def growth(self) -> Estimate:
@@ -174,7 +209,7 @@ class PowerLaw:
     @property
     def bounded(self) -> bool:
         """Whether the slope's interval excludes 0, so that the exponent has a finite interval."""
-        return math.isfinite(self.exponent_interval[0])
+        return abs(self.slope) > self._half
 
     def curve(self, rows: ArrayLike) -> np.ndarray:
         """Return the fitted column value for each row value."""
@@ -208,44 +243,6 @@ def line_weights(rows: ArrayLike) -> np.ndarray:
     x = np.log(np.asarray(rows, dtype=float))
     centred = x - x.mean()
     return np.stack([np.full(x.size, 1 / x.size), centred / (centred @ centred)])
-
-
-def scatter_of(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return the covariance of `(height, slope)` from the scatter of rows about the line, taken as independent."""
-    weights, y = line_weights(rows), np.log(columns)
-    height, slope = weights @ y
-    residual = y - height - slope * (np.log(rows) - np.log(rows).mean())
-    return residual @ residual / (y.size - 2) * (weights @ weights.T)
-
-
-def power_law(
-    rows: np.ndarray, columns: np.ndarray, errors: LineErrors, confidence: float
-) -> PowerLaw:
-    """Return the law through critical columns, with intervals from their errors."""
-    x, y = np.log(rows), np.log(columns)
-    height = float(y.mean())
-    slope = float(line_weights(rows)[1] @ (y - y[0]))  # exactly 0 for equal columns
-    squares = errors.squares(confidence)
-    half, centre = math.sqrt(squares[1, 1]), float(x.mean())
-    bounded = abs(slope) > half
-    residual, spread = y - height - slope * (x - centre), y - height
-    return PowerLaw(
-        slope=slope,
-        slope_interval=(slope - half, slope + half),
-        intercept=height - slope * centre,
-        exponent=-1 / slope if slope else math.inf,
-        exponent_interval=_sorted(-1 / (slope + end) for end in (-half, half))
-        if bounded
-        else (-math.inf, math.inf),
-        constant=exp(centre - height / slope) if slope else math.nan,
-        constant_interval=_sorted(exp(centre + end) for end in _fieller(height, slope, squares))
-        if bounded
-        else (0.0, math.inf),
-        r_squared=1 - float(residual @ residual / (spread @ spread)) if spread.any() else 0.0,
-        rows=x.size,
-        errors=errors,
-        centre=centre,
-    )
 
 
 def _fieller(height: float, slope: float, squares: np.ndarray) -> tuple[float, float]:

@@ -1,14 +1,21 @@
-"""Whether a map rises along a dimension: Kendall's tau and the share of concordant pairs, over all lines."""
+"""Whether a map rises along a dimension.
+
+largest_fall  the largest fall of the expected map, in its units: 0 if it rises everywhere. A claim that a map
+              rises is a claim about this number.
+monotone      Kendall's tau and the share of concordant pairs of the means over these seeds. They describe the
+              measured map: noise alone keeps them below 1 where the expected map rises strictly.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 import xarray as xr
 
-from benign.stats.crossing import resampled_means
+from benign.stats.crossing import RESAMPLES, resampled_means
 from benign.stats.intervals import Estimate, check_confidence, t_quantile
 
 
@@ -81,6 +88,126 @@ def monotone(
         of=len(runs),
         noise=float(noise),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Fall:
+    """The largest fall of the mean of a map along a dimension, between any two places of any line."""
+
+    along: str
+    value: float
+    """of the mean over seeds: at least 0, and on average too large, as the largest of many noisy differences is"""
+    start: float
+    end: float
+    """`start` and `end`: where along the dimension it is"""
+    seeds: int
+    falls: np.ndarray
+    errors: np.ndarray
+    """falls of the mean of all pairs of places, [lines, pairs], and their standard errors; NaN for missing cells"""
+
+    def at(self, confidence: float) -> Estimate:
+        """Return the fall with its interval, which is simultaneous over all pairs of places of all lines.
+
+        The low end is above 0 only if a fall is significant, however many pairs there are; the high end bounds the
+        falls of all pairs together.
+        """
+        check_confidence(confidence)
+        if self.seeds < 2:
+            return Estimate(self.value, 0.0, math.inf)
+        largest = _largest_errors(*self.falls.shape, self.seeds)
+        reach = float(np.quantile(largest, (1 + confidence) / 2)) * self.errors
+        low, high = float(np.nanmax(self.falls - reach)), float(np.nanmax(self.falls + reach))
+        return Estimate(self.value, max(low, 0.0), max(high, self.value))
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """The fall with its 95 % interval."""
+        return self.at(0.95)
+
+    def __str__(self) -> str:
+        place = f" (from {self.along} {self.start:.3g} to {self.end:.3g})" if self.value else ""
+        return f"largest fall along {self.along}: {self.estimate}{place}"
+
+
+def largest_fall(values: xr.DataArray, along: str, seed_dim: str = "seed") -> Fall:
+    """Return the largest fall of the expected map along a dimension, over all lines and pairs of places.
+
+    `values` may have any further dimensions; each of their entries is a line. The more lines and places, the larger a
+    fall must be to stand out: `largest_fall(values.mean("samples"), "snr")` asks of the average line, and resolves
+    smaller falls. For a map that should fall, negate it. The noise of a cell is estimated from the seeds of the cell
+    and of its neighbours.
+
+    >>> map = xr.DataArray([[0.5, 0.8, 0.7], [0.5, 0.8, 0.6]], dims=("seed", "snr"))
+    >>> round(largest_fall(map, "snr").value, 2)
+    0.15
+    """
+    if along not in values.dims:
+        raise ValueError(f"`along` must be one of {values.dims}, got {along!r}")
+    if seed_dim not in values.dims:
+        values = values.expand_dims(seed_dim)
+    data = values.sortby(along) if along in values.coords else values
+    data = data.transpose(seed_dim, ..., along)
+    runs = data.values.astype(float).reshape(data.sizes[seed_dim], -1, data.sizes[along])
+    if runs.shape[-1] < 2 or np.isnan(runs).all():
+        raise ValueError(f"a fall along {along} needs two places with values")
+    mean, variance = _mean_and_variance(runs)
+    first, second = np.triu_indices(runs.shape[-1], 1)
+    falls = mean[:, first] - mean[:, second]
+    line, pair = np.divmod(int(np.nanargmax(falls)), falls.shape[1])
+    places = data[along].values if along in data.coords else np.arange(data.sizes[along])
+    return Fall(
+        along=along,
+        value=max(float(falls[line, pair]), 0.0),
+        start=float(places[first[pair]]),
+        end=float(places[second[pair]]),
+        seeds=len(runs),
+        falls=falls,
+        errors=np.sqrt(variance[:, first] + variance[:, second]),
+    )
+
+
+def _mean_and_variance(runs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean over seeds of runs [seeds, lines, places] and the variance of that mean, from 3 x 3 cells.
+
+    What all cells of a seed have in common cancels in differences, so it is no noise.
+    """
+    known = ~np.isnan(runs)
+    count = known.sum(0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(known, runs, 0.0).sum(0) / count
+        off = np.where(known, runs - mean, 0.0)
+        shared = off.sum((1, 2)) / known.sum((1, 2))
+        off = np.where(known, off - shared[:, None, None], 0.0)
+        each = (off**2).sum(0), np.maximum(count - 1, 0).astype(float)
+        squares, degrees = (_over_neighbours(part) for part in each)
+        return mean, squares / degrees / count
+
+
+def _over_neighbours(cells: np.ndarray) -> np.ndarray:
+    """Return sums over 3 x 3 cells of [..., lines, places]."""
+    for axis in (-2, -1):
+        padded = np.pad(cells, [(1, 1) if axis == at else (0, 0) for at in range(-cells.ndim, 0)])
+        size = cells.shape[axis]
+        cells = np.stack(
+            [np.take(padded, range(shift, shift + size), axis) for shift in range(3)]
+        ).sum(0)
+    return cells
+
+
+@lru_cache(maxsize=64)
+def _largest_errors(lines: int, pairs: int, seeds: int) -> np.ndarray:
+    """Return samples of the largest error of a fall, in its estimated standard errors, for normal noise."""
+    places = round((1 + math.sqrt(1 + 8 * pairs)) / 2)
+    first, second = np.triu_indices(places, 1)
+    rng, samples = np.random.default_rng(0), []
+    for _ in range(RESAMPLES):
+        mean, variance = _mean_and_variance(rng.standard_normal((seeds, lines, places)))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            errors = (mean[:, first] - mean[:, second]) / np.sqrt(
+                variance[:, first] + variance[:, second]
+            )
+        samples.append(errors.max())
+    return np.array(samples)
 
 
 def _range(line: np.ndarray) -> float:
