@@ -33,8 +33,9 @@ from benign.papers.zhang.images import (
     FIGURE_8,
     source,
 )
-from benign.stats.boundary import Boundary, boundary
-from benign.stats.intervals import Estimate, t_quantile
+from benign.stats.boundary import Boundary, boundary, boundary_shift
+from benign.stats.intervals import Estimate
+from benign.stats.monotone import largest_fall
 from benign.training.descent import Status
 
 CLAIMS = Claims("zhang")
@@ -372,26 +373,15 @@ def fall(accuracy: xr.DataArray, axes: Sequence[str]) -> Measured:
 
     Its interval is simultaneous over all lines and axes: runs differ by chance, so some cell is always below another.
     """
-    falls = np.concatenate([_falls(accuracy, axis) for axis in axes], 1)
-    seeds, pairs = falls.shape
-    value = falls.mean(0)
+    falls = [largest_fall(accuracy, axis) for axis in axes]
 
     def interval(confidence: float) -> Estimate:
-        reach = np.full(pairs, math.inf)
-        if seeds > 1:
-            reach = t_quantile(1 - (1 - confidence) / pairs, seeds - 1) * falls.std(0, ddof=1)
-            reach = reach / math.sqrt(seeds)
-        low, high = np.max(value - reach), np.max(value + reach)
-        return Estimate(max(0.0, value.max()), max(0.0, low), max(0.0, high))
+        each = [found.at(1 - (1 - confidence) / len(falls)) for found in falls]
+        return Estimate(*(max(ends) for ends in zip(*each, strict=True)))
 
-    return Measured.by(f"largest fall along {' or '.join(axes)}", interval, f"{seeds} seeds")
-
-
-def _falls(accuracy: xr.DataArray, axis: str) -> np.ndarray:
-    """Return the falls between all pairs of cells of all lines along an axis, by seed: [seeds, pairs]."""
-    lines = accuracy.sortby(axis).transpose("seed", ..., axis).values
-    first, second = np.triu_indices(lines.shape[-1], 1)
-    return (lines[..., first] - lines[..., second]).reshape(len(lines), -1)
+    return Measured.by(
+        f"largest fall along {' or '.join(axes)}", interval, f"{falls[0].seeds} seeds"
+    )
 
 
 def rise(accuracy: xr.DataArray, axes: Sequence[str]) -> Measured:
@@ -406,14 +396,12 @@ def edges(result: xr.Dataset, level: float) -> tuple[Boundary, Boundary]:
 
 
 def shift_of_boundary(result: xr.Dataset, level: float) -> Measured:
-    """Return log(c_robust / c_clean) of N SNR^2 = c, for each seed the mean over rows where both accuracies cross."""
-    clean, robust = (edge.critical_per_seed for edge in edges(result, level))
-    ratios = robust / clean
-    both = ratios.notnull().any("seed")
-    if both.sum() < 2:
-        rows = f"only {int(both.sum())} of {both.size} rows"
-        raise Undecided(f"both accuracies cross {level:g} in {rows}")
-    return mean("log(c_robust / c_clean)", by_seed(ratios.copy(data=2 * np.log(ratios))))
+    """Return log(c_robust / c_clean) of N SNR^2 = c, a number for each seed."""
+    try:
+        shifts = boundary_shift(*edges(result, level))
+    except ValueError as error:
+        raise Undecided(str(error)) from None
+    return mean("log(c_robust / c_clean)", shifts)
 
 
 def crossings(
