@@ -379,9 +379,9 @@ def fall(accuracy: xr.DataArray, axes: Sequence[str]) -> Measured:
         each = [found.at(1 - (1 - confidence) / len(falls)) for found in falls]
         return Estimate(*(max(ends) for ends in zip(*each, strict=True)))
 
-    return Measured.by(
-        f"largest fall along {' or '.join(axes)}", interval, f"{falls[0].seeds} seeds"
-    )
+    seeds = falls[0].seeds
+    basis = f"{seeds} seed{'s' * (seeds != 1)}"
+    return Measured.by(f"largest fall along {' or '.join(axes)}", interval, basis)
 
 
 def rise(accuracy: xr.DataArray, axes: Sequence[str]) -> Measured:
