@@ -11,7 +11,9 @@ import xarray as xr
 from PIL import Image
 from showcase import badges, made, pages, totals, verdicts
 
+from benign.claims import at_least
 from benign.claims.claim import Evidence
+from benign.claims.family import InFamily
 from benign.claims.frozen import Frozen
 from benign.claims.verdict import judge
 from benign.claims.verdict_text import TimedVerdict, write
@@ -153,8 +155,10 @@ def test_a_larger_scale_replaces_a_smaller_one_of_the_same_reading(tmp_path: Pat
 def test_what_benign_verify_writes_is_merged_and_shown_in_full(tmp_path: Path):
     one = claims()["jiang/B2.gamma_monotone"]
     frozen = Frozen("0123456789abcdef", "2026-11-19", ("level: 0.2 is now 0.3",), late=True)
-    verdict = replace(judge(one, Evidence("smoke")), frozen=frozen)
-    [path, _] = write([TimedVerdict(verdict, 1.0)], "smoke", tmp_path / "verify")
+    failing = replace(one, rule=at_least(1))
+    verdict = replace(judge(failing, Evidence("smoke")), frozen=frozen)
+    among = InFamily("jiang", claims=30, judged=30, p_value=0.2)
+    [path, _] = write([TimedVerdict(verdict, 1.0, among)], "smoke", tmp_path / "verify")
     assert verdicts.merge(tmp_path, [path]) == (1, 0)
     [entry] = verdicts.read(tmp_path)[one.id]
     for key in ("word", "limit", "kind", "derived", "misprint", "confidence", "attacks", "frozen"):
@@ -164,6 +168,8 @@ def test_what_benign_verify_writes_is_merged_and_shown_in_full(tmp_path: Path):
     assert f"![{verdict.label}](../badges/" in shown
     assert "Rule `0123456789ab`, recorded 2026-11-19, after runs existed." in shown
     assert "level: 0.2 is now 0.3" in shown
+    assert "among the 30 claims of jiang" in shown
+    assert "Holm's p is 0.2, it does not hold up" in shown
     assert pages.plain(one.statement) in shown
 
 
@@ -193,7 +199,11 @@ def test_verdicts_of_older_machinery_stay_apart_until_runs_as_large_are_judged(t
     assert verdicts.largest(known, BOUNDARY) == old, (
         "the numbers of the larger runs are still shown"
     )
-    assert "of the paper: `fig1.boundary_1000`" in totals.refuted(known, "jiang", "")
+    assert "of the paper: `fig1.boundary_1000`." in totals.refuted(known, "jiang", "")
+    known[BOUNDARY][-1]["family"] = {"holds up": False}
+    assert "`fig1.boundary_1000` (alone, not among all claims)." in totals.refuted(
+        known, "jiang", ""
+    )
     verdicts.merge(tmp_path, [judged(tmp_path, "paper", "calibrated")])
     assert kept(tmp_path) == {("default", "paper"): "calibrated"}
 

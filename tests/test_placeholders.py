@@ -48,6 +48,7 @@ def test_marks_leave_only_the_number():
     "wrong",
     [
         "{{verdict jiang/no.claim}}",
+        "{{verdict jiang/no.claim word}}",
         "{{made jiang-fig1 no_field}}",
         '{{said jiang-fig1 "never printed"}}',
         "{{data zhang-fig2 robust_accuracy}}",

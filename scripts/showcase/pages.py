@@ -224,6 +224,13 @@ def _verdict(judged: Judged) -> list[str]:
     for name in ("misprint", "masked"):
         if entry.get(name):
             lines += ["", plain(f"{name.capitalize()}: {entry[name]}.")]
+    family = entry.get("family")
+    if family and family["Holm p-value"] is not None and entry.get("on these runs") == "fails":
+        among = (
+            f"among the {family['claims']} claims of {family['paper']} that could fail by chance"
+        )
+        up = "it holds up" if family["holds up"] else "it does not hold up"
+        lines += ["", f"The refutation {among}: Holm's p is {family['Holm p-value']:.2g}, {up}."]
     if frozen := entry.get("frozen"):
         late = "after runs existed" if frozen["runs existed before"] else "before the runs"
         changed = plain("; ".join(frozen["changed"]))

@@ -66,7 +66,7 @@ def refuted(known: Verdicts, paper: str, gallery: str) -> str:
     for derived, name in ((False, "of the paper"), (True, "of our own")):
         for older in (False, True):
             names = [
-                f"`{claim.id.partition('/')[2]}`"
+                f"`{claim.id.partition('/')[2]}`{_alone(entry)}"
                 for claim in statements(paper, derived)
                 if (entry := verdicts.counted(known, claim.id))
                 and entry["verdict"] == "refuted"
@@ -78,3 +78,9 @@ def refuted(known: Verdicts, paper: str, gallery: str) -> str:
             elif not older and not derived:
                 parts.append(f"{by}: none so far")
     return f"[{paper.capitalize()}]({gallery}verdicts/{paper}.md), " + "; ".join(parts) + "."
+
+
+def _alone(entry: Entry) -> str:
+    """Return a remark on a refutation that is one by itself, but not among all claims of the paper (Holm)."""
+    family = entry.get("family") or {}
+    return " (alone, not among all claims)" if family.get("holds up") is False else ""

@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from benign.papers.registry import claims
 from benign.stats.intervals import number
 from showcase import made, totals, verdicts
 
@@ -95,6 +96,8 @@ class Values:
         return PLACEHOLDER.sub(fill, text)
 
     def _verdict(self, claim: str, *names: str, reading: str = "default", take: str = "") -> str:
+        if claim not in claims():
+            raise Missing(f"there is no claim {claim}")
         if names == ("word",):
             entry = verdicts.counted(self.verdicts, claim, reading)
             return f"*{totals.word(entry)}*"

@@ -380,3 +380,23 @@ def test_a_ladder_needs_runs(paper, capsys):
     code, _, err = run(capsys, *words)
     assert code == 2
     assert holds(err, "--ladder", "--no-run")
+
+
+def test_verdicts_of_other_claims_stay_in_the_file(paper, capsys):
+    """Each call wrote its own verdicts alone. A damaged file, or one of another version, is written anew."""
+    file = Path("runs/verdicts/verdicts.json")
+    words = ["--plugin", "mine.py", "verify", "--scale"]
+
+    def judged(*more):
+        assert run(capsys, *words, *more)[0] == 0
+        return [(each["id"], each["scale"]) for each in json.loads(file.read_text())["verdicts"]]
+
+    accuracy, vacuous = ("mine/thm1.accuracy", "smoke"), ("mine/lem2.vacuous", "smoke")
+    assert judged("smoke", accuracy[0]) == [accuracy]
+    assert judged("smoke", vacuous[0]) == [vacuous, accuracy]
+    assert judged("smoke", vacuous[0]) == [vacuous, accuracy]
+    assert judged("quick", vacuous[0]) == [(vacuous[0], "quick"), vacuous, accuracy]
+    assert "holds 2 earlier verdicts besides" in file.with_suffix(".md").read_text()
+    for damaged in ("[[[", '{"benign": "0.0.1", "verdicts": [{}]}', "[]"):
+        file.write_text(damaged)
+        assert judged("smoke", vacuous[0]) == [vacuous]

@@ -34,34 +34,56 @@ class TimedVerdict:
         return verdict_text(self)
 
 
-def as_json(judged: Sequence[TimedVerdict], scale: str) -> dict[str, Any]:
-    """Return all verdicts as a dictionary for JSON."""
+def as_json(
+    judged: Sequence[TimedVerdict], scale: str, earlier: Iterable[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return all verdicts as a dictionary for JSON; `earlier` ones of other claims, scales and readings stay."""
+    new = [
+        each.verdict.as_dict()
+        | {
+            "family": each.family.as_dict() if each.family else None,
+            "runs seconds": round(each.runs_seconds, 1),
+        }
+        for each in judged
+    ]
+    keys = [_key(each) for each in new]
     return {
         "benign": __version__,
         "scale": scale,
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "verdicts": [
-            each.verdict.as_dict()
-            | {
-                "family": each.family.as_dict() if each.family else None,
-                "runs seconds": round(each.runs_seconds, 1),
-            }
-            for each in judged
-        ],
+        "verdicts": [*new, *(each for each in earlier if _key(each) not in keys)],
     }
 
 
 def write(judged: Sequence[TimedVerdict], scale: str, folder: Path) -> list[Path]:
-    """Write verdicts.json and verdicts.md into a folder, and return their paths."""
+    """Write verdicts.json, which keeps earlier verdicts of other claims, and verdicts.md; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
+    content = as_json(judged, scale, _earlier(folder / "verdicts.json"))
+    kept = len(content["verdicts"]) - len(judged)
     texts = {
-        "verdicts.json": json.dumps(as_json(judged, scale), indent=1, ensure_ascii=False),
-        "verdicts.md": markdown(judged, scale),
+        "verdicts.json": json.dumps(content, indent=1, ensure_ascii=False),
+        "verdicts.md": markdown(judged, scale, kept),
     }
     for name, text in texts.items():
         with replacing(folder / name) as file:
             file.write(text.encode())
     return [folder / name for name in texts]
+
+
+def _earlier(path: Path) -> list[dict[str, Any]]:
+    """Return the verdicts in a file of this version of benign; none of a file that is damaged, or of another one."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        verdicts = content["verdicts"] if content["benign"] == __version__ else []
+        _ = [_key(each) for each in verdicts]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
+    return verdicts
+
+
+def _key(verdict: dict[str, Any]) -> tuple[str, str, str]:
+    """Return claim, scale and reading of a verdict in a file."""
+    return str(verdict["id"]), str(verdict["scale"]), json.dumps(verdict["reading"], sort_keys=True)
 
 
 HEAD = ("claim", "verdict", "statistic", "rule", "conditions", "time")
@@ -141,10 +163,15 @@ def outcome_text(part: PartVerdict) -> str:
     return part.outcome.value + (reasons.get(part.rests_on, "") if decided else "")
 
 
-def markdown(judged: Sequence[TimedVerdict], scale: str) -> str:
-    """Return a page of verdicts: their counts, a table, then each claim with its statement and reasons."""
+def markdown(judged: Sequence[TimedVerdict], scale: str, kept: int = 0) -> str:
+    """Return a page of verdicts: their counts, a table, then each claim with its statement and reasons.
+
+    kept: the number of earlier verdicts that the file of JSON holds besides.
+    """
     totals = counts_text(judged)
     lines = [f"# Verdicts at {scale} scale", "", f"benign {__version__}: {totals}.", ""]
+    if kept:
+        lines[-1:] = ["", f"verdicts.json holds {kept} earlier verdicts besides.", ""]
     lines += [_line(HEAD), _line(["---"] * len(HEAD))]
     lines += [_line(row) for each in judged for row in rows(each)]
     for each in judged:

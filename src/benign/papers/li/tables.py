@@ -240,6 +240,7 @@ COLUMNS = {
 }
 """variables of Table 1, in the order of its columns, and their names"""
 ATTACKS = {"NRF-PGD": "nrf", "RF-PGD": "rf"}
+PER_CENT = "per cent, mean +- standard deviation over seeds"
 BESIDE = "Outlines are the paper's numbers, at the paper's size."
 MADE = (
     "Points of features are test images drawn anew from the representation layer of two reference networks, one "
@@ -337,7 +338,7 @@ def _summarise_table_1(case: Table1Case, result: xr.Dataset) -> str:
             row += [_mean_text(_per_cent(measures[name].sel(training=training))), f"{printed:.2f}"]
         rows.append(row)
     rows += [_of_reference(measures, training) for training in TRAININGS]
-    scale = f"per cent; ours: {describe_scale(result)}; paper: {_paper(case)}"
+    scale = f"{PER_CENT}; ours: {describe_scale(result)}; paper: {_paper(case)}"
     return "\n".join([scale, *_lines(rows), _references(measures)])
 
 
@@ -413,7 +414,9 @@ def _summarise_table_2(result: xr.Dataset) -> str:
                 "",
             ]
         rows.append(row)
-    scale = f"targeted success in per cent; ours: {describe_scale(result)}; paper: {_paper(CIFAR)}"
+    scale = (
+        f"targeted success in {PER_CENT}; ours: {describe_scale(result)}; paper: {_paper(CIFAR)}"
+    )
     return "\n".join([scale, *_lines(rows)])
 
 
