@@ -149,8 +149,8 @@ def of_recipe(verdicts: Verdicts, recipe: str) -> list[Judged]:
 
 
 def of_claim(verdicts: Verdicts, claim: Claim) -> list[Judged]:
-    """Return all verdicts of a claim; one without a verdict if there is none."""
-    entries = verdicts.get(claim.id) or [{}]
+    """Return all verdicts of a claim, older ones last; one without a verdict if there is none."""
+    entries = sorted(verdicts.get(claim.id) or [{}], key=is_older)
     return [Judged(claim, each.get("reading", "default"), each) for each in entries]
 
 

@@ -160,6 +160,31 @@ def test_a_boundary_is_confirmed_or_refuted():
     )
 
 
+def noisy_map(spread: float, seeds: int, rise: float = 0.0) -> Evidence:
+    """The map of `planted_map` with noise of each run, and a rise of the loss in one row."""
+    losses = planted_map(2.0).result.test_loss.isel(seed=0, drop=True)
+    losses = losses.isel(samples=slice(0, None, 2), snr=slice(0, None, 12)).copy()
+    losses[1, 4] += rise
+    noise = np.random.default_rng(4).normal(0, spread, (*losses.shape, seeds))
+    result = xr.Dataset(
+        {"test_loss": losses + xr.DataArray(noise, dims=("samples", "snr", "seed"))}
+    )
+    return Evidence("quick", {}, (result,), ())
+
+
+@pytest.mark.parametrize(
+    ("spread", "seeds", "rise", "outcome"),
+    [
+        (0.02, 10, 0.0, Outcome.HOLDS),  # strictly monotone, with noise
+        (0.02, 10, 0.4, Outcome.FAILS),  # re-entrant in one row
+        (0.2, 3, 0.0, Outcome.INCONCLUSIVE),  # fewer runs do not confirm, nor does noise refute
+    ],
+)
+def test_a_loss_falls_if_no_line_rises(spread, seeds, rise, outcome):
+    verdict = judge(claim("fig1.monotone"), noisy_map(spread, seeds, rise))
+    assert verdict.outcome is outcome, [part.statistic() for part in verdict.parts]
+
+
 def test_the_red_curve_is_a_calibration_and_seeds_are_its_replicates():
     verdict = judge(claim("fig1.boundary_1000"), planted_map(2.0, noise=0.05))
     assert verdict.word == "calibrated"

@@ -92,7 +92,7 @@ def test_regimes_are_reported_if_attention_and_loss_cross():
     edges = [re.escape(f"{edge:.3g}") for edge in (found, stall)]
     assert re.search(rf"clean\D+{edges[0]}\D+collapsed\D+{edges[1]}", summary)
     masked = int((at >= 0.6).sum()) * 2
-    assert f"{masked} of {2 * at.size} runs" in summary
+    assert f"{masked} of {2 * at.size} audited runs" in summary
 
 
 def test_collapsed_radii_are_not_claimed_where_attention_falls_with_training():

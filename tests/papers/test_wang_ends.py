@@ -1,5 +1,6 @@
 """Planted robust claims of Wang: refuted by attacks, certified, unbroken between the ends, undecided where masked."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -212,3 +213,18 @@ def test_step_sizes_are_compared_one_by_one():
         # The slowest run ends at step 1024; the others are a quarter and a sixteenth of it.
         result = result.assign_coords(step=[64, 256, 1024])
         assert judged("derived.eta-invariance", result, studies.BY_PACE).word == word
+
+
+@pytest.mark.slow
+def test_an_attacked_first_step_is_judged_by_certificates_where_attacks_are_masked(tmp_path: Path):
+    """The replayed weights are certified, so that masked runs at other radii take nothing away."""
+    experiment = studies.BY_RADIUS.experiment("smoke")
+    result = experiment.run(tmp_path)
+    result["audit"] = result["audit"] * 0 + MASKED
+    claim = claims()["wang/fn1.perturb-at-zero"]
+    verdict = judge(claim, Evidence("smoke", {}, (result,), (experiment,)))
+    assert not verdict.error
+    parts = {part.name: part for part in verdict.parts}
+    assert parts["attacked, largest"].rests_on == "certificate"
+    assert parts["attacked"].certified is not None
+    assert parts["attacked"].certified.estimate.value == 1

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.collections import PathCollection
 
 import benign as bo
 from benign.papers.registry import recipe
+from benign.plot.maps import LARGEST_MARK
 from benign.report.atlas import Atlas
 from benign.spec.base import canonical
 from benign.stats import audited_boundary
@@ -116,6 +118,30 @@ def test_a_map_draws_no_line():
     assert dashed(masked) == 0
 
 
+def test_a_map_marks_masked_cells_by_their_share():
+    """Two of five runs in the first five columns."""
+    of = result(2, columns=slice(0, 5), seeds=slice(2))
+    [ax, *_] = bo.plot.phase(of, "robust_accuracy").axes
+    [text] = [each for each in texts(ax.figure) if "masked" in each]
+    assert holds(text, "25 of 120 cells")
+    [marks] = [each for each in ax.collections if each.get_label() == text]
+    assert isinstance(marks, PathCollection)
+    np.testing.assert_allclose(marks.get_sizes(), 0.4 * LARGEST_MARK)
+    assert np.asarray(marks.get_offsets()).shape == (25, 2)
+    for name, values in (("test_accuracy", of), ("robust_accuracy", result())):
+        legend = bo.plot.phase(values, name).axes[0].get_legend()
+        assert legend is None or not any("masked" in each.get_text() for each in legend.get_texts())
+
+
+def test_a_page_marks_masked_cells_by_their_share():
+    of = result(2, columns=slice(0, 5), seeds=slice(2))
+    drawn = Atlas(of).figure("robust_accuracy")
+    [marks] = [trace for trace in drawn["data"] if "masked" in str(trace.get("name"))]
+    assert len(marks["x"]) == 25
+    assert "Triangles" in drawn["about"]
+    assert "Triangles" not in Atlas(of).figure("test_accuracy")["about"]
+
+
 def test_a_figure_of_exponents_prints_no_exponent():
     names = ["test_accuracy", "robust_accuracy"]
     figure = bo.plot.exponents(result(2), names, level=LEVEL)
@@ -152,4 +178,6 @@ def test_a_recipe_prints_no_law_of_masked_runs():
         clean, robust, *_ = figure.panels(of[flag])
         assert clean.printed is not None
         assert (robust.printed is None) == bool(flag)
+        assert clean.masked is None
+        assert (robust.masked is not None) == bool(flag)
     assert holds(figure.summarise(of[2]), "no boundary at this level")

@@ -24,6 +24,7 @@ from benign.sweep.audits import ATTACKS, attack_audit, attack_cells
 from benign.sweep.dataset import masked, masked_share
 from benign.sweep.ends import BY_LOSS, REASONS, doubts, masked_count, masked_text
 from benign.sweep.plan import NUMERICS
+from benign.sweep.status_text import result_text
 from benign.training.metrics.audit import MASKING
 from tests.says import holds
 
@@ -125,6 +126,13 @@ def test_benign_run_says_it(folder, capsys, tmp_path):
     (tmp_path / "my.yaml").write_text(small().to_yaml())
     assert main(["run", str(tmp_path / "my.yaml"), "--out", str(folder)]) == 0
     assert TEXT in capsys.readouterr().out
+
+
+def test_the_table_of_a_result_has_their_share(result):
+    head, *rows = result_text(result).splitlines()[1:]
+    assert "masked runs" in head
+    assert [row.split()[-2:] for row in rows] == [["100", "%"], ["0", "%"]]
+    assert "masked" not in result_text(result.assign(audit=0 * result["audit"]))
 
 
 def test_a_verdict_is_open_because_of_them(result):

@@ -88,6 +88,12 @@ def moved_name(tried: xr.DataArray) -> str:
     return f"a quarter of the step size moves it ({moved} of {known} cells tried)"
 
 
+def masked_name(share: xr.DataArray) -> str:
+    """Return the name of marks on cells with masked runs, whose areas are the shares of these runs."""
+    cells, known = int((share > 0).sum()), int(share.notnull().sum())
+    return f"masked runs, area: their share ({cells} of {known} cells)"
+
+
 def symbol(values: xr.DataArray, dim: str) -> str:
     """Return the symbol that the papers have for an axis, or its name."""
     return str(values[dim].attrs.get("symbol", dim)) if dim in values.coords else dim

@@ -23,6 +23,7 @@ from benign.plot.laws import (
     curve_points,
     fit_name,
     fitted_rows,
+    masked_name,
     moved_name,
     printed_law,
 )
@@ -59,6 +60,7 @@ from benign.stats.audited import audited_boundary
 from benign.stats.boundary import Boundary
 from benign.stats.law import Law
 from benign.stats.regimes import Regime, majority_regime
+from benign.sweep.ends import masked_cells
 
 # A light rim keeps a line readable on dark and on bright cells.
 _RIM = [patheffects.withStroke(linewidth=2.8, foreground="white")]
@@ -77,6 +79,8 @@ MANY_CELLS = 2500
 """a map of more cells is one picture inside a vector file"""
 SEAM, BETWEEN = 0.6, 0.5
 """widths in points of edges of cells in their own colour, and of lines between cells"""
+LARGEST_MARK = 16.0
+"""area in square points of the mark of a cell whose runs are all masked"""
 LEVELS = 128
 """number of colours of a map: each is a shape in the colour bar of a vector file"""
 
@@ -110,6 +114,8 @@ class Panel:
     moved: xr.DataArray | None = None
     """over the same axes: 1 where a smaller step size changes the cell, 0 where it does not, NaN where it was not tried
     (`moved_by_rate` of an audited result)"""
+    masked: xr.DataArray | None = None
+    """over the same axes: the share of masked runs (`benign.sweep.ends.masked_cells`), for a robust quantity"""
 
 
 def phase_figure(
@@ -144,7 +150,7 @@ def phase_figure(
 
 
 def _legend_rows(panel: Panel) -> int:
-    parts = (panel.printed, panel.predicted, panel.moved)
+    parts = (panel.printed, panel.predicted, panel.moved, panel.masked)
     return sum(part is not None for part in parts) + 3 * (panel.boundary is not None) + 1
 
 
@@ -161,6 +167,8 @@ def _draw(ax: Axes, panel: Panel) -> None:
             curve(ax, law, panel.x, panel.y, panel.predicted, label=name, color=BLUE, linestyle=":")
     if panel.moved is not None:
         _mark_moved(ax, panel.moved, panel.x, panel.y)
+    if panel.masked is not None:
+        _mark_masked(ax, panel.masked, panel.x, panel.y)
     legend_below(ax)
 
 
@@ -357,6 +365,23 @@ def _mark_moved(ax: Axes, moved: xr.DataArray, x: str, y: str) -> None:
     )
 
 
+def _mark_masked(ax: Axes, masked: xr.DataArray, x: str, y: str) -> None:
+    """Draw a triangle on every cell with masked runs, of an area that is their share."""
+    share = masked.transpose(y, x)
+    rows, columns = np.nonzero(share.values > 0)
+    ax.scatter(
+        share[x].values[columns],
+        share[y].values[rows],
+        s=LARGEST_MARK * share.values[rows, columns],
+        marker="v",
+        facecolor="white",
+        edgecolor=BLACK,
+        linewidth=0.6,
+        zorder=3,
+        label=masked_name(share),
+    )
+
+
 def _colour_bar(
     ax: Axes, mesh: QuadMesh, drawn: np.ma.MaskedArray, label: str, cut: float | None
 ) -> None:
@@ -451,7 +476,17 @@ def _panel_of(
         edge = audited_boundary(result, lambda of: variable_of(of, name, 2), level, f"{x} * {y}**p")
     limits = (0.0, 1.0) if name.endswith("accuracy") else None
     law = {"printed": printed, "printed_by": printed_by}
-    return Panel(values, x, y, readable(name), limits=limits, boundary=edge, **law)
+    marks = masked_cells(result, name)
+    return Panel(
+        values, x, y, readable(name), limits=limits, boundary=edge, masked=_over(marks, x, y), **law
+    )
+
+
+def _over(marks: xr.DataArray | None, x: str, y: str) -> xr.DataArray | None:
+    """Return marks of cells over the two axes of a map: all other axes have one value."""
+    if marks is None:
+        return None
+    return marks.squeeze([dim for dim in marks.dims if dim not in (x, y)], drop=True)
 
 
 def regimes(

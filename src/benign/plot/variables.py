@@ -66,6 +66,18 @@ def extended_curve(result: xr.Dataset, name: str) -> xr.DataArray:
     return curve.isel(step=slice(None, 1 + int(np.searchsorted(curve.step, last))))
 
 
+TRAINED_LOSS = "loss under the training attack"
+"""label of `train_loss` of robust training: what was descended, which is not the robust loss"""
+ROBUST_LOSS = "robust training loss, at least"
+"""label of `train_robust_loss`: as much of the robust training loss as the attacks at the end find"""
+
+
+def training_losses(result: xr.Dataset) -> dict[str, xr.DataArray]:
+    """Return the training losses at the end by their labels; older results lack the second."""
+    names = {TRAINED_LOSS: "train_loss", ROBUST_LOSS: "train_robust_loss"}
+    return {label: result[name] for label, name in names.items() if name in result}
+
+
 def varied_axes(values: xr.DataArray) -> list[str]:
     """Return the axes, other than seeds, that have several values."""
     return [str(dim) for dim in values.dims if dim != "seed" and values.sizes[dim] > 1]

@@ -18,6 +18,7 @@ from benign.report.cells import Limits, ending_texts, finished_curve, rounded
 from benign.report.figures import LABELS, PlotlyFigure, labels_of
 from benign.stats.audited import audited_boundary
 from benign.stats.boundary import Boundary
+from benign.sweep.ends import masked_cells
 
 
 def ascending(result: xr.Dataset) -> xr.Dataset:
@@ -378,7 +379,11 @@ class Atlas:
         values, bounds = self._slice(self.result[name], at), value_range(readable(name))
         limits = bounds if np.isfinite(bounds).all() else None
         edge = self._edge(name, at) if name in FITTED else None
-        return Panel(values, self.x, self.y, readable(name), limits=limits, boundary=edge)
+        marks = masked_cells(self.result, name)
+        masked = None if marks is None else self._slice(marks, at)
+        return Panel(
+            values, self.x, self.y, readable(name), limits=limits, boundary=edge, masked=masked
+        )
 
     def _panel_axes(self, panel: Panel) -> list[str]:
         """Return the axes of the experiment that a panel draws, perhaps under other names."""

@@ -19,6 +19,7 @@ from benign.plot.laws import (
     curve_points,
     fit_name,
     fitted_rows,
+    masked_name,
     moved_name,
     printed_law,
 )
@@ -39,6 +40,8 @@ LABELS = "labels"
 LONGEST_TITLE = 52
 """letters of the title of an axis"""
 BAD_ENDS = tuple(STATUS_TEXT[each] for each in (Status.DIVERGED, *RETRIED))
+LARGEST_MARK = 9.0
+"""pixels of the mark of a cell whose runs are all masked"""
 MOST_TICKS = 12
 """an axis of at most so many values has a tick for each"""
 HALF = 0.5
@@ -466,7 +469,23 @@ def _crossings(panel: Panel) -> list[PlotlyFigure]:
 
 
 def _crosses(panel: Panel) -> list[PlotlyFigure]:
-    """Return crosses for the cells that a smaller step size changes."""
+    """Return marks of cells: those that a smaller step size changes, and those with masked runs."""
+    return [*_moved(panel), *_masked(panel)]
+
+
+def _masked(panel: Panel) -> list[PlotlyFigure]:
+    """Return triangles for the cells with masked runs, of an area that is their share."""
+    if panel.masked is None:
+        return []
+    share = panel.masked.transpose(panel.y, panel.x)
+    rows, columns = np.nonzero(share.values > 0)
+    sizes = rounded(LARGEST_MARK * np.sqrt(share.values[rows, columns]))
+    line = {"color": BLACK, "width": 1}
+    marker = {"symbol": "triangle-down", "size": sizes, "color": "white", "line": line}
+    return [_cell_marks(share[panel.x], share[panel.y], rows, columns, marker, masked_name(share))]
+
+
+def _moved(panel: Panel) -> list[PlotlyFigure]:
     if panel.moved is None:
         return []
     tried = panel.moved.transpose(panel.y, panel.x)
@@ -541,6 +560,8 @@ def _map_sentences(panel: Panel, title: str, meaning: str) -> Iterator[str]:
             yield "The dotted blue line is the prediction of the theory, without any training."
     if panel.moved is not None:
         yield "Crosses mark cells that change when the step size is divided by four."
+    if panel.masked is not None:
+        yield "Triangles mark cells with masked runs; the area is their share."
     yield "Choose a cell to see its training."
 
 

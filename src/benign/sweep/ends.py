@@ -74,6 +74,12 @@ def masked_count(result: xr.Dataset) -> str:
     )
 
 
+def masked_cells(result: xr.Dataset, name: str) -> xr.DataArray | None:
+    """Return the share of masked runs of every cell, for marks in a map of a robust variable; None without any."""
+    robust = _proven(result, name, certificates=False) is not None
+    return masked_share(result) if robust and masked_count(result) else None
+
+
 def masked_text(result: xr.Dataset) -> str:
     """Return a sentence about masked runs, the same in captions, pages and on the command line; empty if none is."""
     count = masked_count(result)

@@ -11,7 +11,7 @@ import xarray as xr
 
 from benign.experiment import Experiment
 from benign.spec.axes import dimensions
-from benign.sweep.dataset import ended
+from benign.sweep.dataset import ended, masked_share
 from benign.sweep.folders import current_experiment
 from benign.sweep.plan import keys_of
 from benign.sweep.results import RunAt, RunResolver, changed_code, failures, other_versions
@@ -197,11 +197,16 @@ def result_text(result: xr.Dataset) -> str:
     if np.prod(sizes) > MOST_ROWS:
         return ""
     means = result[names].where(ended(result)).mean("seed")
-    rows = [[*dims, *names]]
+    share = masked_share(result)
+    marked = bool((share > 0).any())
+    rows = [[*dims, *names, *(["masked runs"] * marked)]]
     for index in np.ndindex(*sizes):
         cell = means[dict(zip(dims, index, strict=True))]
         where = [value_text(result[dim].values[i]) for dim, i in zip(dims, index, strict=True)]
-        rows.append([*where, *(f"{float(cell[name]):.4g}" for name in names)])
+        part = float(share[dict(zip(dims, index, strict=True))])
+        text = "no audit" if np.isnan(part) else f"{100 * part:.0f} %"
+        numbers = [f"{float(cell[name]):.4g}" for name in names]
+        rows.append([*where, *numbers, *([text] * marked)])
     seeds = result.sizes["seed"]
     return "\n".join([f"means over {seeds} seed{'s' * (seeds != 1)}", *table(rows)])
 

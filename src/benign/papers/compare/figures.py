@@ -33,7 +33,8 @@ from benign.spec.axes import logspace, zipped
 from benign.stats.audited import audited_boundary
 from benign.stats.boundary import Boundary, boundary
 from benign.streams import RunId, Streams
-from benign.sweep.dataset import ended, masked
+from benign.sweep.dataset import ended
+from benign.sweep.ends import masked_count
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -215,14 +216,14 @@ def _law_text(edge: Boundary) -> str:
 
 
 def _runs_text(runs: xr.Dataset) -> str:
-    """Steps, how many reached the loss, and how often the training attack was misled (masked runs)."""
+    """Steps, how many reached the loss, and how many runs are masked."""
     done = ended(runs)
     if not done.any():
         return "no run has ended"
     reached = converged(runs).where(done).mean().item()
-    misled = masked(runs).where(done).mean().item()
     steps = runs.steps.where(done).median().item()
-    return f"median steps {steps:.3g}, reach the loss {reached:.2f}, misled the training attack {misled:.2f}"
+    text = f"median steps {steps:.3g}, reach the loss {reached:.2f}"
+    return f"{text}, masked {count}" if (count := masked_count(runs)) else text
 
 
 RECIPES = [ARCHITECTURES]

@@ -17,7 +17,7 @@ from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.pgd import PGD
 from benign.claims.study import Reading, Scaled
 from benign.experiment import Experiment, specification
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, means_text
 from benign.papers.wang.bounds import averaged_alignment, critical_dim
 from benign.papers.wang.exponents import EXPONENTS, LEVEL
 from benign.papers.wang.images import FIG4, FIG5, FIG6, UNDERTRAINING
@@ -41,12 +41,13 @@ from benign.papers.wang.theory import conditions
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
-from benign.plot.variables import extended_curve
+from benign.plot.variables import TRAINED_LOSS, extended_curve, training_losses
 from benign.spec.axes import zipped
 from benign.stats.audited import audited_boundary
 from benign.stats.boundary import Boundary
 from benign.stats.intervals import Estimate, mean_interval
 from benign.sweep.dataset import ended
+from benign.sweep.ends import masked_cells
 from benign.training.setup import Evaluation
 
 Curve = Callable[[np.ndarray], np.ndarray]
@@ -177,6 +178,7 @@ def _pair(result: xr.Dataset, kind: str, edge: Boundary) -> list[Panel]:
     if edge.fit is not None:
         printed = f"dim * signal**-{power} = {edge.constant_for(-power).value:.4g}"
     both: dict[str, Any] = {"printed": printed, "printed_by": UNPRINTED}
+    both["masked"] = masked_cells(result, f"{tested}_accuracy")
     moved = result.get(f"{tested}_accuracy_moved")
     return [
         Panel(
@@ -219,7 +221,8 @@ def _beside(result: xr.Dataset, kind: str, dims: np.ndarray) -> str:
 
 def _fitted(result: xr.Dataset) -> str:
     runs, right = ended(result), result.train_robust_accuracy == 1
-    return f"{int((runs & right).sum())} of {int(runs.sum())} runs have a robust training accuracy of 100 %"
+    count = f"{int((runs & right).sum())} of {int(runs.sum())} runs"
+    return f"{count} have a training accuracy of 100 % under the training attack"
 
 
 # Figure 3.
@@ -246,14 +249,15 @@ def edge_3(result: xr.Dataset) -> Boundary:
 def _panels_3(result: xr.Dataset) -> list[Panel]:
     result = by_radius(result)
     robust, clean = 1 - result.robust_noisy_error, 1 - result.test_noisy_error
+    marks = masked_cells(result, "robust_accuracy")
     return [
         Panel(
             robust, "dim", "radius", "robust test accuracy, flipped labels", limits=LIMITS,
-            moved=result.get("robust_accuracy_moved"),
+            moved=result.get("robust_accuracy_moved"), masked=marks,
         ),
         Panel(
             result.robust_accuracy, "dim", "radius", "robust test accuracy, clean labels", cut=LEVEL,
-            boundary=edge_3(result), predicted=predicted_radius(result), predicted_by=PREDICTOR,
+            boundary=edge_3(result), predicted=predicted_radius(result), predicted_by=PREDICTOR, masked=marks,
         ),
         Panel(
             clean, "dim", "radius", "clean test accuracy, flipped labels", limits=LIMITS,
@@ -358,7 +362,7 @@ def _draw(result: xr.Dataset, caption: str) -> Figure:
             [
                 Curves(
                     [(n, extended_curve(e, "train_loss")) for n, e in named],
-                    "robust training loss",
+                    TRAINED_LOSS,
                     log=True,
                 ),
                 Curves(
@@ -386,8 +390,8 @@ def _summarise(result: xr.Dataset) -> str:
             if 0 < error.size < cell.sizes["seed"]:  # others diverged, failed or are missing
                 tested += f" of {error.size} runs"
             lines.append(
-                f"{symbol} = {float(cell[field]):g}: robust test error {tested}, robust "
-                f"training loss {float(cell.train_loss.mean()):.3g}, "
+                f"{symbol} = {float(cell[field]):g}: robust test error {tested}, "
+                f"{means_text(training_losses(cell))}, "
                 f"{fitted} of {runs} runs fit every attacked training point"
             )
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from benign.data.images import Images
 from benign.experiment import Experiment
 from benign.networks.two_layer import TwoLayer
 from benign.papers.images import describe_images, source_of, which_images
-from benign.papers.recipes import Recipe
+from benign.papers.recipes import Recipe, means_text
 from benign.papers.wang.setting import (
     NETWORK,
     PAPER,
@@ -29,12 +29,13 @@ from benign.papers.wang.setting import (
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
-from benign.plot.variables import extended_curve
+from benign.plot.variables import TRAINED_LOSS, extended_curve, training_losses
 from benign.spec.axes import Axis, linspace, zipped
 from benign.stats.audited import audited_boundary
 from benign.stats.boundary import Boundary
 from benign.stats.intervals import mean_interval
 from benign.sweep.dataset import ended
+from benign.sweep.ends import masked_cells
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -220,6 +221,7 @@ def _map(result: xr.Dataset, kind: str, edge: Boundary | None) -> Panel:
         boundary=edge,
         printed=printed,
         printed_by=UNPRINTED,
+        masked=masked_cells(result, ACCURACIES[kind]),
     )
 
 
@@ -235,12 +237,13 @@ def _summarise_4(result: xr.Dataset) -> str:
         lines.append(f"  {edge}".replace("\n", "\n  "))
     shown = zip(result.norm.values, result.train_loss.mean(["seed", "dim"]).values, strict=True)
     losses = ", ".join(f"{loss:.3g} at r = {norm:g}" for norm, loss in shown)
-    return "\n".join([*lines, f"robust training loss at the end: {losses}", _fitted(result)])
+    return "\n".join([*lines, f"{TRAINED_LOSS} at the end: {losses}", _fitted(result)])
 
 
 def _fitted(result: xr.Dataset) -> str:
     runs, right = ended(result), result.train_robust_accuracy == 1
-    return f"{int((runs & right).sum())} of {int(runs.sum())} runs have a robust training accuracy of 100 %"
+    count = f"{int((runs & right).sum())} of {int(runs.sum())} runs"
+    return f"{count} have a training accuracy of 100 % under the training attack"
 
 
 # Figure 5.
@@ -260,9 +263,10 @@ def radius_edge(result: xr.Dataset) -> Boundary:
 def _panels_5(result: xr.Dataset) -> list[Panel]:
     shown = by_radius(named(result))
     robust, clean = shown.robust_accuracy, shown.test_accuracy
-    cut = {"cut": RADIUS_LEVEL, "boundary": radius_edge(result)}
+    marks = masked_cells(shown, "robust_accuracy")
+    cut = {"cut": RADIUS_LEVEL, "boundary": radius_edge(result), "masked": marks}
     return [
-        Panel(robust, "dim", "radius", "robust test accuracy", limits=(0.5, 1.0)),
+        Panel(robust, "dim", "radius", "robust test accuracy", limits=(0.5, 1.0), masked=marks),
         Panel(robust, "dim", "radius", "robust test accuracy", **cut),
         Panel(clean, "dim", "radius", "clean test accuracy", limits=(0.5, 1.0)),
     ]
@@ -346,9 +350,7 @@ def _draw_6(result: xr.Dataset, caption: str) -> Figure:
         named = [(f"{symbol} = {float(each[field]):g}", each) for each in chosen]
         losses = [(name, extended_curve(each, "train_loss")) for name, each in named]
         errors = [(name, 1 - extended_curve(each, "robust_accuracy")) for name, each in named]
-        rows.append(
-            [Curves(losses, "robust training loss", log=True), Curves(errors, "robust test error")]
-        )
+        rows.append([Curves(losses, TRAINED_LOSS, log=True), Curves(errors, "robust test error")])
     caption = f"{caption} {describe_images(result)}"
     return curves_figure(rows, title="Adversarial training on two digits", caption=caption)
 
@@ -362,7 +364,7 @@ def _summarise_6(result: xr.Dataset) -> str:
         error = mean_interval(errors) if errors.size else "of no run"
         lines.append(
             f"r = {norm:g}, d = {int(cell.dim)}, rho = {rho:g}: robust test error {error}, "
-            f"robust training loss {float(cell.train_loss.mean()):.3g}"
+            f"{means_text(training_losses(cell))}"
         )
     return "\n".join(lines)
 
@@ -431,7 +433,7 @@ def by_case(result: xr.Dataset, name: str) -> xr.DataArray:
 def _draw_undertraining(result: xr.Dataset, caption: str) -> Figure:
     panels = []
     for name, label in (
-        ("train_loss", "robust training loss"),
+        ("train_loss", TRAINED_LOSS),
         ("test_accuracy", "clean test accuracy"),
         ("robust_accuracy", "robust test accuracy"),
     ):

@@ -29,6 +29,7 @@ from benign.papers.recipes import Recipe, means_text
 from benign.papers.statistics import converged, steps_to_loss
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import Figure
+from benign.plot.variables import TRAINED_LOSS, training_losses
 from benign.spec.axes import logspace, zipped
 from benign.stats.boundary import boundary
 from benign.sweep.dataset import ended
@@ -233,7 +234,7 @@ def _draw_norms(result: xr.Dataset, caption: str) -> Figure:
         [
             panel(
                 "train_loss",
-                "robust training loss (nats)",
+                f"{TRAINED_LOSS} (nats)",
                 log=True,
                 level=0.01,
                 level_name="training stops",
@@ -272,7 +273,7 @@ def _summarise_norms(result: xr.Dataset) -> str:
                 "clean accuracy": cell.test_accuracy,
                 "robust": cell.robust_accuracy,
                 "under the training attack": cell.robust_accuracy_training_attack,
-                "robust training loss": cell.train_loss,
+                **training_losses(cell),
             }
             means = means_text(measures)
             lines.append(f"  SNR {snr:g}: {means}")

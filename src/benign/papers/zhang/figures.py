@@ -34,11 +34,12 @@ from benign.papers.zhang.tokens import TOKENS
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.maps import Panel, phase_figure
 from benign.plot.style import Figure
-from benign.plot.variables import extended_curve
+from benign.plot.variables import TRAINED_LOSS, extended_curve, training_losses
 from benign.spec.axes import linspace, logspace, zipped
 from benign.stats.audited import audited_boundary
 from benign.stats.boundary import Boundary
 from benign.sweep.dataset import ended
+from benign.sweep.ends import masked_cells
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation
 
@@ -140,8 +141,11 @@ def _panels(result: xr.Dataset) -> list[Panel]:
 def _pair(result: xr.Dataset, cut: float | None) -> list[Panel]:
     predictions = (linear_theory(result), None)
     moved = (result.get("test_accuracy_moved"), result.get("robust_accuracy_moved"))
+    masked = (None, masked_cells(result, "robust_accuracy"))
     panels = []
-    for (values, edge), predicted, crosses in zip(_maps(result), predictions, moved, strict=True):
+    for (values, edge), predicted, crosses, marks in zip(
+        _maps(result), predictions, moved, masked, strict=True
+    ):
         panels.append(
             Panel(
                 values,
@@ -156,6 +160,7 @@ def _pair(result: xr.Dataset, cut: float | None) -> list[Panel]:
                 predicted=predicted,
                 predicted_by="linear theory: N · SNR⁴ = 4 (M - 1)² z² / d",
                 moved=crosses,
+                masked=marks,
             )
         )
     return panels
@@ -198,6 +203,7 @@ def _constant(edge: Boundary, exponent: float) -> str:
 FIG2_SNR = 12.0
 """of the curves that differ in N"""
 SYMBOLS = {"samples": "N", "snr": "SNR"}
+AXES_2 = {"samples": "training points N", "snr": "signal-to-noise ratio SNR"}
 
 
 FIGURE_2 = Recipe(
@@ -250,9 +256,10 @@ def families(result: xr.Dataset) -> list[tuple[str, str, xr.Dataset]]:
 def _draw_2(result: xr.Dataset, caption: str) -> Figure:
     rows = [_along_training_2(*family) for family in families(result)]
     rows.append([_ends(*family) for family in families(result)])
+    rows.append([_losses_at_the_end(*family) for family in families(result)])
     note = "A run that has ended stays at its last value."
     return curves_figure(
-        rows, title="Robust loss and accuracy along training", caption=f"{caption} {note}"
+        rows, title="Loss and accuracy along adversarial training", caption=f"{caption} {note}"
     )
 
 
@@ -269,7 +276,7 @@ def _along_training_2(fixed: str, varied: str, runs: xr.Dataset) -> list[Curves]
     return [
         Curves(
             each(extended_curve(runs, "train_loss")),
-            "robust training loss (nats)",
+            f"{TRAINED_LOSS} (nats)",
             log=True,
             level=0.01,
             level_name="training stops",
@@ -295,8 +302,22 @@ def _ends(fixed: str, varied: str, runs: xr.Dataset) -> Curves:
         ],
         "test accuracy at the end",
         varied,
-        "signal-to-noise ratio SNR" if varied == "snr" else "training points N",
+        AXES_2[varied],
         level=0.5,
+        title=fixed,
+    )
+
+
+def _losses_at_the_end(fixed: str, varied: str, runs: xr.Dataset) -> Curves:
+    """What was trained, and what is known of the robust training loss."""
+    return Curves(
+        list(training_losses(runs).items()),
+        "loss at the end (nats)",
+        varied,
+        AXES_2[varied],
+        log=True,
+        level=0.01,
+        level_name="training stops",
         title=fixed,
     )
 
@@ -311,7 +332,7 @@ def _summarise_2(result: xr.Dataset) -> str:
             reached = int(converged(cell).sum())
             measures = {
                 "steps": cell.steps,
-                "robust training loss": cell.train_loss,
+                **training_losses(cell),
                 "clean accuracy": cell.test_accuracy,
                 "robust under the training attack": cell.robust_accuracy_training_attack,
                 "under a thorough one": cell.robust_accuracy,
@@ -410,7 +431,7 @@ def _along_training_3(runs: xr.Dataset) -> list[Curves]:
         return Curves([(f"τ = {r:g} |μ|", curves.sel(radius=r)) for r in FIG3_RADII], label, **more)
 
     return [
-        panel("train_loss", "robust training loss (nats)", log=True, **_NOTHING),
+        panel("train_loss", f"{TRAINED_LOSS} (nats)", log=True, **_NOTHING),
         panel("attention_entropy", "entropy (nats)", title="attention, clean points", **_UNIFORM),
         panel("value_norm", "|u| (1 / length)", title="u = W_V w_O"),
     ]
@@ -433,8 +454,8 @@ def _over_radii(result: xr.Dataset) -> list[Curves]:
     }
     return [
         panel(
-            {"training attack": "train_loss"},
-            "robust training loss (nats)",
+            {label: str(values.name) for label, values in training_losses(result).items()},
+            "loss (nats)",
             words=True,
             log=True,
             title="at the end",
@@ -457,7 +478,7 @@ def _summarise_3(result: xr.Dataset) -> str:
         growth = cell.value_norm - cell.value_norm_curve.isel(step=0)
         measures = {
             "steps": cell.steps,
-            "robust training loss": cell.train_loss,
+            **training_losses(cell),
             "entropy": cell.attention_entropy,
             "of attacked points": cell.attention_entropy_attacked,
             "growth of |u|": growth,

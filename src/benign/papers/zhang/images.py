@@ -41,6 +41,7 @@ from benign.plot.style import Figure
 from benign.stats.audited import audited_boundary
 from benign.stats.boundary import Boundary
 from benign.sweep.dataset import ended
+from benign.sweep.ends import masked_cells
 from benign.training.setup import Evaluation
 
 # Attacks and experiments.
@@ -263,6 +264,7 @@ def _panel(
         boundary=edge,
         printed=None if constant is None else f"samples * snr**2 = {constant:.4g}",
         printed_by=by,
+        masked=masked_cells(result, ACCURACIES[kind]),
     )
 
 
@@ -296,7 +298,7 @@ def fitted(result: xr.Dataset) -> str:
     loss = result.train_loss.where(runs & ~there)
     rest = f"; the others end at {float(loss.min()):.3g} to {float(loss.max()):.3g}"
     far = rest if loss.notnull().any() else ""
-    return f"{int(there.sum())} of {int(runs.sum())} runs reach the robust training loss{far}"
+    return f"{int(there.sum())} of {int(runs.sum())} runs reach the loss under the training attack{far}"
 
 
 def _recipe(

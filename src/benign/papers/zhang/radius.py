@@ -28,10 +28,12 @@ from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.radii import proven_error
 from benign.plot.lines import Curves, curves_figure
 from benign.plot.style import Figure
+from benign.plot.variables import TRAINED_LOSS
 from benign.spec.axes import Axis, logspace
 from benign.stats.crossing import Crossing, first_crossing
 from benign.streams import RunId, Streams
-from benign.sweep.dataset import ended, masked
+from benign.sweep.dataset import masked
+from benign.sweep.ends import masked_text
 from benign.training.optimisers import GradientDescent
 from benign.training.setup import Evaluation, Setup
 
@@ -244,7 +246,7 @@ def _draw(result: xr.Dataset, caption: str) -> Figure:
     ]
     rows = [
         [
-            both("train_loss", "robust training loss, end", log=True,
+            both("train_loss", f"{TRAINED_LOSS}, end", log=True,
                  level=math.log(2), level_name="log 2: no better than f = 0"),
             both("reached", f"share with loss < {setting.loss:g}", named=True),
             both("steps_to_loss", "steps to the loss", *theory_steps, log=True),
@@ -356,12 +358,7 @@ def _regimes_text(runs: xr.Dataset, setting: Setting) -> str:
 
 
 def _masked_text(runs: xr.Dataset) -> str:
-    """How often the training attack was misled: masked runs."""
-    known = int(runs.audit.where(ended(runs)).notnull().sum())
-    misled = masked(runs) & ended(runs)
-    radii = runs.radius.values[misled.any("seed").values]
-    where = f", radii {radii.min():.3g} to {radii.max():.3g}" if radii.size else ""
-    return (
-        f"  training attack misled (a stronger one raises the training loss by 10 %) in {int(misled.sum())} of {known} "
-        f"runs{where}"
-    )
+    """How many runs are masked, and at which radii."""
+    radii = runs.radius.values[masked(runs).any("seed").values]
+    where = f" Radii {radii.min():.3g} to {radii.max():.3g}." if radii.size else ""
+    return f"  {masked_text(runs) or 'No run is masked.'}{where}"

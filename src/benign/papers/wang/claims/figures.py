@@ -86,7 +86,7 @@ def robust_exponent(evidence: Evidence) -> Measured:
 
 @CLAIMS.add(
     "fig1.robust-below-clean",
-    "Figure 1",
+    "derived (Figure 1)",
     at_most(0.0),
     FIG1,
     kind=Kind.BY_CONSTRUCTION,
