@@ -400,6 +400,18 @@ def test_rows_that_fall_back_have_no_fit():
     assert boundary(one_row, 0.5).fit is None
 
 
+def test_rows_of_one_seed_that_fall_back_for_good_have_no_fit():
+    """One seed tests nothing, but a rising curve through a row that falls back to where it was does not cross."""
+    row = [0.0, 0.1, 0.2, 0.6, 0.2, 0.2, 0.2, 0.2, 0.2]
+    last = [0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.9, 1.0, 1.0]
+    coords = {"samples": [2, 4, 8, 16, 32, 64], "snr": np.geomspace(0.1, 10, 9)}
+    edge = boundary(xr.DataArray([row] * 5 + [last], coords, list(coords)), 0.5)
+    assert edge.critical.notnull().all()
+    assert edge.fit is None
+    assert holds(edge.reason, NO_BOUNDARY, "1 of 6", "stay beyond", " 4 ")
+    assert edge.constant_for(2.0).high == math.inf
+
+
 def test_rows_that_never_cross_are_information():
     """Two rows that never cross within the grid move the law towards what they exclude."""
     values = ramp(100.0, 2.0, seeds=4, noise=0.05, rng=np.random.default_rng(3))

@@ -107,7 +107,7 @@ class Boundary:
             pseudo = fitted.pseudo[np.isfinite(fitted.pseudo).all(1)]
             draws = np.atleast_2d(np.cov(pseudo.T)) / seeds
             return LineErrors(draws, seeds - 1, grid, f"{seeds} seeds")
-        degrees = int(self.by_run.known.sum()) - coefficients
+        degrees = max(int(self.by_run.known.sum()) - coefficients, 0)
         return LineErrors(fitted.model, degrees, grid, "the rows of one seed")
 
     def _fitted(self, misfit: str) -> tuple[PowerLaw | None, str]:
@@ -116,6 +116,11 @@ class Boundary:
         count = int(known.sum())
         if count < MIN_ROWS:
             few = f"{count} of {known.size} rows cross it, {MIN_ROWS} are needed"
+            return None, f"{NO_BOUNDARY}: {few}"
+        places = self.by_run
+        crossed = places.known.any(1)
+        if crossed.sum() < MIN_ROWS:
+            few = f"{crossed.sum()} of {known.size} rows cross it and stay beyond, {MIN_ROWS} are needed"
             return None, f"{NO_BOUNDARY}: {few}"
         if misfit:
             return None, f"{NO_BOUNDARY}: {misfit}"
@@ -126,8 +131,9 @@ class Boundary:
         )
         height, slope = map(float, fitted.coefficients)
         slope = 0.0 if abs(slope) < 1e-12 else slope
-        points = np.log(self.critical.values[known])
-        off = points - height - slope * (np.log(rows[known]) - centre)
+        points = np.where(places.known, places.low, 0.0).sum(1)[crossed]
+        points = points / places.known.sum(1)[crossed]
+        off = points - height - slope * (np.log(rows[crossed]) - centre)
         spread = points - points.mean()
         return PowerLaw(
             slope=slope,
