@@ -18,6 +18,8 @@ import numpy as np
 LEVEL = 0.01
 """chance that two equal contestants are taken for different"""
 PERMUTATIONS = 20_000
+ROUNDING = 1e-5
+"""share of a number that is no difference: one contestant sums in float32 to 1.0000001 where another has 1"""
 
 Values = Mapping[str, float]
 
@@ -55,27 +57,30 @@ def compare(first: Sequence[Outcome], second: Sequence[Outcome], seed: int = 0) 
     cells = sorted({each.cell for each in first} & {each.cell for each in second})
     if not cells:
         raise ValueError("the contestants have no cell in common")
-    rng, values, names, shuffled = np.random.default_rng(seed), [], _names(first, second), []
+    rng, names = np.random.default_rng(seed), _names(first, second)
+    values, sizes, shuffled = [], [], []
     bands = {each.cell: each.band for each in first}
     for cell in cells:
         one, two = ([e.values for e in side if e.cell == cell] for side in (first, second))
         pool = np.array([[row[name] for name in names] for row in (*one, *two)], float)
         # The number of a diverged run is no number: rank it worst, equally for both.
         pool = np.nan_to_num(pool, nan=1e6, posinf=1e6, neginf=-1e6)
+        sizes.append(np.abs(pool).mean(0))
         pool = pool - pool[0]  # rounding alone would make a difference of equal numbers
         order = rng.random((PERMUTATIONS, len(pool))).argsort(1)
         order[0] = np.arange(len(pool))
         signs = np.where(order < len(one), 1 / len(one), -1 / len(two))
         shuffled.append(signs @ pool)
         values.append(bands[cell])
-    means = np.stack(
-        shuffled
-    )  # [cells, permutations, numbers]: differences of the means of each cell
+    # [cells, permutations, numbers]: differences of the means of each cell
+    means = np.stack(shuffled)
     groups = {"all cells": np.ones(len(cells), bool)}
     if len(set(values)) > 1:
         groups |= {f"band {band}": np.array(values) == band for band in sorted(set(values))}
     statistics = np.stack([means[mask].mean(0) for mask in groups.values()])
-    spread = statistics.std(1)
+    # Of the sizes over all contestants, which no permutation changes.
+    least = ROUNDING * np.mean(sizes, axis=0)
+    spread = np.hypot(statistics.std(1), least)
     scaled = np.abs(statistics) / np.where(spread > 0, spread, np.inf)[:, None]
     largest = scaled.max((0, 2))
     # Ties count: with few runs several permutations give the same split.

@@ -179,6 +179,19 @@ def test_equal_numbers_do_not_hide_a_difference():
     assert law.worst == "loss, all cells"
 
 
+@pytest.mark.usefixtures("few_permutations")
+def test_rounding_is_no_difference():
+    """One contestant sums shares in float32: its accuracies of 1 are 1.0000001 in all cells."""
+    rng = np.random.default_rng(0)
+    one, two = (
+        [Outcome(c, 0, {"accuracy": right, "loss": rng.normal()}) for c in range(20)]
+        for right in (1.0, 1.0000001)
+    )
+    law = compare(one, two)
+    assert law.equal
+    assert law.worst == "loss, all cells"
+
+
 def test_a_missing_number_is_an_error():
     one, two = Outcome(0, 0, {"loss": 1.0}), Outcome(0, 0, {"loss": 1.0, "steps": 2.0})
     with pytest.raises(ValueError, match="lacks"):

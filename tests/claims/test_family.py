@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy import stats
 
 from benign.claims import (
@@ -11,6 +12,7 @@ from benign.claims import (
     Direction,
     Evidence,
     Kind,
+    Measured,
     Undecided,
     at_least,
     at_most,
@@ -25,6 +27,7 @@ from benign.claims.family import InFamily, belongs, families, holm
 from benign.claims.frozen import ERROR_RATE
 from benign.claims.verdict import LEAST_P, Ends
 from benign.stats.intervals import clopper_pearson
+from benign.stats.monotone import largest_fall
 
 DRAWS = [0.3, 0.55, 0.1, 0.62, 0.44, 0.21]
 
@@ -58,6 +61,17 @@ def test_a_p_value_of_a_share_is_that_of_the_exact_one_sided_test(hits, trials, 
 )
 def test_extreme_p_values(measured, rule, p_value):
     assert Ends(measured).p_value(rule) == p_value
+
+
+def test_a_p_value_from_samples_is_not_smaller_than_they_can_show():
+    """The interval of a fall is drawn by chance: its ends stayed where they are at any higher confidence."""
+    noise = np.random.default_rng(0).normal(0.0, 0.1, (4, 3, 5))
+    values = xr.DataArray(noise - 0.2 * np.arange(5), dims=("seed", "row", "column"))
+    fall = largest_fall(values.assign_coords(column=np.arange(5)), "column")
+    reaches = [fall.at(1 - alpha).high - fall.value for alpha in (1e-2, 1e-5, 1e-8)]
+    assert reaches[0] < reaches[1] < reaches[2]
+    measured = Measured.by("x", fall.at, "4 seeds")
+    assert 1e-9 < Ends(measured).p_value(at_most(0.2)) < 0.05
 
 
 def test_attacks_refute_from_one_side_only():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -146,14 +147,24 @@ def test_a_torn_last_line_is_ignored(tmp_path: Path):
         status = FrozenFile(path).freeze([(second, True)])[second.key]
         assert status.changed, end
         assert len(path.read_bytes().splitlines()) == 2, end
+        assert FrozenFile(path).freeze([(second, True)])[second.key].changed, end
 
 
-def test_processes_add_whole_lines(tmp_path: Path):
-    """Each thread has a file of its own open, as each process would."""
+def test_processes_add_lines_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each thread has a file of its own open, as each process would; between reading and writing it waits."""
+    read = FrozenFile._read
+
+    def slowly(file):
+        events = read(file)
+        time.sleep(0.003)
+        return events
+
+    monkeypatch.setattr(FrozenFile, "_read", slowly)
     path = tmp_path / "frozen.jsonl"
     many = [_rules(reading={"draw": str(number)}) for number in range(24)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda each: FrozenFile(path).freeze([(each, False)]), many * 2))
+        twice = [each for each in many for _ in range(2)]
+        list(pool.map(lambda each: FrozenFile(path).freeze([(each, False)]), twice))
     readings = [json.loads(line)["reading"]["draw"] for line in path.read_text().splitlines()]
     assert sorted(readings, key=int) == [str(number) for number in range(24)]
 

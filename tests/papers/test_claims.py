@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from benign.claims import Outcome, Study
+from benign.claims import Kind, Outcome, Study
 from benign.claims.study import SCALES
 from benign.experiment import Experiment
 from benign.papers.frozen import cannot
@@ -31,6 +31,17 @@ def test_every_claim_says_what_and_where():
     for claim in claims().values():
         assert len(claim.statement.split()) >= 4, claim.id
         assert claim.source, claim.id
+
+
+WITHOUT_ERROR = {"exact", "worst"}
+"""statistics whose numbers have no sampling error, so that one run shows as much as a thousand"""
+
+
+def test_numbers_that_runs_measure_have_a_sampling_error():
+    for claim in claims().values():
+        if claim.kind is Kind.MEASURED:
+            used = WITHOUT_ERROR & set(claim.statistic.__code__.co_names)
+            assert not used, f"{claim.id} uses {used}"
 
 
 def test_two_studies_of_one_name_are_the_same():
@@ -76,5 +87,11 @@ def test_every_claim_is_judged_at_smoke_scale(paper: str, tmp_path: Path):
     assert [verdict.claim.id for verdict in verdicts] == [c.id for c in matching([paper])]
     assert not [(verdict.claim.id, verdict.error) for verdict in verdicts if verdict.error]
     assert all(verdict.parts for verdict in verdicts)
+    assert not [
+        (verdict.claim.id, part.name)
+        for verdict in verdicts
+        for part in verdict.deciding
+        if verdict.claim.kind is Kind.MEASURED and part.measured and part.measured.interval is None
+    ]
     holding = [verdict for verdict in verdicts if verdict.outcome is Outcome.HOLDS]
     assert len(holding) > HOLDING[paper]

@@ -400,3 +400,14 @@ def test_verdicts_of_other_claims_stay_in_the_file(paper, capsys):
     for damaged in ("[[[", '{"benign": "0.0.1", "verdicts": [{}]}', "[]"):
         file.write_text(damaged)
         assert judged("smoke", vacuous[0]) == [vacuous]
+
+
+def test_claims_on_images_that_are_not_here_are_inconclusive_and_the_others_are_judged(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("BENIGN_DATA", str(tmp_path / "none"))
+    chosen = matching(["jiang/fig2.mnist", "jiang/D1.loss_derivative"])
+    assert verify(chosen, "quick", "default", "cpu", 1, tmp_path / "runs", False)
+    out = capsys.readouterr().out
+    assert holds(out, "inconclusive", "jiang/fig2.mnist", "cannot run here", "--download")
+    assert holds(out, "identity", "jiang/D1.loss_derivative")

@@ -15,7 +15,7 @@ from benign.papers.jiang.theory import JiangNumbers
 from benign.papers.verify import Verifier
 from benign.papers.zhang import augment, bounds, plain
 from benign.papers.zhang.claims import CLAIMS, draws, identities, stages, studies, theorem3, weak
-from benign.papers.zhang.claims.figures import concordant, crossings
+from benign.papers.zhang.claims.figures import crossings
 from benign.papers.zhang.claims.studies import ZhangCell, case_1, case_2
 from benign.papers.zhang.linear_mode import convergence_steps
 from benign.papers.zhang.theory import minimal_steps_corrected, theorem_steps
@@ -163,17 +163,6 @@ def test_crossings_are_the_last_ones_or_the_first():
     assert places[0] == 2.5
     assert crossings(values, "r", 0.5, "first")[0] == 0.5
     assert math.isnan(places[1])
-
-
-def test_pairs_within_chance_are_ties():
-    values = xr.DataArray(
-        [[0.5, 0.51, 0.9], [0.5, 0.49, 0.2]],
-        {"n": [1, 2], "snr": [1, 2, 3]},
-        ("n", "snr"),
-    ).expand_dims(seed=4)
-    measured = concordant("", values, ("snr",), 100)
-    assert measured.estimate.value == 0.5
-    assert measured.note == "4 pairs"
 
 
 # Planted falsehoods.

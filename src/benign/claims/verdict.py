@@ -407,7 +407,7 @@ def _judged(claim: Claim, name: str, ends: Ends, confidence: float, doubt: str) 
         ends.direction,
         ends.certified and _shown(ends.certified, confidence),
         ends.p_value(rule),
-        open_ and too_wide and attacked.estimate.low < attacked.estimate.high,
+        bool(open_ and too_wide and attacked.estimate.low < attacked.estimate.high),
     )
 
 

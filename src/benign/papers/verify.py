@@ -29,13 +29,14 @@ from benign.sweep.runner import Runner
 from benign.sweep.store import Store
 from benign.sweep.terminal import display_for
 from benign.sweep.text import echo, shown
+from benign.training.machine import FilesMissing
 
 Run = Callable[[Experiment, Path, str], xr.Dataset]
 """runs an experiment in a folder, under a title"""
 
 
 class NoRuns(ValueError):
-    """A folder that has nothing to judge by."""
+    """There is nothing to judge by: no runs in the folder, or no files to make them with."""
 
 
 class Verifier:
@@ -136,7 +137,10 @@ class Verifier:
                 if self.ladder:
                     title += f", {seeds} seeds"
                 began = time.perf_counter()
-                result = self.run(experiment, folder, title)
+                try:
+                    result = self.run(experiment, folder, title)
+                except FilesMissing as error:
+                    raise NoRuns(f"cannot run here: {error}") from error
                 seconds = time.perf_counter() - began
                 self._known[folder, seeds] = _Runs(experiment, result, (), seconds)
         return self._known[folder, seeds]

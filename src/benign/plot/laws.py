@@ -305,7 +305,7 @@ def _predicted(printed: str, measured: Boundary) -> Law:
         raise ValueError(
             f"`predicted` must be a law with its exponent, as {example!r}, got {printed!r}"
         )
-    if law.constant is None and measured.critical.notnull().any():
+    if law.constant is None and measured.fit is not None:
         return replace(law, constant=measured.constant_for(law.exponent).value)
     return law
 

@@ -224,16 +224,17 @@ def boundary(
         raise ValueError(f"`level` must be a finite number, got {level}")
     data = _prepared(values, parsed, seed_dim)
     columns = data[parsed.column]
+    places = columns.values
     mean = data.mean(seed_dim).values
     rising = rises(mean)
 
     def crossing(curve: np.ndarray) -> Crossing:
-        return first_crossing(columns.values, curve, level, rising, parsed.column)
+        return first_crossing(places, curve, level, rising, parsed.column)
 
     first = list(map(crossing, mean))
     per_run = [[crossing(curve) for curve in row.T] for row in data.values]
-    runs = run_crossings(columns.values, data.values, level, rising)
-    grid = _grid_errors(columns.values, per_run, runs)
+    runs = run_crossings(places, data.values, level, rising)
+    grid = _grid_errors(places, per_run, runs)
     logs = np.log(data[parsed.row].values)
     rows = {parsed.row: data[parsed.row]}
     attrs = columns.attrs | {
@@ -342,8 +343,9 @@ def _prepared(values: xr.DataArray, law: Law, seed_dim: str) -> xr.DataArray:
             raise ValueError(f"`law` names {dim!r}, but the axes are {', '.join(axes)}{remedy}")
         if dim not in values.coords or not np.issubdtype(values[dim].dtype, np.number):
             raise ValueError(f"coordinate {dim!r} must hold numbers, one for each entry")
-        if not (np.isfinite(values[dim]) & (values[dim] > 0)).all():
-            raise ValueError(f"coordinate {dim!r} must be positive, got {values[dim].values}")
+        places = values[dim].values
+        if not (np.isfinite(places) & (places > 0)).all():
+            raise ValueError(f"coordinate {dim!r} must be positive, got {places}")
         if not values.indexes[dim].is_unique:
             raise ValueError(f"coordinate {dim!r} has repeated values: {values[dim].values}")
     extra = set(values.dims) - {law.row, law.column, seed_dim}
@@ -354,9 +356,10 @@ def _prepared(values: xr.DataArray, law: Law, seed_dim: str) -> xr.DataArray:
         )
     if seed_dim not in values.dims:
         values = values.drop_vars(seed_dim, errors="ignore").expand_dims(seed_dim)
-    data = (
-        values.transpose(law.row, law.column, seed_dim).sortby([law.row, law.column]).astype(float)
-    )
+    data = values.transpose(law.row, law.column, seed_dim).astype(float)
+    for dim in (law.row, law.column):
+        if (np.diff(data[dim].values) < 0).any():
+            data = data.sortby(dim)
     if 0 in data.shape:
         raise ValueError(f"`values` must not be empty, got sizes {dict(data.sizes)}")
     if np.isinf(data.values).any():

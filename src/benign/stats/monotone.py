@@ -115,7 +115,11 @@ class Fall:
         if self.seeds < 2:
             return Estimate(self.value, 0.0, math.inf)
         largest = _largest_errors(*self.falls.shape, self.seeds)
-        reach = float(np.quantile(largest, (1 + confidence) / 2)) * self.errors
+        quantile = float(np.quantile(largest, (1 + confidence) / 2))
+        if 1 - confidence < 2 / len(largest):  # further out than the samples: Bonferroni's bound
+            each = 1 - (1 - confidence) / self.falls.size
+            quantile = max(quantile, t_quantile(each, self.seeds - 1))
+        reach = quantile * self.errors
         low, high = float(np.nanmax(self.falls - reach)), float(np.nanmax(self.falls + reach))
         return Estimate(self.value, max(low, 0.0), max(high, self.value))
 

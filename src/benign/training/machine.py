@@ -81,8 +81,19 @@ def check_memory(cells: Iterable[Setup], device: str) -> None:
         )
 
 
+class FilesMissing(ValueError):
+    """Files that runs need are not on this machine, are damaged, or hold too few points."""
+
+
 def check_data(cells: Iterable[Setup]) -> None:
-    """Raise ValueError if data or published weights are not on this machine, or are too few."""
+    """Raise FilesMissing if data or published weights are not on this machine, or are too few."""
+    try:
+        _check_data(cells)
+    except ValueError as error:
+        raise FilesMissing(str(error)) from error
+
+
+def _check_data(cells: Iterable[Setup]) -> None:
     wanted: dict[str, tuple[DataModel, int]] = {}
     for cell in cells:
         cell.network.require()

@@ -148,7 +148,7 @@ def _summarise_1(result: xr.Dataset) -> str:
     loss, error = _maps(result)
     edge = boundary(loss, CUT)
     lines = [str(edge)]
-    if edge.critical.notnull().any():
+    if edge.fit is not None:
         c = edge.constant_for(2.0)
         lines.append(
             f"  at exponent 2: N SNR^2 = {c.value:.4g} [{c.low:.4g}, {c.high:.4g}]; the paper prints 1000"

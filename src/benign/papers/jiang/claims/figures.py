@@ -170,8 +170,9 @@ def _falls(losses: xr.DataArray) -> dict[str, Measured]:
     parts = {}
     for name, other in (("samples", "snr"), ("snr", "samples")):
         rise = largest_fall(-losses, name)
-        of, basis = f"largest rise of the test loss along {name}", f"{rise.seeds} seeds"
-        parts[f"rise along {name}"] = Measured.by(of, rise.at, f"{basis}, all pairs of places")
+        of = f"largest rise of the test loss along {name}, over all pairs of places"
+        basis = f"{rise.seeds} seed{'s' * (rise.seeds != 1)}"
+        parts[f"rise along {name}"] = Measured.by(of, rise.at, basis)
         ordered = losses.sortby(name)
         fall = (ordered.isel({name: 0}) - ordered.isel({name: -1})).mean(other)
         parts[f"fall along {name}"] = mean(f"mean fall from end to end along {name}", fall.values)
@@ -204,7 +205,7 @@ def figure_1_curve(evidence: Evidence) -> Measured:
         )
     off = np.exp(abs(np.log(races / 1000)).max("samples"))
     measured = mean("factor between N SNR^2 at the cut and 1000, the largest over N", off.values)
-    return measured.noting(f"{crossed} of {races.size} rows of seeds cross")
+    return measured.within(1, math.inf).noting(f"{crossed} of {races.size} rows of seeds cross")
 
 
 @CLAIMS.add("fig1.boundary_exponent", "Figure 1", exponent(-0.5), "jiang/fig1", levels=AT_CUT)
