@@ -44,8 +44,8 @@ class Rung:
         count, confidence = len(self.rungs), 100 * confidence_of(self.rungs)
         return (
             f"ladder: rung {self.number} of {count} ({self.rungs[self.number - 1]} seeds, intervals of "
-            f"{confidence:.4g} %), {self.stop}; {100 * self.spent:.3g} % of the error rate of {100 * ERROR_RATE:g} % spent, "
-            f"{100 * (ERROR_RATE - self.spent):.3g} % left"
+            f"{confidence:.4g} %), {self.stop}; {100 * self.spent:.3g} % of the error rate of "
+            f"{100 * ERROR_RATE:g} % spent, {100 * (ERROR_RATE - self.spent):.3g} % left"
         )
 
     def as_dict(self) -> dict[str, Any]:
