@@ -10,6 +10,7 @@ import benign as bo
 from benign.claims.locate import Located, locate_boundary
 from benign.spec.axes import zipped
 from benign.stats import boundary
+from benign.stats.audited import MASKED
 from tests.says import holds, says
 
 LAW = "samples * signal**p"
@@ -46,6 +47,22 @@ def test_it_is_the_boundary_of_the_dense_grid(located, tmp_path: Path):
     np.testing.assert_allclose(ratio, 16 ** (1 / 32), rtol=1e-5)  # neighbours of the grid
     assert (edge.brackets.sel(end="low") <= edge.critical).all()
     assert holds(str(edge), "112 runs", " 528 ", "79 %")
+
+
+def test_masked_runs_that_could_move_it_take_the_law_away(located, monkeypatch):
+    """As if a fifth of every accuracy were certified."""
+    edge, folder = located
+
+    def proven(result, end):
+        assert end == "masked runs certified"
+        return result.assign(test_accuracy=result.test_accuracy * 0.2)
+
+    monkeypatch.setattr("benign.claims.locate.at_end", proven)
+    doubtful = locate_boundary(sweep(), LEVEL, LAW, folder=folder)
+    assert edge.fit is not None
+    assert doubtful.fit is None
+    assert doubtful.reason == MASKED
+    np.testing.assert_array_equal(doubtful.critical, edge.critical)
 
 
 def test_the_linear_theory_is_recovered(located):

@@ -12,8 +12,10 @@ import xarray as xr
 from benign.claims.points import GROUP, Point, points_in, run_points
 from benign.experiment import Experiment, Folder
 from benign.spec.axes import Path, axes_of, dimensions
+from benign.stats.audited import unless_moved
 from benign.stats.boundary import Boundary, boundary, rises
 from benign.stats.law import Law
+from benign.sweep.ends import at_end
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +72,17 @@ class _Grid:
         """Return the lowest and the highest column of every row."""
         return [(row, column) for row in self.rows for column in (self.columns[0], self.columns[-1])]  # fmt: skip
 
-    def run(self, done: list[Point], variable: str, folder: Folder, **how: Any) -> xr.DataArray:
-        """Run some cells, and return the variable over (row, column, seed), NaN at cells that were not run."""
-        measured = run_points(self.experiment, self.paths, done, folder, **how)[variable]
+    def run(
+        self, done: list[Point], variable: str, folder: Folder, **how: Any
+    ) -> tuple[xr.DataArray, xr.DataArray]:
+        """Run some cells, and return the variable, and the same with masked runs at their certified end."""
+        result = run_points(self.experiment, self.paths, done, folder, **how)
+        proven = at_end(result, "masked runs certified")
+        return self._map(result[variable], done), self._map(proven[variable], done)
+
+    def _map(self, measured: xr.DataArray, done: list[Point]) -> xr.DataArray:
+        """Return a variable over (row, column, seed), NaN at cells that were not run."""
+        variable = str(measured.name)
         if measured.dims != (GROUP, "seed"):
             raise ValueError(f"`variable` must be one number a run, {variable} has {measured.dims}")
         rows, columns = zip(*done, strict=True)
@@ -129,11 +139,13 @@ def locate_boundary(
     wanted = [cell for cell in grid.ends() if cell not in done]
     while True:
         done += wanted
-        values = grid.run(done, variable, folder, device=device, workers=workers)
+        values, proven = grid.run(done, variable, folder, device=device, workers=workers)
         wanted = _halfway(values, level, set(done))
         if not wanted or (budget and (len(done) + len(wanted)) * experiment.seeds > budget):
             break
     located = boundary(values, level, law, confidence=confidence)
+    if not proven.equals(values):
+        located = unless_moved(located, proven)
     ends_of = {"end": ["low", "high"]}
     return Located(
         **{field.name: getattr(located, field.name) for field in fields(located)},

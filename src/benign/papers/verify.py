@@ -193,7 +193,7 @@ def judge(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [judged] = bo.judge("jiang/D1.loss_derivative", folder=folder, scale="smoke")
     >>> judged.verdict.label
-    'confirmed'
+    'identity'
     >>> judged.verdict.claim.source
     'Lemma D.1'
     """

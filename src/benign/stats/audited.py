@@ -52,15 +52,21 @@ def audited_boundary(
     if found.fit is None or not masked_count(result):
         return found
     proven = take(at_end(result, "masked runs certified"))
-    if proven.equals(drawn) or _stays(found, proven, level, law):
+    return found if proven.equals(drawn) else unless_moved(found, proven)
+
+
+def unless_moved(found: Boundary, proven: xr.DataArray) -> Boundary:
+    """Return a boundary, without its law if that of the map with masked runs at their certified end is another."""
+    if found.fit is None or _stays(found, proven):
         return found
     return replace(found, fit=None, reason=MASKED)
 
 
-def _stays(found: Boundary, proven: xr.DataArray, level: float, law: str | None) -> bool:
+def _stays(found: Boundary, proven: xr.DataArray) -> bool:
     """Return whether the law of the map with masked runs at their certified end is inside the interval of the first."""
     try:
-        moved = boundary(proven, level, law, confidence=found.confidence).fit
+        law = f"{found.law.row} * {found.law.column}**p"
+        moved = boundary(proven, found.level, law, confidence=found.confidence).fit
     except ValueError:  # a loss has no finite end without a certificate
         return False
     if moved is None or found.fit is None:
