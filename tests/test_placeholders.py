@@ -81,6 +81,7 @@ TYPED = {
     "faults.md": "counts of tests/faults, which fail if they change",
     "figures.md": "settings and sizes of figures",
     "own-lemma.md": "output of its examples, which tests run; coverage that a command prints",
+    "statistics.md": "tables of simulated coverage that a command prints; the page names it",
     "symbols.md": "numbers of the papers",
     "tutorial.md": "settings of examples",
 }
