@@ -81,7 +81,7 @@ def test_seeds_are_added_until_the_claim_is_decided():
     assert (verdict.outcome, looked) == (Outcome.HOLDS, [5, 10, 20])
     assert verdict.rung is not None
     assert verdict.rung.text() == (
-        "ladder: decided at rung 3 of 4 (20 seeds, intervals of 98.75 %); 3.75 % of the error rate of 5 % spent, "
+        "ladder: rung 3 of 4 (20 seeds, intervals of 98.75 %), decided; 3.75 % of the error rate of 5 % spent, "
         "1.25 % left"
     )
     assert verdict.as_dict()["ladder"] == {
@@ -127,7 +127,7 @@ def test_seeds_that_cannot_help_are_not_added(claim):
     verdict, looked = _on_ladder(claim, WIDE)
     assert (verdict.outcome, looked) == (Outcome.INCONCLUSIVE, [5])
     assert verdict.rung is not None
-    assert verdict.rung.stop == "more seeds cannot decide it"
+    assert verdict.rung.stop == "more seeds can neither confirm nor refute it"
 
 
 def test_a_p_value_counts_for_all_rungs():

@@ -352,8 +352,8 @@ def test_an_inconclusive_claim_gets_more_seeds(paper, capsys):
     code, out, _ = run(capsys, *words)
     assert code == 0
     text = " ".join(out.split())
-    assert "ladder: no rung is left at rung 4 of 4 (40 seeds, intervals of 98.75 %)" in text
-    assert "ladder: decided at rung 1 of 4 (5 seeds, intervals of 98.75 %); 1.25 % of" in text
+    assert "ladder: rung 4 of 4 (40 seeds, intervals of 98.75 %), no rung is left" in text
+    assert "ladder: rung 1 of 4 (5 seeds, intervals of 98.75 %), decided; 1.25 % of" in text
     verdicts = json.loads(Path("runs/verdicts/verdicts.json").read_text())["verdicts"]
     by_id = {each["id"]: each for each in verdicts}
     assert by_id["mine/thm1.scatter"]["ladder"] == {

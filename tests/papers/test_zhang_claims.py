@@ -504,3 +504,17 @@ def test_widths_that_are_too_close_do_not_give_a_power_of_their_logarithm():
     )
     assert verdict.word == "inconclusive"
     assert "spans only" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("shift", "expected"), [(0.0, "inconclusive"), (-0.3, "confirmed"), (0.3, "refuted")]
+)
+def test_attention_that_learns_nothing_is_no_better_than_uniform_attention(
+    shift: float, expected: str
+):
+    snr = np.geomspace(0.2, 8, 12)
+    start = np.log(snr)[:, None, None] - np.array([shift, 0.0])[:, None]
+    accuracy = 0.5 + 0.5 / (1 + np.exp(-2 * start)) + np.zeros(5)
+    coords = {"snr": snr, "attend": ["learned", "uniform"], "seed": range(5)}
+    result = xr.Dataset({"test_accuracy": (("snr", "attend", "seed"), accuracy)}, coords)
+    assert word("text.sparser_signals", result, studies.SPARSE) == expected

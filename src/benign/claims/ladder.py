@@ -13,7 +13,7 @@ from typing import Any, Literal
 from benign.claims.claim import Claim, Kind
 from benign.claims.frozen import ERROR_RATE, LADDER
 
-Stop = Literal["decided", "more seeds cannot decide it", "no rung is left"]
+Stop = Literal["decided", "more seeds can neither confirm nor refute it", "no rung is left"]
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Rung:
         """Return the rung, the confidence of its intervals and the error rate that is left."""
         count, confidence = len(self.rungs), 100 * confidence_of(self.rungs)
         return (
-            f"ladder: {self.stop} at rung {self.number} of {count} ({self.rungs[self.number - 1]} seeds, intervals of "
-            f"{confidence:.4g} %); {100 * self.spent:.3g} % of the error rate of {100 * ERROR_RATE:g} % spent, "
-            f"{100 * (ERROR_RATE - self.spent):.3g} % left"
+            f"ladder: rung {self.number} of {count} ({self.rungs[self.number - 1]} seeds, intervals of "
+            f"{confidence:.4g} %), {self.stop}; {100 * self.spent:.3g} % of the error rate of "
+            f"{100 * ERROR_RATE:g} % spent, {100 * (ERROR_RATE - self.spent):.3g} % left"
         )
 
     def as_dict(self) -> dict[str, Any]:

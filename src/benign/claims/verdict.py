@@ -336,7 +336,7 @@ def judge_on(rungs: Sequence[int], judge_at: Callable[[int, float], Verdict]) ->
         if verdict.outcome is not Outcome.INCONCLUSIVE:
             stop = "decided"
         elif not verdict.more_seeds_help:
-            stop = "more seeds cannot decide it"
+            stop = "more seeds can neither confirm nor refute it"
         elif number_ == len(rungs):
             stop = "no rung is left"
         else:
