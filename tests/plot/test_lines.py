@@ -24,9 +24,10 @@ def edges(figure) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper edge of the first band at each x."""
     points = np.asarray(figure.axes[0].collections[0].get_paths()[0].vertices, dtype=float)
     at = np.unique(points[:, 0])
-    return tuple(
+    low, high = (
         np.array([end(points[points[:, 0] == x, 1]) for x in at]) for end in (np.min, np.max)
     )
+    return low, high
 
 
 def test_lines_are_means_and_bands_are_their_95_percent_intervals():
