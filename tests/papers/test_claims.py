@@ -95,3 +95,8 @@ def test_every_claim_is_judged_at_smoke_scale(paper: str, tmp_path: Path):
     ]
     holding = [verdict for verdict in verdicts if verdict.outcome is Outcome.HOLDS]
     assert len(holding) > HOLDING[paper]
+
+
+def test_claims_can_be_members_of_a_set():
+    """Whatever their rules, directions and levels are."""
+    assert len({*claims().values()}) == len(claims())

@@ -121,7 +121,7 @@ class Claim:
     """where the paper states it; contains `derived` if we derived it"""
     statistic: Statistic
     """gives a number with its interval, or several by name; raises `Undecided` if the runs cannot decide"""
-    rule: Rule | Mapping[str, Rule]
+    rule: Rule | Mapping[str, Rule] = field(hash=False)
     """one for all numbers of the statistic, or one for each by name"""
     studies: tuple[Study | str, ...] = ()
     """studies, or names of recipes; empty if the statistic needs no runs"""
@@ -130,10 +130,10 @@ class Claim:
     None if the claim is unconditional"""
     informational: tuple[str, ...] = ()
     """names of numbers that are judged and shown but do not decide"""
-    robust: Direction | Mapping[str, Direction] | None = None
+    robust: Direction | Mapping[str, Direction] | None = field(default=None, hash=False)
     """how its numbers move with robust accuracy: one for all, or by name for those that rest on attacks"""
     kind: Kind = Kind.MEASURED
-    levels: Mapping[str, float] = field(default_factory=dict)
+    levels: Mapping[str, float] = field(default_factory=dict, hash=False)
     """numbers that the statistic uses, by name: it reads them as `evidence.levels`, so that a change is noticed"""
     version: int = 1
     """of the statistic: to be raised by hand if it comes to mean something else"""
