@@ -162,6 +162,16 @@ def others() -> Iterator[Case]:
             return {"low end": float(found.low <= chance), "high end": float(found.high >= chance)}
 
         yield Case("bound", f"share, {trials} trials of {chance:g}", ends)
+    middles = {"equal": np.zeros(12), "one above the others": np.array([1.0, *[0.0] * 11])}
+    for name, middle in middles.items():
+        for seeds, shared in ((5, 0.0), (5, 1.0), (12, 0.0)):
+
+            def largest(rng, middle=middle, seeds=seeds, shared=shared) -> Numbers:  # fmt: skip
+                rows = middle + shared * rng.normal(size=(seeds, 1)) + rng.normal(size=(seeds, 12))
+                return {"interval": covers(measure.largest_mean("", rows).estimate, middle.max())}
+
+            noise = f"{seeds} seeds{' with effects' if shared else ''}"
+            yield Case("bound", f"largest_mean of 12 cells, {name}, {noise}", largest)
     draws: dict[str, tuple[Callable[[np.random.Generator, int], np.ndarray], bool]] = {
         "normal": (lambda r, n: r.standard_normal((n, 20)), False),
         "normal with effects of seeds": (lambda r, n: r.standard_normal((n, 1)) + r.standard_normal((n, 20)), False),
