@@ -46,18 +46,17 @@ def space_of(target: Target) -> GramSpace:
 
 
 def test_other_ascents_say_why_the_kernel_does_not_take_them():
-    def why_not(loss: AttackLoss = "margin", device: str = "cpu", **network: Any) -> str | None:
-        target = target_of(device, **network)
-        assert isinstance(target.network, TwoLayer)
-        columns = target.network.weight_columns(target.params)
-        return relu_ascent.why_not(target.network, columns, loss)
+    def why_not(loss: AttackLoss = "margin", device: str = "cuda", **network: Any) -> str | None:
+        two_layer = TwoLayer(width=50, **(PLAIN | network))
+        return relu_ascent.why_not(two_layer, 50, torch.device(device), loss)
 
     smooth = {"activation": "smoothed_leaky_relu", "slope": 0.2, "smoothness": 3.0}
     assert "ReLU" in str(why_not(**smooth))
     assert "pairs" in str(why_not(preset="hybrid"))
     assert "slope" in str(why_not("cross_entropy"))
-    assert "Triton" in str(why_not())
-    assert "neurons" in str(why_not(width=relu_ascent.MOST_COLUMNS + 1))
+    assert "Triton" in str(why_not(device="cpu"))
+    wide = TwoLayer(width=relu_ascent.MOST_COLUMNS + 2, **PLAIN)
+    assert "neurons" in str(relu_ascent.why_not(wide, wide.width, torch.device("cuda"), "margin"))
 
 
 @pytest.mark.gpu

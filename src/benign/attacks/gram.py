@@ -16,7 +16,7 @@ from benign.attacks.projections import shrink, shrinking, tiny_of
 from benign.attacks.space import PerturbationSpace
 from benign.losses import Outputs
 from benign.networks import compiled
-from benign.networks.network import Pass
+from benign.networks.network import Network, Pass
 from benign.networks.products import ProductsPass, SeesProducts, Switch
 from benign.spec.registry import has_guarantee
 
@@ -42,10 +42,15 @@ def space_for(target: Target, ball: Ball, steps: int) -> PerturbationSpace:
     if columns is None or columns.shape[1] != dim:
         return PerturbationSpace(target, ball)
     most = MOST_ON_GPU if columns.is_cuda else MOST
-    products = 1 if relu_ascent.why_not(network, columns, "margin") is None else steps
+    products = 1 if _one_product(network, columns, "margin") else steps
     if not pays(samples * tokens, dim, columns.shape[2], steps, most, products):
         return PerturbationSpace(target, ball)
     return GramSpace(target, ball, network, columns)
+
+
+def _one_product(network: Network, columns: Columns, loss: AttackLoss) -> bool:
+    """Return whether an ascent needs one product with the Gram matrix, not one a step (benign.attacks.relu_ascent)."""
+    return relu_ascent.why_not(network, columns.shape[2], columns.device, loss) is None
 
 
 def multiplications(
@@ -119,13 +124,19 @@ class GramSpace(PerturbationSpace):
         return first
 
     def evaluate(self, delta: Pairs, loss: AttackLoss) -> tuple[Outputs, Pairs]:
-        return _evaluate(self, delta, loss) if self.fuses else super().evaluate(delta, loss)
+        """Return the outputs and the gradient, which `move` scales: that saves a pass over memory."""
+        if self.fuses:
+            return _evaluate(self, delta, loss)
+        here = self.products_pass(delta)
+        return here.outputs, self.gradient(here, slope(loss, here.outputs, self.y))
 
     def move(
         self, delta: Pairs, ascent_direction: Pairs, length: Units, out: Pairs | None = None
     ) -> Pairs:
+        """Return the projection of a step of this length along a gradient of any length."""
         if self.fuses:
             return _move(self, delta, ascent_direction, length)
+        length = length * self.inverse_norm(ascent_direction)
         return super().move(delta, ascent_direction, length, out if self.on_cpu else None)
 
     def ascend(
@@ -143,7 +154,7 @@ class GramSpace(PerturbationSpace):
         return super().ascend(delta, loss, length, steps, best=best, wrong=wrong)
 
     def _in_one_kernel(self, loss: AttackLoss) -> bool:
-        return relu_ascent.why_not(self.target.network, self._columns, loss) is None
+        return _one_product(self.target.network, self._columns, loss)
 
     def _steps(self, delta: Pairs, loss: AttackLoss, length: Units, steps: int) -> Pairs:
         if compiled.is_on() and self._start is None:
@@ -152,10 +163,7 @@ class GramSpace(PerturbationSpace):
                 coefficients, products = _step(self, coefficients, products, loss, length)
             return torch.stack([coefficients, products])
         for _ in range(steps):
-            # The gradient is not normalised first: its norm goes into the length, which saves a pass over memory.
-            here = self.products_pass(delta)
-            gradient = self.gradient(here, slope(loss, here.outputs, self.y))
-            delta = self.move(delta, gradient, length * self.inverse_norm(gradient), out=delta)
+            delta = self.move(delta, self.evaluate(delta, loss)[1], length, out=delta)
         return delta
 
     def run(self, delta: Pairs) -> Pass:

@@ -37,17 +37,17 @@ constexpr: TypeAlias = Any
 """the word of Triton for what is known when a kernel is compiled"""
 
 
-def why_not(network: Network, columns: Tensor, loss: AttackLoss) -> str | None:
-    """Return why the kernel does not take ascents on products with these columns of the weights, or None."""
+def why_not(network: Network, columns: int, device: torch.device, loss: AttackLoss) -> str | None:
+    """Return why the kernel does not take ascents on products with so many columns of the weights, or None."""
     if not isinstance(network, TwoLayer) or network.activation == "smoothed_leaky_relu":
         return "the network is no two-layer network with (leaky) ReLU"
     if network.paired:
         return "neurons start in pairs, whose differences are the columns"
     if loss != "margin":
         return "the sign of the loss's slope depends on the output"
-    if columns.shape[-1] > MOST_COLUMNS:
+    if columns > MOST_COLUMNS:
         return f"there are more than {MOST_COLUMNS} neurons"
-    if triton is None or not columns.is_cuda:
+    if triton is None or device.type != "cuda":
         return "there is no Triton"
     return None
 
