@@ -18,6 +18,7 @@ from benign.losses import Outputs
 from benign.networks import compiled
 from benign.networks.network import Network, Pass
 from benign.networks.products import ProductsPass, SeesProducts, Switch
+from benign.networks.two_layer import TwoLayer
 from benign.spec.registry import has_guarantee
 
 Columns = Float[Tensor, "runs dim columns"]
@@ -150,8 +151,19 @@ class GramSpace(PerturbationSpace):
         wrong: Bool[Tensor, "runs samples"] | None = None,
     ) -> Pairs:
         if wrong is None and self._start is None and self._in_one_kernel(loss):
-            return relu_ascent.ascend(self, delta, length, steps, best)
+            return self._all_steps(delta, length, steps, best)
         return super().ascend(delta, loss, length, steps, best=best, wrong=wrong)
+
+    def _all_steps(self, delta: Pairs, length: Units, steps: int, best: BestSoFar | None) -> Pairs:
+        """Take the steps in one kernel, which starts with the products of f's gradient."""
+        network, params = self.target.network, self.target.params
+        assert isinstance(network, TwoLayer)
+        rising = self.products_pass(delta).inputs_gradient(torch.ones_like(self.y))
+        along = torch.bmm(rising.flatten(1, 2), self.gram).view_as(rising)
+        ascent = relu_ascent.Ascent(
+            network, params, self.clean, self.gram, self.lengths, self.y, self.radius, self.least
+        )
+        return ascent.run(delta, along, length, steps, best)
 
     def _in_one_kernel(self, loss: AttackLoss) -> bool:
         return _one_product(self.target.network, self._columns, loss)

@@ -9,16 +9,18 @@ Every other ascent, and every machine without Triton, takes the steps of `GramSp
 # pyright: reportMissingImports=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 # pyright: reportPossiblyUnboundVariable=false
 import inspect
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from benign.attacks.attack import BestSoFar
 from benign.attacks.balls import Units
 from benign.attacks.losses import AttackLoss
 from benign.attacks.projections import tiny_of
-from benign.networks.network import Network
+from benign.networks.network import Network, Params
 from benign.networks.two_layer import TwoLayer
 
 try:
@@ -27,8 +29,8 @@ try:
 except ImportError:  # a CPU build of torch
     triton = tl = None
 
-if TYPE_CHECKING:
-    from benign.attacks.gram import GramSpace, Pairs
+Pairs = Float[Tensor, "2 runs samples 1 columns"]
+OfColumns = Float[Tensor, "runs samples 1 columns"]
 
 MOST_COLUMNS = 2048
 """of which a program holds eight numbers each in registers"""
@@ -52,45 +54,50 @@ def why_not(network: Network, columns: int, device: torch.device, loss: AttackLo
     return None
 
 
-def ascend(
-    space: "GramSpace", delta: "Pairs", length: Units, steps: int, best: BestSoFar | None
-) -> "Pairs":
-    """Return the last iterate of the ascent of minus the margin; `best` is updated with every iterate."""
-    network, params, (coefficients, products) = space.network, space.target.params, delta.unbind()
-    assert isinstance(network, TwoLayer)
-    samples, columns = coefficients.shape[1], coefficients.shape[-1]
-    here = space.products_pass(delta)
-    rising = here.inputs_gradient(torch.ones_like(space.y))  # of f
-    along = torch.bmm(rising.flatten(1, 2), space.gram)
-    coefficients, products = coefficients.clone(), products.clone()
-    best_points = coefficients if best is None else best.points
-    _all_steps[(space.y.numel(),)](
-        space.clean,
-        coefficients,
-        products,
-        along,
-        space.gram,
-        params["outer"],
-        params["inner_bias"],
-        params["outer_bias"],
-        space.lengths.contiguous(),
-        space.y.contiguous(),
-        _of_points(length, space.y),
-        _of_points(space.radius, space.y),
-        best_points[0] if best is not None else best_points,
-        best_points[1] if best is not None else best_points,
-        space.y if best is None else best.margins,
-        samples,
-        columns,
-        steps,
-        SLOPE=network.slope or 0.0,
-        LEAST=space.least,
-        TINY=tiny_of(products),
-        KEEPS_BEST=best is not None,
-        BLOCK=triton.next_power_of_2(columns),
-        num_warps=WARPS,
-    )
-    return torch.stack([coefficients, products])
+@dataclass(frozen=True)
+class Ascent:
+    """Ascents of minus the margin from given perturbations, in the coordinates of `GramSpace`."""
+
+    network: TwoLayer
+    params: Params
+    clean: OfColumns
+    """products of the unperturbed points with the columns"""
+    gram: Float[Tensor, "runs columns columns"]
+    lengths: Float[Tensor, "runs 1 1 columns"]
+    """of the columns"""
+    y: Float[Tensor, "runs samples"]
+    radius: Units
+    least: float
+    """the least norm of a gradient that a step divides by"""
+
+    def run(
+        self, delta: Pairs, along: OfColumns, length: Units, steps: int, best: BestSoFar | None
+    ) -> Pairs:
+        """Take all steps in place and update `best` with every iterate; `along` are the products of f's gradient."""
+        kept = delta if best is None else best.points
+        _all_steps[(self.y.numel(),)](
+            self.clean,
+            *delta,
+            along.contiguous(),
+            self.gram,
+            *(self.params[name] for name in ("outer", "inner_bias", "outer_bias")),
+            self.lengths.contiguous(),
+            self.y.contiguous(),
+            _of_points(length, self.y),
+            _of_points(self.radius, self.y),
+            *kept,
+            self.y if best is None else best.margins,
+            self.y.shape[1],
+            self.gram.shape[-1],
+            steps,
+            SLOPE=self.network.slope or 0.0,
+            LEAST=self.least,
+            TINY=tiny_of(delta),
+            KEEPS_BEST=best is not None,
+            BLOCK=triton.next_power_of_2(self.gram.shape[-1]),
+            num_warps=WARPS,
+        )
+        return delta
 
 
 def _of_points(number: Units, y: Tensor) -> Tensor:
