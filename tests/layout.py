@@ -81,7 +81,7 @@ OUTSIDE = {
     "safetensors": {"networks", "training"},
     "timm": {"networks"},
     "torchvision": {"data"},
-    "triton": {"attacks"},
+    "triton": {"attacks", "networks"},
     "typer": {"cli"},
 }
 """folders that may import a third-party package"""

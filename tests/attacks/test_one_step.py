@@ -81,6 +81,12 @@ def test_in_a_ball_the_step_is_projected(p, per):
         close(moved, free.clamp(-0.05, 0.05), 1e-9)
 
 
+def test_a_gpu_records_steps_in_a_cube_but_no_search_for_the_nearest_point():
+    assert OneStep(rate=1.0, clip=0.3).recordable()
+    assert OneStep(rate=1.0, ball=Ball(radius=0.3)).recordable()
+    assert not OneStep(rate=1.0, ball=Ball(p=1, radius=0.3)).recordable()
+
+
 def test_bad_fields_are_named():
     with pytest.raises(SpecError, match=says("`clip`", "`ball`", "one")):
         OneStep(rate=1.0, clip=1.0, ball=Ball(radius=1.0))

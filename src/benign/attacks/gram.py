@@ -18,6 +18,7 @@ from benign.losses import Outputs
 from benign.networks import compiled
 from benign.networks.network import Network, Pass
 from benign.networks.products import ProductsPass, SeesProducts, Switch
+from benign.networks.split_products import Factor, bmm
 from benign.networks.two_layer import TwoLayer
 from benign.spec.registry import has_guarantee
 
@@ -94,7 +95,8 @@ class GramSpace(PerturbationSpace):
     def __init__(self, target: Target, ball: Ball, network: SeesProducts, columns: Columns):
         super().__init__(target, ball)
         self.network, self._columns = network, columns
-        self.gram = torch.bmm(columns.transpose(1, 2), columns)
+        self.gram = bmm(columns.transpose(1, 2), columns)
+        self._gram_factor = Factor(self.gram)
         self.lengths = self.gram.diagonal(dim1=1, dim2=2).sqrt()[:, None, None]
         self.least = torch.finfo(columns.dtype).eps ** 0.5
         self.clean = self._products(target.x)
@@ -107,7 +109,7 @@ class GramSpace(PerturbationSpace):
         self._terms: Tensor | None = None
 
     def _products(self, points: Points) -> OfColumns:
-        return torch.bmm(points.flatten(1, 2), self._columns).unflatten(1, points.shape[1:3])
+        return bmm(points.flatten(1, 2), self._columns).unflatten(1, points.shape[1:3])
 
     def begin(self, draw: str | None) -> Pairs:
         """Return the first perturbation; those of an earlier ascent, with another delta_0, lose their meaning."""
@@ -159,7 +161,7 @@ class GramSpace(PerturbationSpace):
         network, params = self.target.network, self.target.params
         assert isinstance(network, TwoLayer)
         rising = self.products_pass(delta).inputs_gradient(torch.ones_like(self.y))
-        along = torch.bmm(rising.flatten(1, 2), self.gram).view_as(rising)
+        along = self._gram_factor.product(rising.flatten(1, 2)).view_as(rising)
         ascent = relu_ascent.Ascent(
             network, params, self.clean, self.gram, self.lengths, self.y, self.radius, self.least
         )
@@ -196,14 +198,14 @@ class GramSpace(PerturbationSpace):
             return self._new_gradient(here.inputs_gradient(c))
         coefficients, products = map(self._of_columns, self._gradient)
         here.inputs_gradient(c, out=coefficients)
-        torch.bmm(coefficients.flatten(1, 2), self.gram, out=products.flatten(1, 2))
+        self._gram_factor.product(coefficients.flatten(1, 2), out=products.flatten(1, 2))
         if self._start_products is not None:
             torch.sum(coefficients * self._start_products, -1, out=self._gradient[1, ..., -1])
         return self._gradient
 
     def _new_gradient(self, coefficients: OfColumns) -> Pairs:
         """Return the same in new memory."""
-        products = torch.bmm(coefficients.flatten(1, 2), self.gram).view_as(coefficients)
+        products = self._gram_factor.product(coefficients.flatten(1, 2)).view_as(coefficients)
         if self._start_products is not None:
             along = (coefficients * self._start_products).sum(-1, keepdim=True)
             coefficients = torch.cat([coefficients, torch.zeros_like(along)], -1)
@@ -255,7 +257,7 @@ class GramSpace(PerturbationSpace):
         """
         x, coefficients = self.target.x, delta[0]
         rows = self._of_columns(coefficients).flatten(1, 2)
-        dense = torch.bmm(rows, self._columns.transpose(1, 2)).reshape(x.shape)
+        dense = bmm(rows, self._columns.transpose(1, 2)).reshape(x.shape)
         if self._start is not None:
             dense.addcmul_(coefficients[..., -1:], self._start)
         shorter = shrinking(self.ball.norm(dense), self.radius)

@@ -63,3 +63,6 @@ class OneStep(Attack):
 
     def passes(self) -> int:
         return 2
+
+    def recordable(self) -> bool:
+        return self.threat().recordable()

@@ -44,18 +44,6 @@ def compiled(function: Callable[Given, Result]) -> Callable[Given, Result]:
     return chosen
 
 
-def compiled_on_gpu(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Decorate a function that is no faster compiled on a CPU: it is compiled only for tensors on a GPU."""
-    maybe_compiled = compiled(function)
-
-    @wraps(function)
-    def chosen(*given: Given.args, **named: Given.kwargs) -> Result:
-        on_gpu = any(isinstance(part, torch.Tensor) and part.is_cuda for part in given)
-        return (maybe_compiled if on_gpu else function)(*given, **named)
-
-    return chosen
-
-
 @cache
 def _compiled(function: Callable[Given, Result]) -> Callable[Given, Result]:
     from torch._dynamo.exc import TorchDynamoException  # slow to import

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad, relu
 
 from benign.data.model import DataModel, column
-from benign.networks.compiled import compiled_on_gpu
+from benign.networks import patch_cnn_kernels as kernels
 from benign.networks.network import Cost, Network, Params, Pass
 from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, Positive
@@ -38,25 +38,26 @@ def smoothed_relu_derivative(z: Tensor, q: int, threshold: float | Tensor) -> Te
     return (z / threshold).clamp(0, 1) ** (q - 1)
 
 
-@compiled_on_gpu
 def slopes(scaled: Tensor, q: int) -> Tensor:
     """Return psi'(z), given z / rho."""
     return scaled.clamp(0, 1).pow_(q - 1)
 
 
-@compiled_on_gpu
 def weighted_slopes(scaled: ByFilter, c: ByClass, q: int) -> ByFilter:
     """Return c_j psi'(z_jrp), given z / rho."""
+    if kernels.why_not(scaled) is None:
+        return kernels.weighted_slopes(scaled, c, q)
     return scaled.clamp(0, 1).pow_(q - 1).mul_(c[:, :, None, :, None])
 
 
-@compiled_on_gpu
 def class_sums(scaled: ByFilter, q: int) -> ByClass:
     """Return the sums of psi(z_jrp) / rho over filters and patches, given t = z / rho.
 
     With i = t clamped to [0, 1], psi is rho i^(q-1) (t - (1 - 1/q) i) for all t: fewer passes over memory than a
     formula for each of the three parts.
     """
+    if kernels.why_not(scaled) is None:
+        return kernels.class_sums(scaled, q)
     inside = scaled.clamp(0, 1)
     active = torch.sub(scaled, inside, alpha=1 - 1 / q).mul_(inside.pow_(q - 1))
     return active.sum((2, 4))
@@ -146,7 +147,7 @@ class PatchCNN(Network):
     def own_gradient(self, params: Params, x: Tensor, clean: Tensor, y: Tensor) -> Tensor:
         """Use the filters of the own class only: of k classes, a k-th of the multiplications."""
         # On a GPU sorting points costs what it saves: li/fig3 takes 41 us a run-step with it and 29 without at 64
-        # runs on an H200, 19 and 23 at 512, compiled 14 either way.
+        # runs on an H200, 19 and 23 at 512.
         by_class = self.outputs == "classes" and has_guarantee(self, "own_class_gradient")
         if not by_class or x.is_cuda:
             return super().own_gradient(params, x, clean, y)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from benign.attacks.attack import Attack
 from benign.data.model import BLOCK
+from benign.networks.split_products import splitting
 from benign.spec.base import digest
 from benign.streams import RunId, Streams
 from benign.training import references
@@ -352,7 +353,7 @@ def _numbers(value: Tensor) -> np.ndarray:
 def products(precision: str, device: str) -> Iterator[None]:
     """Compute matrix products and convolutions in this precision inside a block, whatever the process has set.
 
-    On a CPU tf32 is plain float32, because a CPU would round to other lengths.
+    On a CPU tf32 and bf16x3 are plain float32, because a CPU would round to other lengths, or take longer.
     """
     rounded = precision in ("tf32", "mixed") and device != "cpu"
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
@@ -361,7 +362,8 @@ def products(precision: str, device: str) -> Iterator[None]:
     kind = torch.device(device).type
     try:
         # Without its cache, which would miss that weights change in place.
-        with torch.autocast(kind, torch.bfloat16, precision == "mixed", cache_enabled=False):
+        mixed = torch.autocast(kind, torch.bfloat16, precision == "mixed", cache_enabled=False)
+        with mixed, splitting(precision == "bf16x3" and kind != "cpu"):
             yield
     finally:
         torch.set_float32_matmul_precision(before[0])

@@ -54,9 +54,11 @@ class Setup(Spec):
     """how it is trained, and when it stops"""
     evaluation: Evaluation = Evaluation()
     """how it is tested on fresh points"""
-    precision: Literal["float32", "float64", "tf32", "mixed"] = "float32"
-    """of all numbers; tf32 is float32 whose products may round their factors to 10 binary digits: a GPU does; mixed is
-    float32 but for the products inside networks, which are of bfloat16 (7 binary digits), where a network allows it"""
+    precision: Literal["float32", "float64", "tf32", "bf16x3", "mixed"] = "float32"
+    """of all numbers; tf32 is float32 whose products may round their factors to 10 binary digits: a GPU does; bf16x3 is
+    float32, but a GPU computes the products of an ascent in the coordinates of the weights by three of bfloat16, with
+    errors of 5e-6; mixed is float32 but for the products inside networks, which are of bfloat16 (7 binary digits),
+    where a network allows it"""
     coordinates: Wanted = "ambient"
     """coordinates of the computation: R^dim (ambient), or the span that the run stays in, drawn in R^dim (projected:
     the same runs) or drawn there (sampled: the same law, for any `dim`); auto takes the smallest that is exact;
