@@ -68,7 +68,7 @@ def chi_square(stream: Stream, freedom: Freedom, *shape: int) -> Float64[Tensor,
     deviations; 64 bits reach 9.1 on both sides. The words, and the quantile, which is computed on the
     CPU, are the same for every device. As with all draws, a shorter one is the start of a longer.
     """
-    runs = len(stream.words)
+    runs = len(stream.keys)
     freedoms = _checked(freedom)
     missing_axes = [1] * (1 + len(shape) - freedoms.ndim)
     freedoms = freedoms.reshape(*freedoms.shape, *missing_axes).expand(runs, *shape)
