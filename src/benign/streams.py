@@ -11,9 +11,10 @@ state. A draw depends only on the stream and the position, not on which runs sha
 earlier draws or on the number of threads. Each 64-bit word is two numbers of 32 bits, the low half
 first: number j is half j % 2 of word j // 2.
 
-On a CPU numpy computes the words; on a GPU torch's elementwise kernel compiler does (NVRTC, which
-is part of torch, 1 s the first time; the machine keeps the kernel). The integers are the same on
-every device; normals, formed from them in float64 or float32, agree to rounding.
+On a CPU numpy computes the words, on one thread, as a unit of a sweep has; on a GPU torch's compiler
+of elementwise kernels does (NVRTC, a part of torch: 1 s the first time, then the machine has the
+kernel). The integers are the same on every device; normals, formed from them in float64 or float32,
+agree to rounding.
 
 All 128 bits of the identity are the key, and Philox is a bijection of its 256-bit counter for each
 key. So two streams with different identities never evaluate Philox at the same input, and one stream
@@ -27,7 +28,6 @@ import math
 import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,21 +125,9 @@ class Stream:
         first, last = start // 2, -(-(start + count) // 2)
         out = torch.empty(runs, 2 * (last - first), dtype=dtype, device=device)
 
-        def fill(piece: tuple[slice, slice]) -> None:
-            run, word = piece
+        for run, word in _pieces(runs, first, last, _piece_size(device)):
             words = _words(self.keys[run], word.start, word.stop, device)
             write(words, out[run, 2 * (word.start - first) : 2 * (word.stop - first)])
-
-        pieces = list(_pieces(runs, first, last, _piece_size(device)))
-        threads = min(torch.get_num_threads() if device.type == "cpu" else 1, len(pieces))
-        if threads > 1:
-            # A piece is too small for torch to share it out, and numpy uses one thread.
-            in_mode = torch.inference_mode(torch.is_inference_mode_enabled())(fill)
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(in_mode, pieces))
-        else:
-            for piece in pieces:
-                fill(piece)
         return out[:, start % 2 : start % 2 + count].reshape(runs, *shape)
 
 
