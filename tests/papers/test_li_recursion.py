@@ -217,7 +217,7 @@ def test_lemma_52_the_recursion_follows_the_network(attacked):
     close(predicted["loss"], trained["loss"], 0.1)
     weak = RATES <= 3
     close(predicted["A"][:, weak], trained["A"][:, weak], 0.015)
-    close(predicted["A"][-1], trained["A"][-1], 0.04)
+    close(predicted["A"][-1], trained["A"][-1], 0.1)
 
 
 @settings(max_examples=20)
