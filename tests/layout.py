@@ -212,6 +212,7 @@ BASE_MODULES = {
     "networks.products",
     "networks.module",  # a user's torch module as a network
     "networks.compiled",
+    "networks.split_products",  # no component
 }
 """modules of data/ and networks/ that define base classes and protocols"""
 

@@ -1,4 +1,4 @@
-"""The kernel that takes all steps of an ascent against a two-layer ReLU network goes the same way as `GramSpace`."""
+"""Ascents against two-layer ReLU networks, by the neurons that change sides, go the same way as in R^d."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,6 +18,11 @@ from benign.streams import Streams
 from tests.reference import close, run_ids
 
 PLAIN: dict[str, Any] = {"preset": "torch_default"}
+NETWORKS: list[dict[str, Any]] = [
+    {},
+    {"activation": "leaky_relu", "slope": 0.1},
+    {"preset": "hybrid"},
+]
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +62,46 @@ def test_other_ascents_say_why_the_kernel_does_not_take_them():
     assert "Triton" in str(why_not(device="cpu"))
     wide = TwoLayer(width=relu_ascent.MOST_COLUMNS + 2, **PLAIN)
     assert "neurons" in str(relu_ascent.why_not(wide, wide.width, torch.device("cuda"), "margin"))
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=str)
+@pytest.mark.parametrize(
+    "fields", [{}, {"keep": "best"}, {"restarts": 2}, {"stop_when_wrong": True}], ids=str
+)
+@pytest.mark.parametrize("radius", [0.0, 0.3, 3.0])
+def test_adding_the_rows_of_neurons_that_change_goes_the_same_way(
+    network, fields, radius, monkeypatch
+):
+    target = target_of("cpu", **network)
+    added = []
+    whole = torch.Tensor.index_add_
+
+    def index_add_(self: torch.Tensor, *given: Any) -> torch.Tensor:
+        added.append(len(given[1]))
+        return whole(self, *given)
+
+    monkeypatch.setattr(torch.Tensor, "index_add_", index_add_)
+    attack = PGD(ball=Ball(radius=radius, per="sample"), steps=9, step=0.1, **fields)
+    points, own_pass = attack.training_pass(target)
+    with plain_attacks():
+        expected, expected_pass = attack.training_pass(target)
+    close(points, expected)
+    close(own_pass.outputs, expected_pass.outputs)
+    if radius == 0.3:
+        assert any(added)  # else every step was a whole product
+
+
+def test_products_of_changing_coefficients():
+    """Few changes, many, and none: always the products of what is given now."""
+    streams = Streams(run_ids(2))
+    gram = streams("gram").normal(40, 40)
+    changing = relu_ascent.ChangingProducts(gram)
+    coefficients = streams("coefficients").normal(10, 1, 40)
+    out = torch.empty_like(coefficients)
+    for places in (0, 3, 400, 0, 1):
+        coefficients[0].view(-1)[:places] += 1
+        changing.write(coefficients, out)
+        close(out[:, :, 0], coefficients[:, :, 0] @ gram)
 
 
 @pytest.mark.gpu

@@ -82,7 +82,7 @@ class APGD(Attack):
         return 11
 
     def perturb(self, target: Target) -> Points:
-        space = space_for(target, self.ball, self.steps)
+        space = space_for(target, self.ball, self.steps, self.loss)
         best = BestSoFar(target.x)
         for restart in range(self.restarts):
             worst = self._ascend(space, start_stream(self.start, restart))

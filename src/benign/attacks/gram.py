@@ -32,7 +32,9 @@ plain_attacks = PRODUCTS.off
 """in this context every ascent is in R^d; results differ by rounding alone"""
 
 
-def space_for(target: Target, ball: Ball, steps: int) -> PerturbationSpace:
+def space_for(
+    target: Target, ball: Ball, steps: int, loss: AttackLoss = "margin"
+) -> PerturbationSpace:
     """Return the space in which an ascent of so many steps is cheapest."""
     network, (samples, tokens, dim) = target.network, target.x.shape[1:]
     if not isinstance(network, SeesProducts) or not has_guarantee(network, "token_products"):
@@ -44,15 +46,17 @@ def space_for(target: Target, ball: Ball, steps: int) -> PerturbationSpace:
     if columns is None or columns.shape[1] != dim:
         return PerturbationSpace(target, ball)
     most = MOST_ON_GPU if columns.is_cuda else MOST
-    products = 1 if _one_product(network, columns, "margin") else steps
+    products = 1 if one_product(network, columns.shape[2], columns.device, loss) else steps
     if not pays(samples * tokens, dim, columns.shape[2], steps, most, products):
         return PerturbationSpace(target, ball)
-    return GramSpace(target, ball, network, columns)
+    return GramSpace(target, ball, network, columns, loss)
 
 
-def _one_product(network: Network, columns: Columns, loss: AttackLoss) -> bool:
+def one_product(network: Network, columns: int, device: torch.device, loss: AttackLoss) -> bool:
     """Return whether an ascent needs one product with the Gram matrix, not one a step (benign.attacks.relu_ascent)."""
-    return relu_ascent.why_not(network, columns.shape[2], columns.device, loss) is None
+    if device.type == "cpu":
+        return relu_ascent.changes_little(network, loss)
+    return relu_ascent.why_not(network, columns, device, loss) is None
 
 
 def multiplications(
@@ -92,7 +96,14 @@ class GramSpace(PerturbationSpace):
     [delta W, <delta, delta_0>]. |delta|^2 is the sum of coefficients times products.
     """
 
-    def __init__(self, target: Target, ball: Ball, network: SeesProducts, columns: Columns):
+    def __init__(
+        self,
+        target: Target,
+        ball: Ball,
+        network: SeesProducts,
+        columns: Columns,
+        loss: AttackLoss = "margin",
+    ):
         super().__init__(target, ball)
         self.network, self._columns = network, columns
         self.gram = bmm(columns.transpose(1, 2), columns)
@@ -104,6 +115,8 @@ class GramSpace(PerturbationSpace):
         # its memory, and compiled code writes only to its own.
         self.on_cpu = columns.device.type == "cpu"
         self.fuses = compiled.is_on() and not self.on_cpu
+        changing = self.on_cpu and relu_ascent.changes_little(target.network, loss)
+        self._changing = relu_ascent.ChangingProducts(self.gram) if changing else None
         self._inputs = torch.empty_like(self.clean) if self.on_cpu else None
         self._gradient: Tensor | None = None
         self._terms: Tensor | None = None
@@ -168,7 +181,8 @@ class GramSpace(PerturbationSpace):
         return ascent.run(delta, along, length, steps, best)
 
     def _in_one_kernel(self, loss: AttackLoss) -> bool:
-        return _one_product(self.target.network, self._columns, loss)
+        columns, device = self._columns.shape[2], self._columns.device
+        return not self.on_cpu and one_product(self.target.network, columns, device, loss)
 
     def _steps(self, delta: Pairs, loss: AttackLoss, length: Units, steps: int) -> Pairs:
         if compiled.is_on() and self._start is None:
@@ -198,7 +212,10 @@ class GramSpace(PerturbationSpace):
             return self._new_gradient(here.inputs_gradient(c))
         coefficients, products = map(self._of_columns, self._gradient)
         here.inputs_gradient(c, out=coefficients)
-        self._gram_factor.product(coefficients.flatten(1, 2), out=products.flatten(1, 2))
+        if self._changing is None:
+            self._gram_factor.product(coefficients.flatten(1, 2), out=products.flatten(1, 2))
+        else:
+            self._changing.write(coefficients, products)
         if self._start_products is not None:
             torch.sum(coefficients * self._start_products, -1, out=self._gradient[1, ..., -1])
         return self._gradient

@@ -47,13 +47,13 @@ class PGD(Attack):
     """an attacked point that is classified wrongly stays where it is, in later restarts as well"""
 
     def perturb(self, target: Target) -> Points:
-        space = space_for(target, self.ball, self.steps)
+        space = space_for(target, self.ball, self.steps, self.loss)
         return self._best(space) if self._keeps_best else space.points(self._last(space))
 
     def training_pass(self, target: Target) -> tuple[Points, Pass]:
         if self._keeps_best:
             return super().training_pass(target)
-        space = space_for(target, self.ball, self.steps)
+        space = space_for(target, self.ball, self.steps, self.loss)
         return space.finish(self._last(space))
 
     def _last(self, space: PerturbationSpace) -> Delta:

@@ -3,7 +3,7 @@
 Along an ascent few neurons change sides: in wang/fig1 5 to 75 of 1000 over the 20 steps of a point, one or two a step.
 The gradient's products with the columns, sum_s a_s phi'(h_s) G_s with the Gram matrix G, then change by the rows G_s of
 these neurons alone, so one product with G starts the ascent, and the rest stays in the registers of a point's program.
-Every other ascent, and every machine without Triton, takes the steps of `GramSpace`.
+A CPU adds these rows too (`ChangingProducts`), in the steps of `GramSpace`, which every other ascent takes.
 """
 
 # pyright: reportMissingImports=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
@@ -52,6 +52,39 @@ def why_not(network: Network, columns: int, device: torch.device, loss: AttackLo
     if triton is None or device.type != "cuda":
         return "there is no Triton"
     return None
+
+
+def changes_little(network: Network, loss: AttackLoss) -> bool:
+    """Return whether few coefficients of the columns change along an ascent."""
+    smooth = isinstance(network, TwoLayer) and network.activation == "smoothed_leaky_relu"
+    return isinstance(network, TwoLayer) and not smooth and loss == "margin"
+
+
+class ChangingProducts:
+    """Products with the Gram matrix of coefficients, computed from the last ones if few coefficients have changed."""
+
+    def __init__(self, gram: Float[Tensor, "runs columns columns"]):
+        self._gram = gram
+        self._coefficients: Tensor | None = None
+        self._products: Tensor | None = None
+
+    def write(self, coefficients: OfColumns, out: OfColumns) -> None:
+        """Write coefficients @ gram into `out`."""
+        flat = coefficients.flatten(1, 2)
+        if self._coefficients is None or self._products is None:
+            self._coefficients, self._products = flat.clone(), torch.bmm(flat, self._gram)
+        else:
+            changes = flat - self._coefficients
+            places = changes.nonzero()
+            # A row of the Gram matrix costs as much as a hundredth of a product.
+            if len(places) < flat.numel() / 100:
+                run, point, column = places.unbind(1)
+                moves = self._gram[run, column].mul_(changes[run, point, column][:, None])
+                self._products.flatten(0, 1).index_add_(0, run * flat.shape[1] + point, moves)
+            else:
+                torch.bmm(flat, self._gram, out=self._products)
+            self._coefficients.copy_(flat)
+        out.copy_(self._products.view_as(out))
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ import math
 import time
 from dataclasses import dataclass
 from functools import cache
+from typing import cast
 
 import torch
 
-from benign.attacks import relu_ascent
 from benign.attacks.attack import Attack
-from benign.attacks.gram import multiplications
-from benign.attacks.pgd import PGD
+from benign.attacks.gram import multiplications, one_product
+from benign.attacks.losses import AttackLoss
 from benign.sweep.plan import Unit
 from benign.training.engine import batch_size, one_thread, products, run_bytes
 from benign.training.metrics.image_features import reference_key
@@ -100,11 +100,9 @@ def _attack_products(setup: Setup, attack: Attack | None, points: int, device: s
     columns, data = setup.network.cost(setup.data).columns, setup.data
     if not columns:
         return plain
-    steps, products = attack.passes() // 2, None
-    if isinstance(attack, PGD):
-        where = torch.device(device)
-        one = relu_ascent.why_not(setup.network, columns, where, attack.loss) is None
-        products = attack.restarts if one else None
+    steps, loss = attack.passes() // 2, cast(AttackLoss, getattr(attack, "loss", "margin"))
+    one = one_product(setup.network, columns, torch.device(device), loss)
+    products = 1 if one else steps
     return min(plain, *multiplications(points * data.tokens, data.dim, columns, steps, products))
 
 
