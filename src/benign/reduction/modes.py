@@ -193,16 +193,12 @@ class Sampled(Space):
     @staticmethod
     def of(data: DataModel, network: Network, attack: Attack | None, tests: Tests) -> Space:
         """Return the smallest span, or R^d if that is no larger."""
-        tokens = data.axis_count() + data.noise_count()
+        tokens, size = _token_span(data, 0), _span(data, network)
         clean = attack is None and tests.attack is None
-        # The span of tokens alone pays if the network has more columns than the tokens can use.
-        if (
-            clean
-            and isinstance(network, ReducibleWidth)
-            and network.width_reduction().width > 2 * tokens
-        ):
-            return SampledTokens.of_tokens(data, network, tests)
-        size = _span(data, network)
+        # The span of tokens alone pays if the network has more columns than the tokens can use, or fills R^d.
+        if clean and isinstance(network, ReducibleWidth):
+            if network.width_reduction().width > 2 * tokens or size >= data.dim:
+                return SampledTokens.of_tokens(data, network, tests)
         return _if_smaller(
             Sampled(size, size, f"the same law as in {data.dim:,}, by {_WHOLE_SPAN}"), data
         )
@@ -321,7 +317,8 @@ class SampledTokens(ReducedWidth):
 
     def cost(self, data: DataModel, network: Network, points: int, weights: int) -> int:
         """Add the weights that each test point draws."""
-        own = 0 if self.joint_tests else points * 4 * data.tokens * weights // self.dim
+        assert isinstance(network, ReducibleWidth)
+        own = 0 if self.joint_tests else points * network.width_reduction().point_numbers(data)
         return super().cost(data, network, points, weights) + own
 
 
