@@ -59,13 +59,25 @@ def relative_error(freedom, x, tail, upper):
         return float(side * (mass - mpmath.mpf(tail)) / c)
 
 
-@pytest.mark.parametrize("freedom", [0.3, *FREEDOMS, 1.7, 700.3, SWITCH * 0.999, SWITCH, 1e6])
+@pytest.mark.parametrize(
+    "freedom", [0.3, *FREEDOMS, 1.7, 99.9, 100, 123.4, 700.3, SWITCH * 0.999, SWITCH, 1e6]
+)
 def test_quantiles_are_exact(freedom):
     tails = np.array([2.0**-65, 1e-6, 0.01, 0.2, 0.5])
     for upper in (False, True):
         x = module._quantile(np.full(5, float(freedom)), tails, np.full(5, upper))
         errors = [relative_error(freedom, *case, upper) for case in zip(x, tails, strict=True)]
         assert np.abs(errors).max() < 1e-12, errors
+
+
+def test_a_quantile_does_not_depend_on_the_others():
+    tail, upper = np.linspace(0.01, 0.5, 7), np.arange(7) % 2 == 0
+    freedom = np.array([99.0, 120.0, 120.0, 5e3, 1e5, 3e5, 2.0])
+    together = module._quantile(freedom, tail, upper)
+    alone = [
+        module._quantile(freedom[[place]], tail[[place]], upper[[place]])[0] for place in range(7)
+    ]
+    assert together.tolist() == alone
 
 
 def test_tails_keep_64_bits_on_both_sides():
@@ -90,12 +102,13 @@ def test_quantiles_grow_with_the_freedom(freedom, more, tail, upper):
     assert 0 <= low < math.inf
 
 
-def test_the_two_methods_meet():
+@pytest.mark.parametrize("switch", [module._SMOOTH, SWITCH])
+def test_two_methods_meet(switch):
     tail = np.logspace(-19, -0.31, 40)
     for upper in (np.full(40, False), np.full(40, True)):
         below, above = (
             module._quantile(np.full(40, freedom), tail, upper)
-            for freedom in (np.nextafter(SWITCH, 0), SWITCH)
+            for freedom in (np.nextafter(switch, 0), float(switch))
         )
         np.testing.assert_allclose(below, above, rtol=1e-13)
 

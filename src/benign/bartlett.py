@@ -16,8 +16,8 @@ import math
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64, Num
-from scipy.special import gammainccinv, gammaincinv, ndtri
+from jaxtyping import Bool, Float64, Int64, Num
+from scipy.special import gammainccinv, gammaincinv, ndtr, ndtri
 from torch import Tensor
 
 from benign.streams import Stream, Streams
@@ -25,6 +25,10 @@ from benign.streams import Stream, Streams
 # Degrees of freedom from which on the expansion is used. scipy 1.17 inverts to 1e-13 up to 4e5, but its
 # lower tail is off by 5e-12 at 1e6 and by 5e-6, a tenth of a standard deviation, at 1e9.
 _MANY = 2e5
+# From here on a polynomial through exact quantiles is used, to 3e-14 (1e-11 at 60).
+_SMOOTH = 100
+_LARGEST = 9.2
+"""|z| of the smallest tail, 2**-65, is 9.08"""
 # With fewer degrees of freedom even the quantile of 1 - 2**-65 is too small for a float64.
 _FEWEST = 1e-25
 
@@ -71,7 +75,7 @@ def chi_square(stream: Stream, freedom: Freedom, *shape: int) -> Float64[Tensor,
     runs = len(stream.words)
     freedoms = _checked(freedom)
     missing_axes = [1] * (1 + len(shape) - freedoms.ndim)
-    freedoms = freedoms.reshape(*freedoms.shape, *missing_axes).expand(runs, *shape)
+    freedoms = freedoms.reshape(*freedoms.shape, *missing_axes)
     words = stream.integers(2 * math.prod(shape)).reshape(runs, *shape, 2)
     tail, upper = _tail(words.cpu().numpy())
     return torch.from_numpy(_quantile(freedoms.numpy(), tail, upper)).to(words.device)
@@ -90,18 +94,65 @@ def _tail(
 
 
 def _quantile(
-    freedom: Float64[np.ndarray, "*shape"],
+    freedom: Float64[np.ndarray, "*#shape"],
     tail: Float64[np.ndarray, "*shape"],
     upper: Bool[np.ndarray, "*shape"],
 ) -> Float64[np.ndarray, "*shape"]:
     """Return the number that a chi-square stays below, or if `upper` above, with probability `tail`."""
-    quantile = np.zeros(freedom.shape)  # the law with no degrees of freedom is the number 0
-    few, many = (freedom > _FEWEST) & (freedom < _MANY), freedom >= _MANY
-    for part, inverse in ((few & ~upper, gammaincinv), (few & upper, gammainccinv)):
-        quantile[part] = 2 * inverse(freedom[part] / 2, tail[part])
-    normal = ndtri(tail[many])
-    quantile[many] = _expansion(freedom[many], np.where(upper[many], -normal, normal))
+    quantile = np.zeros(tail.shape)  # the law with no degrees of freedom is the number 0
+    distinct, place = np.unique(freedom, return_inverse=True)
+    place = np.broadcast_to(place.reshape(freedom.shape), tail.shape)
+    freedom = np.broadcast_to(freedom, tail.shape)
+    few = (freedom > _FEWEST) & (freedom < _SMOOTH)
+    many = freedom >= _MANY
+    smooth = (freedom >= _SMOOTH) & ~many
+    quantile[few] = _inverse(freedom[few], tail[few], upper[few])
+    normal = ndtri(tail)
+    normal = np.where(upper, -normal, normal)
+    quantile[smooth] = _interpolated(distinct, place[smooth], normal[smooth])
+    quantile[many] = _expansion(freedom[many], normal[many])
     return quantile
+
+
+def _inverse(
+    freedom: Float64[np.ndarray, "draws"],
+    tail: Float64[np.ndarray, "draws"],
+    upper: Bool[np.ndarray, "draws"],
+) -> Float64[np.ndarray, "draws"]:
+    """Return chi-square quantiles by scipy, which takes 0.8 us each."""
+    quantile = np.empty(len(freedom))
+    for part, inverse in ((~upper, gammaincinv), (upper, gammainccinv)):
+        quantile[part] = 2 * inverse(freedom[part] / 2, tail[part])
+    return quantile
+
+
+def _interpolated(
+    distinct: Float64[np.ndarray, "freedoms"],
+    place: Int64[np.ndarray, "draws"],
+    z: Float64[np.ndarray, "draws"],
+) -> Float64[np.ndarray, "draws"]:
+    """Return the chi-square quantiles at the levels of the normal quantiles z, for the freedoms distinct[place].
+
+    The cube root of the quantile is nearly linear in z (Wilson and Hilferty): a Chebyshev polynomial through the
+    quantiles at 17 nodes is as exact as these, at 0.1 us a draw instead of 0.8.
+    """
+    angle = (np.arange(17) + 0.5) * (np.pi / 17)
+    nodes = _LARGEST * np.cos(angle)
+    exists = (distinct >= _SMOOTH) & (distinct < _MANY)
+    freedom = np.where(exists, distinct, _SMOOTH)
+    tails, above = ndtr(-np.abs(nodes)), nodes > 0
+    roots = [
+        np.cbrt(_inverse(freedom, np.full(len(freedom), tail), np.full(len(freedom), side)))
+        for tail, side in zip(tails, above, strict=True)
+    ]
+    # Sums in a fixed order: the coefficients of a freedom must not depend on the others.
+    terms = 2 / 17 * np.cos(np.outer(np.arange(17), angle))
+    coefficients = sum(term[:, None] * root for term, root in zip(terms.T, roots, strict=True))
+    twice = z * (2 / _LARGEST)
+    one = two = np.zeros_like(z)
+    for row in coefficients[:0:-1]:
+        one, two = twice * one - two + row[place], one
+    return (0.5 * twice * one - two + 0.5 * coefficients[0][place]) ** 3
 
 
 def _expansion(

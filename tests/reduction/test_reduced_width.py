@@ -93,7 +93,9 @@ def both(setup: Setup, runs: int) -> tuple[Batch, Batch]:
     return ambient, projected
 
 
-def in_own_directions(network: Attention, params: Params, inside: Tensor, outside: Tensor) -> Tensor:
+def in_own_directions(
+    network: Attention, params: Params, inside: Tensor, outside: Tensor
+) -> Tensor:
     """Weights [1, rows, columns] of one point, with those of every head in an orthonormal basis of the point's own
     queries and keys inside the span, by Gram and Schmidt, and then in a basis of their own.
     """

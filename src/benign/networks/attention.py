@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from benign.data.model import DataModel
-from benign.networks.initial import GaussianInit, Init
+from benign.networks.initial import Init
 from benign.networks.network import Cost, Network, Params, Pass
 from benign.spec.axes import PerRun, Shape, default
 from benign.spec.base import Count, Positive
@@ -207,17 +207,21 @@ class Attention(Network):
         return {**params, "weights": pad(params["weights"], (0, 0, 0, 1))}
 
     def why_not_gaussian(self) -> str | None:
-        if isinstance(self.init, GaussianInit):
+        if self.init.normal_stds(1) is not None:
             return None
-        return f"`network.init` is {self.init.kind}, whose weights are no Gaussian vectors: use `gaussian_init`"
+        return (
+            f"`network.init` is {self.init.kind}, whose weights are no Gaussian vectors: use `gaussian_init`, "
+            "or `torch_default` with `entries: normal`"
+        )
 
     def row_std(self, params: Params, data: DataModel) -> Float64[Tensor, "runs rows"]:
         """Return sigma_h for W_Q and W_K, sigma_V |w_O| for u."""
-        assert isinstance(self.init, GaussianInit)
+        stds = self.init.normal_stds(data.dim)
+        assert stds is not None
         norm = torch.linalg.vector_norm(params["output"].double(), dim=1, keepdim=True)
         scores, values = (
             torch.as_tensor(std, dtype=norm.dtype, device=norm.device).reshape(-1, 1)
-            for std in (self.init.score_std, self.init.value_std)
+            for std in stds
         )
         widths = (2 * self.heads * self.hidden, self.heads)
         parts = (scores.expand(len(norm), widths[0]), (values * norm).expand(-1, widths[1]))

@@ -11,7 +11,6 @@ from torch.nn.functional import pad
 from benign.bartlett import bartlett, chi_square
 from benign.data.model import DataModel
 from benign.networks.attention import Attention, ProductsPass
-from benign.networks.initial import GaussianInit
 from benign.networks.network import Params
 from benign.spec.axes import replace
 from benign.streams import Streams
@@ -176,10 +175,9 @@ class AttentionWidth:
 
     def score_spread(self, dim: int) -> Tensor:
         """Return sigma_h^2 sqrt(d d_h) (papers/jiang.md 7.3)."""
-        assert isinstance(self.network.init, GaussianInit)
-        return torch.as_tensor(self.network.init.score_std) ** 2 * math.sqrt(
-            dim * self.network.hidden
-        )
+        stds = self.network.init.normal_stds(dim)
+        assert stds is not None
+        return torch.as_tensor(stds[0]) ** 2 * math.sqrt(dim * self.network.hidden)
 
     def _narrow(self, tokens: int) -> Attention:
         return self.reduced(self.width_met(tokens))
@@ -211,7 +209,7 @@ def _by_head(network: Attention, columns: Tensor) -> Float[Tensor, "runs rows 2 
 
 
 PIECE = 50
-"""points whose products are computed together on a CPU, in its cache: 74 GFLOP/s, all of 10 runs together 55 (P = 302)"""
+"""points whose products are computed together on a CPU, in its cache: 74 GFLOP/s, 10 whole runs at once 55 (P = 302)"""
 
 
 def _score_products(
@@ -240,7 +238,7 @@ def _grams(
 ) -> Float[Tensor, "runs samples heads twice twice"]:
     """Return the inner products of the queries, then keys, of the tokens of each point.
 
-    Either from queries and keys, or by W_Q W_Q^T, W_K W_Q^T and W_K W_K^T, if these matrices are smaller than the weights.
+    From queries and keys, or by W_Q W_Q^T, W_K W_Q^T and W_K W_K^T, if these matrices are smaller than the weights.
     """
     runs, samples, tokens, dim = inside.shape
     if 2 * narrow.hidden < 3 * dim:

@@ -103,6 +103,11 @@ class Space(ABC):
         return f"{self.dim:,} coordinates"
 
     @property
+    def tested(self) -> str:
+        """How the fresh points of a run are tested."""
+        return "all fresh points on the run's one network"
+
+    @property
     def text(self) -> str:
         return f"{self.mode}, {self.size}: {self.why}"
 
@@ -196,9 +201,12 @@ class Sampled(Space):
         tokens, size = _token_span(data, 0), _span(data, network)
         clean = attack is None and tests.attack is None
         # The span of tokens alone pays if the network has more columns than the tokens can use, or fills R^d.
-        if clean and isinstance(network, ReducibleWidth):
-            if network.width_reduction().width > 2 * tokens or size >= data.dim:
-                return SampledTokens.of_tokens(data, network, tests)
+        if (
+            clean
+            and isinstance(network, ReducibleWidth)
+            and (network.width_reduction().width > 2 * tokens or size >= data.dim)
+        ):
+            return SampledTokens.of_tokens(data, network, tests)
         return _if_smaller(
             Sampled(size, size, f"the same law as in {data.dim:,}, by {_WHOLE_SPAN}"), data
         )
@@ -277,6 +285,12 @@ class SampledTokens(ReducedWidth):
     """dimension of the span of the tokens"""
     joint_tests: int
     """number of test points whose tokens are in that span; if 0, each test point draws its own part of the weights"""
+
+    @property
+    def tested(self) -> str:
+        if self.joint_tests:
+            return super().tested
+        return "each fresh point on a network of its own with this training run"
 
     @staticmethod
     def of_tokens(data: DataModel, network: ReducibleWidth, tests: Tests) -> Space:

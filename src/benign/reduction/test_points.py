@@ -165,7 +165,7 @@ class PerPointTestPoints(TestPoints):
         replaced = GivenNormals(streams, f"{split}/noise", normals)
         sample = model.reduced(model.dim + beyond.shape[3]).sample(replaced, split, count, dtype)
         sample.latent["outside"] = self.network.width_reduction().point_weights(
-            self.params, model, own, count, beyond.shape[3]
+            self.params, model.reduced(self.dim), own, count, beyond.shape[3]
         )
         return sample
 
