@@ -121,12 +121,11 @@ def test_apgd_has_the_same_iterates(always, name, per, loss, monkeypatch):
 
         return noted
 
-    for name in ("run", "__call__"):
-        monkeypatch.setattr(apgd._Objective, name, noting(getattr(apgd._Objective, name)))
+    monkeypatch.setattr(apgd._Objective, "__call__", noting(apgd._Objective.__call__))
     attack = APGD(ball=Ball(radius=0.8, per=per), loss=loss, steps=9, restarts=2)
     points, plain = both(attack, target)
     by_products, in_space = torch.stack(iterates).chunk(2)
-    assert len(by_products) == 22
+    assert len(by_products) == 20
     close(by_products[1:], in_space[1:])
     close(margins(target, points), margins(target, plain))
 

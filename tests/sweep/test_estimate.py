@@ -81,7 +81,7 @@ def test_operations_are_those_that_torch_counts(name):
 
 def test_references_are_counted_once_for_runs_that_share_them(monkeypatch):
     """Two trainings and two searches of each image, whatever the run's own attack; by hand at one product a second."""
-    monkeypatch.setattr("benign.sweep.estimate._products_per_second", lambda device, dtype: 1.0)
+    monkeypatch.setattr("benign.sweep.estimate._products_per_second", lambda *_: 1.0)
     attack = PGD(ball=Ball(p="inf", radius=0.1, per="sample"), steps=3)
     asked = FeatureTests(attack=attack, samples=10, steps=7, pairs=((0, 1),), matching_steps=5)
     found = []
@@ -98,3 +98,16 @@ def test_references_are_counted_once_for_runs_that_share_them(monkeypatch):
     each = experiment.network.cost(experiment.data).multiplies
     by_hand = 4 * 20 * (2 + 2 + attack.passes()) + 10 * 2 * 2 * (7 + 5)
     assert found[1] - found[0] == pytest.approx(2 * by_hand * each)
+
+
+def test_the_floor_is_the_operations_at_the_peak(monkeypatch):
+    """Half a run's operations are multiplications, which the peak counts."""
+    monkeypatch.setattr("benign.sweep.estimate._products_per_second", lambda *_: 1e6)
+    experiment = tiny("training.stop_loss=[0.0, 0.01]", "training.max_steps=50")
+    runs = [run.cell for unit in experiment.units() for run in unit.runs]
+    whole = sum(operations(cell, 50) for cell in runs) / 2e6
+    ended = sum(operations(cell, 0) for cell in runs[: len(runs) // 2]) / 2e6
+    cost = estimate(experiment.units(), "cpu")
+    assert cost.most_floor == pytest.approx(whole)
+    assert cost.least_floor == pytest.approx(whole / 2 + ended)
+    assert cost.most_floor < cost.most_seconds

@@ -9,14 +9,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from benign.attacks.attack import Attack, BestSoFar, Delta, Points, Target
+from benign.attacks.attack import Attack, BestSoFar, Delta, Points, Target, replace_points
 from benign.attacks.balls import Ball
 from benign.attacks.gram import space_for
 from benign.attacks.losses import AttackLoss, check_loss, slope, value
 from benign.attacks.space import PerturbationSpace, start_stream
 from benign.data.model import DataModel
 from benign.losses import margin
-from benign.networks.network import Pass
 from benign.spec.base import Count
 from benign.spec.registry import guarantees
 
@@ -34,7 +33,7 @@ SMALLEST_STEP = 0.1
 Values = Float[Tensor, "runs samples"]
 
 
-@guarantees("rotation_invariant", "ball_starts")
+@guarantees("rotation_invariant", "ball_starts", "separate_points")
 class APGD(Attack):
     """Ascent with momentum: x' = P(x + 0.75 (P(x + s d) - x) + 0.25 (x - x_before)), P the projection.
 
@@ -79,24 +78,34 @@ class APGD(Attack):
         return self.ball.recordable() and self.start == "zero" and self.restarts == 1
 
     def stored_perturbations(self) -> int:
-        # Two iterates, memory for a third, the best, their directions, the worst of one ascent and of all, passes.
-        return 12
+        # Two iterates, memory for a third, the best, their directions, the full step, the worst of all, passes.
+        return 11
 
     def perturb(self, target: Target) -> Points:
         space = space_for(target, self.ball, self.steps)
         best = BestSoFar(target.x)
         for restart in range(self.restarts):
-            worst = self._ascend(space, space.begin(start_stream(self.start, restart)))
+            worst = self._ascend(space, start_stream(self.start, restart))
             best.update(space.points(worst.points), worst.margins)
         return best.points
 
-    def _ascend(self, space: PerturbationSpace, first: Delta) -> BestSoFar:
-        objective = _Objective(self, space, BestSoFar(torch.zeros_like(first)))
-        here = objective(first)
-        edge = space.steepest(here.ascent_direction.clone()).mul_(space.radius)
-        objective.run(space.project(edge))
-        (_sparse if self.ball.p == 1 else _with_momentum)(self, objective, here)
-        return objective.best
+    def _ascend(self, space: PerturbationSpace, draw: str | None) -> BestSoFar:
+        objective = _Objective(self, space)
+        here = objective(space.begin(draw))
+        # From the clean point the first step ends there too, unless a box cuts it off or steps are sparse.
+        leads_there = draw is None and self.ball.p != 1 and self.ball.box is None
+        edge = None if leads_there else _edge(space, here.ascent_direction)
+        best = (_sparse if self.ball.p == 1 else _with_momentum)(self, objective, here)
+        # With this loss the iterate of largest loss is that of smallest margin: it is kept once.
+        found = objective.found or BestSoFar(best.delta, -best.value)
+        if edge is not None:
+            found.update(edge, margin(space.run(edge).outputs, space.y))
+        return found
+
+
+def _edge(space: PerturbationSpace, ascent_direction: Delta) -> Delta:
+    """Return one full step from the middle of the ball along this direction."""
+    return space.project(space.steepest(ascent_direction.clone()).mul_(space.radius))
 
 
 @dataclass
@@ -114,51 +123,51 @@ class _Iterate:
         return _Iterate(self.delta.clone(), self.value.clone(), self.ascent_direction.clone())
 
     def replace(self, other: "_Iterate", chosen: Bool[Tensor, "runs samples"]) -> None:
-        """Take the other iterate at the chosen points; in place, for the reason given in `BestSoFar`."""
-        wide = chosen[:, :, None, None]
-        torch.where(wide, other.delta, self.delta, out=self.delta)
+        """Take the other iterate at the chosen points, in place."""
+        replace_points(self.delta, other.delta, chosen)
+        replace_points(self.ascent_direction, other.ascent_direction, chosen)
         torch.where(chosen, other.value, self.value, out=self.value)
-        torch.where(wide, other.ascent_direction, self.ascent_direction, out=self.ascent_direction)
 
     def keep_better(self, other: "_Iterate") -> None:
-        self.replace(other, ~(self.value >= other.value))
+        self.replace(other, (other.value > self.value) | self.value.isnan())
 
 
 class _Objective:
-    """The attack's loss as a function of the perturbation; it remembers the perturbations of smallest margin."""
+    """The attack's loss as a function of the perturbation.
 
-    def __init__(self, attack: APGD, space: PerturbationSpace, best: BestSoFar):
-        self.attack, self.space, self.best = attack, space, best
+    found: the perturbations of smallest margin; None if these are the ones of largest loss.
+    """
 
-    def run(self, delta: Delta) -> Pass:
-        here = self.space.run(delta)
-        self.best.update(delta, margin(here.outputs, self.space.y))
-        return here
+    def __init__(self, attack: APGD, space: PerturbationSpace):
+        self.attack, self.space = attack, space
+        self.found: BestSoFar | None = None
 
     def __call__(self, delta: Delta) -> _Iterate:
         """Evaluate the perturbation; the next call may overwrite the ascent direction."""
         space, loss = self.space, self.attack.loss
         if self.attack.ball.p == 1:
-            here = self.run(delta)
-            gradient = here.inputs_gradient(slope(loss, here.outputs, space.y)).contiguous()
-            return _Iterate(delta, value(loss, here.outputs, space.y), gradient)
-        outputs, ascent_direction = space.evaluate(delta, loss)
-        self.best.update(delta, margin(outputs, space.y))
+            here = space.run(delta)
+            outputs = here.outputs
+            ascent_direction = here.inputs_gradient(slope(loss, outputs, space.y)).contiguous()
+        else:
+            outputs, ascent_direction = space.evaluate(delta, loss)
+        if loss != "margin":
+            self.found = self.found or BestSoFar(delta.clone())
+            self.found.update(delta, margin(outputs, space.y))
         return _Iterate(delta, value(loss, outputs, space.y), ascent_direction)
 
 
-def _with_momentum(attack: APGD, objective: _Objective, here: _Iterate) -> None:
-    """Ascend in an l2 or linf ball."""
+def _with_momentum(attack: APGD, objective: _Objective, here: _Iterate) -> _Iterate:
+    """Ascend in an l2 or linf ball and return the best iterate."""
     space, best = objective.space, here.copy()
     step = (2 * space.radius).expand(*space.y.shape, 1, 1)
     rises, last_step, last_best = torch.zeros_like(here.value), step, here.value.clone()
     checkpoints = dict(_checkpoints(attack.steps))
     before = spare = None  # the last perturbation, and memory for the next
     for number in range(1, attack.steps + 1):
-        new = space.move(here.delta, here.ascent_direction, step, out=spare)
-        if before is not None:  # here + MOMENTUM (new - here) + (1 - MOMENTUM) (here - before)
-            new.mul_(MOMENTUM).add_(here.delta, alpha=2 - 2 * MOMENTUM)
-            new = space.project(new.sub_(before, alpha=1 - MOMENTUM))
+        new = space.momentum_step(
+            here.delta, before, here.ascent_direction, step, MOMENTUM, out=spare
+        )
         before, spare, old = here.delta, before, here.value
         here = objective(new)
         rises += here.value > old
@@ -169,7 +178,8 @@ def _with_momentum(attack: APGD, objective: _Objective, here: _Iterate) -> None:
             last_step, last_best, rises = step, best.value.clone(), torch.zeros_like(rises)
             step = torch.where(stuck[:, :, None, None], step / 2, step)
             here.replace(best, stuck)
-            torch.where(stuck[:, :, None, None], here.delta, before, out=before)
+            replace_points(before, here.delta, stuck)
+    return best
 
 
 def _checkpoints(steps: int) -> Iterator[tuple[int, int]]:
@@ -186,8 +196,8 @@ def _checkpoints(steps: int) -> Iterator[tuple[int, int]]:
         here += period
 
 
-def _sparse(attack: APGD, objective: _Objective, here: _Iterate) -> None:
-    """Ascend in an l1 ball."""
+def _sparse(attack: APGD, objective: _Objective, here: _Iterate) -> _Iterate:
+    """Ascend in an l1 ball and return the best iterate."""
     ball, space, radius = attack.ball, objective.space, objective.space.radius
     size = here.delta[0, 0].numel()
     share = torch.full_like(here.value, FIRST_SHARE)
@@ -205,3 +215,4 @@ def _sparse(attack: APGD, objective: _Objective, here: _Iterate) -> None:
             step = torch.where(sparser[:, :, None, None], radius, step / SPARSER)
             step = torch.maximum(step, SMALLEST_STEP * radius)
             here.replace(best, sparser)
+    return best

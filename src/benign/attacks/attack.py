@@ -4,7 +4,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from benign.attacks.balls import Ball, Balls, Units
@@ -102,17 +102,32 @@ class Attack(Component):
 class BestSoFar:
     """The attacked point of smallest margin, for every point, or its perturbation.
 
-    It starts with the given one and an infinite margin.
+    It starts with the given ones, or with copies of them and an infinite margin.
     """
 
-    def __init__(self, first: Delta):
-        self.points = first.clone()
-        self.margins = torch.full(
-            first.shape[-4:-2], torch.inf, dtype=first.dtype, device=first.device
-        )
+    def __init__(self, points: Delta, margins: Float[Tensor, "runs samples"] | None = None):
+        if margins is None:
+            points = points.clone()
+            margins = torch.full(
+                points.shape[-4:-2], torch.inf, dtype=points.dtype, device=points.device
+            )
+        self.points, self.margins = points, margins
 
     def update(self, points: Delta, margins: Float[Tensor, "runs samples"]) -> None:
         worse = margins < self.margins
-        # In place: with test points, allocating memory took eight times as long as the comparison.
         torch.where(worse, margins, self.margins, out=self.margins)
-        torch.where(worse[:, :, None, None], points, self.points, out=self.points)
+        replace_points(self.points, points, worse)
+
+
+def replace_points(points: Delta, others: Delta, chosen: Bool[Tensor, "runs samples"]) -> None:
+    """Replace the chosen points, or perturbations, by others, in place."""
+    if points.is_cuda:  # counting them would wait for the GPU
+        torch.where(chosen[:, :, None, None], others, points, out=points)
+        return
+    # For [4, 250, 16, 272] `where` takes 5.0 ms for any share; copying 30 % of the points takes 2.8, 5 % 0.4.
+    places = chosen.flatten().nonzero()[:, 0]
+    if len(places) == chosen.numel():
+        points.copy_(others)
+    else:
+        flat, new = points.flatten(-4, -3), others.flatten(-4, -3)
+        flat.index_copy_(-3, places, new.index_select(-3, places))

@@ -108,13 +108,19 @@ class GramSpace(PerturbationSpace):
         return first
 
     def evaluate(self, delta: Pairs, loss: AttackLoss) -> tuple[Outputs, Pairs]:
-        return _evaluate(self, delta, loss) if self.fuses else super().evaluate(delta, loss)
+        """Return the outputs and the gradient, which `move` scales: that saves a pass over memory."""
+        if self.fuses:
+            return _evaluate(self, delta, loss)
+        here = self.products_pass(delta)
+        return here.outputs, self.gradient(here, slope(loss, here.outputs, self.y))
 
     def move(
         self, delta: Pairs, ascent_direction: Pairs, length: Units, out: Pairs | None = None
     ) -> Pairs:
+        """Return the projection of a step of this length along a gradient of any length."""
         if self.fuses:
             return _move(self, delta, ascent_direction, length)
+        length = length * self.inverse_norm(ascent_direction)
         return super().move(delta, ascent_direction, length, out if self.on_cpu else None)
 
     def _steps(self, delta: Pairs, loss: AttackLoss, length: Units, steps: int) -> Pairs:
@@ -124,10 +130,7 @@ class GramSpace(PerturbationSpace):
                 coefficients, products = _step(self, coefficients, products, loss, length)
             return torch.stack([coefficients, products])
         for _ in range(steps):
-            # The gradient is not normalised first: its norm goes into the length, which saves a pass over memory.
-            here = self.products_pass(delta)
-            gradient = self.gradient(here, slope(loss, here.outputs, self.y))
-            delta = self.move(delta, gradient, length * self.inverse_norm(gradient), out=delta)
+            delta = self.move(delta, self.evaluate(delta, loss)[1], length, out=delta)
         return delta
 
     def run(self, delta: Pairs) -> Pass:

@@ -61,6 +61,25 @@ class PerturbationSpace:
         """Return the projection of delta + length * ascent_direction."""
         return self.project(torch.addcmul(delta, ascent_direction, length, out=out))
 
+    def momentum_step(
+        self,
+        here: Delta,
+        before: Delta | None,
+        ascent_direction: Delta,
+        length: Units,
+        momentum: float,
+        out: Delta | None = None,
+    ) -> Delta:
+        """Return P(here + m (new - here) + (1 - m) (here - before)), where m is the momentum and new is `move`.
+
+        Without a perturbation before, return new.
+        """
+        new = self.move(here, ascent_direction, length, out=out)
+        if before is None:
+            return new
+        new.mul_(momentum).add_(here, alpha=2 - 2 * momentum)
+        return self.project(new.sub_(before, alpha=1 - momentum))
+
     def ascend(
         self,
         delta: Delta,

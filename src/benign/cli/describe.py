@@ -123,7 +123,8 @@ def _cost_rows(runner: Runner) -> list[tuple[str, list[str]]]:
         memory += f", {at_once} at a time"
     if available := memory_of(device):
         memory += f"; {device} has {bytes_text(available)}"
-    return [("memory", [memory]), ("time", [_time(cost, at_once, left)])]
+    floor = _floor(cost, at_once, device)
+    return [("memory", [memory]), ("time", [_time(cost, at_once, left)]), ("floor", [floor])]
 
 
 def cost_text(runner: Runner) -> str:
@@ -141,6 +142,13 @@ def _time(cost: Cost, at_once: int, left: list[Unit]) -> str:
     if least == most:
         return f"about {most}, for up to {steps} steps a run"
     return f"at most about {most}, if no run reaches its loss before step {steps}; {least} if all do at once"
+
+
+def _floor(cost: Cost, at_once: int, device: str) -> str:
+    """Return the time that the matrix products alone would take: no program of these products is faster."""
+    least, most = (duration(t / at_once) for t in (cost.least_floor, cost.most_floor))
+    bound = f"the matrix products alone at the peak of {device}"
+    return f"{least}: {bound}" if least == most else f"{least} to {most}: {bound}"
 
 
 def _shapes(units: Sequence[Unit]) -> list[str]:

@@ -143,6 +143,11 @@ def run(
     The same command resumes an interrupted run, and returns at once when nothing is missing. More --seeds or longer
     axes extend the results. Ctrl-c stops after the units in progress, a second ctrl-c stops at once.
     """
+    if not dry_run and executor is None and (scale == "paper" if workers is None else workers > 1):
+        from benign.sweep.executors.processes import start_server
+
+        start_server()  # beside our own imports, which take as long
+
     from benign.cli.run import run_requests
     from benign.plot.sheet import drawn_for
     from benign.sweep.executors.base import ExecutionConfig

@@ -25,6 +25,7 @@ Guarantee: TypeAlias = Literal[
     "rotation_invariant",
     "ball_starts",
     "plain_update",
+    "separate_points",
 ]
 """What a class promises about its methods, so that an exact shortcut may be used:
 
@@ -35,6 +36,8 @@ Guarantee: TypeAlias = Literal[
 - `rotation_invariant`: the attack acts alike in every orthonormal basis if its ball does (benign.reduction)
 - `ball_starts`: all random starts of the attack are drawn by `Target.uniform` and must be those of R^d
 - `plain_update`: every step of the training is one update w <- w - rate_at(step) g, with the gradient g on all points
+- `separate_points`: what the network returns at a point, or the attack makes of it, depends on that point alone, by the
+  same operations whatever the points are (benign.training.slots)
 """
 
 

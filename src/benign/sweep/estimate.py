@@ -10,7 +10,7 @@ import torch
 from benign.attacks.attack import Attack
 from benign.attacks.gram import multiplications
 from benign.sweep.plan import Unit
-from benign.training.engine import batch_size, one_thread, run_bytes
+from benign.training.engine import batch_size, one_thread, products, run_bytes
 from benign.training.metrics.image_features import reference_key
 from benign.training.setup import Setup
 
@@ -38,15 +38,19 @@ class Cost:
     most_seconds: float
     sure_training: float
     """seconds of training of the runs to a loss of 0, which take every step"""
+    least_floor: float
+    """seconds of the matrix products alone, at the peak of this device, where `least_seconds` are of all work"""
+    most_floor: float
+    """the same where `most_seconds` are of all work"""
 
 
 def estimate(units: list[Unit], device: str) -> Cost:
     """Estimate from operation counts and a short measurement of this device's matrix products."""
-    least = most = sure = memory = 0.0
+    least = most = sure = memory = least_floor = most_floor = 0.0
     references: set[str] = set()
     for unit in units:
         setup, runs = unit.runs[0].cell, len(unit.runs)
-        rate = _products_per_second(device, setup.dtype)
+        rate = _products_per_second(device, setup.dtype, setup.precision)
         fixed = runs * _fixed_seconds(setup, rate, device)
         if setup.evaluation.features and (key := reference_key(setup)) not in references:
             references.add(key)  # which runs with another attack share
@@ -54,15 +58,18 @@ def estimate(units: list[Unit], device: str) -> Cost:
         together = min(runs, batch_size(setup, device))
         batches_per_epoch = setup.training.batches_per_epoch(setup.data.samples)
         calls = batches_per_epoch * math.ceil(runs / together) * _step_passes(setup)
-        products = runs * setup.data.samples * _step_passes(setup) * _multiplies(setup.reduced())
-        stepwise = setup.training.most_steps() * (calls * SECONDS_PER_PASS + products / rate)
+        each_step = calls * SECONDS_PER_PASS + runs * _step_products(setup.reduced()) / rate
+        stepwise = setup.training.most_steps() * each_step
         to_the_end = sum(run.cell.training.stop_loss == 0 for run in unit.runs) / runs
         sure += to_the_end * stepwise
         least += fixed + to_the_end * stepwise
         most += fixed + stepwise
         memory = max(memory, together * run_bytes(setup))
+        ends = [operations(setup, steps) / 2 for steps in (0, setup.training.most_steps())]
+        least_floor += runs * (ends[0] + to_the_end * (ends[1] - ends[0])) / rate
+        most_floor += runs * ends[1] / rate
     total = sum(len(unit.runs) for unit in units)
-    return Cost(total, len(units), int(memory), least, most, sure)
+    return Cost(total, len(units), int(memory), least, most, sure, least_floor, most_floor)
 
 
 def operations(setup: Setup, steps: float) -> float:
@@ -71,10 +78,15 @@ def operations(setup: Setup, steps: float) -> float:
     This bounds the time on a GPU from below. An attack is counted in the cheaper of its two ways.
     """
     small = setup.reduced()
-    points, each = small.data.samples, 2 * small.data.samples * _multiplies(small)
-    trained = steps * (each + _attack_products(small, setup.attack, points))
+    trained = steps * _step_products(small)
     tested = _attack_products(small, setup.final_attack, setup.evaluation.samples)
     return 2 * (trained + tested + setup.evaluation.samples * _multiplies(small))
+
+
+def _step_products(small: Setup) -> float:
+    """Return the multiplications of a training step of one run: its attack, and the pass forward and backward."""
+    points = small.data.samples
+    return 2 * points * _multiplies(small) + _attack_products(small, small.attack, points)
 
 
 def _attack_products(setup: Setup, attack: Attack | None, points: int) -> float:
@@ -115,22 +127,24 @@ def _fixed_seconds(setup: Setup, rate: float, device: str) -> float:
     passes = 1 + (attack.passes() + 1 if attack else 0)
     tokens = (data.samples + setup.evaluation.samples) * data.tokens
     draws = tokens * drawn + cost.weights / 2 * drawn / data.dim
-    products = passes * setup.evaluation.samples * cost.multiplies
+    multiplied = setup.evaluation.samples * cost.multiplies
+    multiplied += _attack_products(small, attack, setup.evaluation.samples)
     if setup.space.mode == "projected":
-        products += (tokens + 2 * data.dim) * drawn * data.dim
+        multiplied += (tokens + 2 * data.dim) * drawn * data.dim
     numbers = passes * setup.evaluation.samples * cost.point if device == "cpu" else 0
-    return draws * SECONDS_PER_DRAW + products / rate + numbers * SECONDS_PER_NUMBER
+    return draws * SECONDS_PER_DRAW + multiplied / rate + numbers * SECONDS_PER_NUMBER
 
 
 @cache
-def _products_per_second(device: str, dtype: torch.dtype) -> float:
+def _products_per_second(device: str, dtype: torch.dtype, precision: str) -> float:
     """Return the multiplications per second of a matrix product of a usual size, on one thread as in a run."""
-    left = torch.ones(512, 1024, dtype=dtype, device=device)
-    right = torch.ones(1024, 512, dtype=left.dtype, device=device)
-    float((left @ right)[0, 0])
-    begin, count = time.perf_counter(), 0
-    with one_thread():
+    size = 512 if device == "cpu" else 4096  # a smaller one waits for the launch on a GPU
+    left = torch.ones(size, 2 * size, dtype=dtype, device=device)
+    right = torch.ones(2 * size, size, dtype=dtype, device=device)
+    with one_thread(), products(precision, device):
+        float((left @ right)[0, 0])
+        begin, count = time.perf_counter(), 0
         while time.perf_counter() - begin < 0.1:
             float((left @ right)[0, 0])
             count += 1
-    return count * 512 * 1024 * 512 / (time.perf_counter() - begin)
+    return count * 2 * size**3 / (time.perf_counter() - begin)

@@ -40,7 +40,7 @@ from benign.training.machine import check_data, check_machine, cores
 from benign.training.setup import Setup
 
 LONG_WORK = 30.0
-"""seconds of work above which several processes are worth their start of about 3 s"""
+"""seconds of work above which several processes are worth their start of up to 3 s"""
 
 
 @dataclass(frozen=True)

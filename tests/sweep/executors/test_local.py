@@ -97,7 +97,7 @@ def test_a_machine_that_starts_no_more_processes_is_no_traceback(tmp_path, monke
     def full(*_: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr("multiprocessing.context.SpawnProcess.start", full)
+    monkeypatch.setattr("multiprocessing.context.ForkServerProcess.start", full)
     with (
         pytest.warns(RuntimeWarning, match="1 of 2"),
         pytest.raises(ChildProcessError, match="--workers 1") as caught,

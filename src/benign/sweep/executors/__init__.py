@@ -1,4 +1,4 @@
 """Executors: what computes the units of a sweep.
 
-base defines the interface; local: this machine; cluster: Dask, SLURM.
+base defines the interface; local: this machine; processes: how its workers start; cluster: Dask, SLURM.
 """

@@ -30,7 +30,7 @@ from benign.spec import plugins
 from benign.spec.yaml import read_yaml
 from benign.sweep.compute import Computed, compute
 from benign.sweep.executors.base import REMEDY, ExecutionConfig, Executor, ProcessEnded
-from benign.sweep.executors.local import interrupts_wait
+from benign.sweep.executors.processes import interrupts_wait
 from benign.sweep.plan import NUMERICS, Unit
 from benign.training.engine import TESTING, Progress
 

@@ -10,19 +10,19 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from benign.spec import plugins
 from benign.spec.registry import Component
 from benign.sweep.compute import Computed, compute
+from benign.sweep.executors import processes
 from benign.sweep.executors.base import ExecutionConfig, Executor, ProcessEnded
 from benign.sweep.plan import Unit
 from benign.training.checkpoint import CheckpointConfig
@@ -76,7 +76,7 @@ class ProcessExecutor(Executor):
         if not left:
             raise ChildProcessError(errno.ECHILD, self._why_none(), "workers")
         place = next(place for place in left if place.is_free())
-        with interrupts_wait():  # so that a new process never sees one
+        with processes.interrupts_wait():  # so that a new process never sees one
             return place.submit(unit, self._config, self._checkpoint(unit))
 
     def _why_none(self) -> str:
@@ -120,9 +120,8 @@ class _Place:
     """A slot for one process, and for another one if that is killed."""
 
     def __init__(self) -> None:
-        # a forked torch can hang in its thread pool
-        self._context = multiprocessing.get_context("spawn")
-        self._process: SpawnProcess | None = None
+        self._context: Any = processes.context()
+        self._process: BaseProcess | None = None
         self._connection: Connection | None = None
         self._future: Future[Computed] | None = None
         self.unit_key = ""
@@ -156,7 +155,7 @@ class _Place:
         self.numbers = self._context.RawArray("q", 3)
         self._connection, theirs = self._context.Pipe()
         with theirs:  # then only the process has it, and its end is the end of the pipe
-            given = theirs, self.numbers, plugins.loaded()
+            given = theirs, self.numbers, plugins.loaded(), dict(os.environ)
             process = self._context.Process(target=_work_through, args=given)
             process.start()
         self._process = process
@@ -214,7 +213,8 @@ def check_importable(units: list[Unit]) -> None:
     A worker process starts no processes itself, neither when it imports the script nor when it computes a unit.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):  # as Python asks
-        sys.exit(UNGUARDED)  # the sweep that started it says why
+        # Not sys.exit, of which a forked process makes 1. The sweep that started it says why.
+        os._exit(UNGUARDED)
     if _is_worker:
         raise ValueError(
             "`workers` must be 1 here: this is computed by a worker, which starts none"
@@ -237,27 +237,10 @@ def check_importable(units: list[Unit]) -> None:
         )
 
 
-@contextmanager
-def interrupts_wait() -> Iterator[None]:
-    """Delay ctrl-c, which reaches all processes of a terminal, so that only the parent reacts.
-
-    A process started inside never receives one; the parent receives it afterwards.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    resource_tracker.ensure_running()  # before: where it starts, interrupts come through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _wait_for(
     future: Future[Computed],
     task: Task,
-    process: SpawnProcess,
+    process: BaseProcess,
     connection: Connection,
     numbers: Any,
 ) -> None:
@@ -275,7 +258,7 @@ def _wait_for(
         future.set_result(computed)
 
 
-def _exit_code(process: SpawnProcess) -> int:
+def _exit_code(process: BaseProcess) -> int:
     """Return the exit code of a process that is about to end, or minus the signal that killed it."""
     process.join(PATIENCE)
     if process.exitcode is None:
@@ -315,8 +298,11 @@ _report: Callable[[int, int], None] = lambda step, training: None  # noqa: E731
 _is_worker = False
 
 
-def _work_through(connection: Connection, numbers: Any, sources: list[Path | str]) -> None:
+def _work_through(
+    connection: Connection, numbers: Any, sources: list[Path | str], environment: dict[str, str]
+) -> None:
     """Compute units until the pipe is closed."""
+    processes.set_environment(environment)
     _begin(numbers, sources)
     while True:
         try:
