@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 import benign as bo
 from benign.bartlett import bartlett
 from benign.cli.describe import plan_text
-from benign.networks import attention_width
+from benign.networks import attention
 from benign.networks.attention import Attention
 from benign.networks.initial import GaussianInit, TorchDefault
 from benign.networks.linear import Linear
@@ -288,7 +288,7 @@ CONTROLS = {
 def test_a_wrong_law_of_test_points_is_detected(control: Callable, monkeypatch):
     setup = clean(**LAWS["one head"])
     batch = batch_of(setup, "sampled")
-    for module in (attention_width, test_points):
+    for module in (attention, test_points):
         monkeypatch.setattr(module, "bartlett", control)
     found = chances(numbers(batch_of(setup, "ambient")), numbers(batch))
     assert max(found[name] for name in CONTROLS[control]) < LEVEL, found
