@@ -147,7 +147,9 @@ def _interpolated(
     ]
     # Sums in a fixed order: the coefficients of a freedom must not depend on the others.
     terms = 2 / 17 * np.cos(np.outer(np.arange(17), angle))
-    coefficients = sum(term[:, None] * root for term, root in zip(terms.T, roots, strict=True))
+    coefficients = np.zeros((17, len(distinct)))
+    for term, root in zip(terms.T, roots, strict=True):
+        coefficients += term[:, None] * root
     twice = z * (2 / _LARGEST)
     one = two = np.zeros_like(z)
     for row in coefficients[:0:-1]:
