@@ -232,7 +232,7 @@ def test_a_job_killed_twice_keeps_runs_that_still_wait(tmp_path, monkeypatch):
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     unit = units(attacked=True)[0]
     config = CheckpointConfig(tmp_path)
-    for count, ticks in ((5, 2), (1, 3)):
+    for count, ticks in ((5, 2), (1, 4)):
         slots = Slots(job := Job(*unit, "cpu", config), count, 4)
         slots.add(job)
         for _ in range(ticks):
