@@ -26,10 +26,11 @@ from benign.streams import RunId
 from benign.training.checkpoint import CheckpointConfig, DroppedCheckpoint, fault_of
 from benign.training.descent import Status
 from benign.training.engine import train_runs
+from benign.training.jobs import Job, group_of, padded_samples, why_job_not, why_not
 from benign.training.metrics import METRICS
 from benign.training.optimisers import SGD, AdamW, GradientDescent
 from benign.training.setup import Setup
-from benign.training.slots import Job, Slots, group_of, padded_samples, why_job_not, why_not
+from benign.training.slots import Slots
 from tests.reference import run_ids, small_data, small_network, small_pgd, small_setup
 from tests.training.test_engine import ATTACKED, Arrays, assert_same, different_runs
 

@@ -9,10 +9,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import torch
 
 from benign.networks.compiled import compiling
@@ -20,15 +19,9 @@ from benign.sweep.compute import Computed, compute, computed
 from benign.sweep.executors.base import ExecutionConfig, Executor
 from benign.sweep.executors.local import CheckpointOf, Report
 from benign.sweep.plan import Unit
-from benign.training.engine import TESTING, one_thread, products
-from benign.training.slots import (
-    Job,
-    Slots,
-    group_of,
-    padded_samples,
-    slot_count,
-    why_job_not,
-)
+from benign.training.engine import TESTING, batch_size, one_thread, products
+from benign.training.jobs import Job, group_of, padded_samples, slot_count, why_job_not
+from benign.training.slots import Slots
 
 TURN = 0.2
 """seconds of steps between two looks at the units that wait"""
@@ -53,8 +46,8 @@ class SlotExecutor(Executor):
     """This process, several units at a time, whose runs train in slots (benign.training.slots).
 
     It computes while the dispatcher waits (`wait`), in the same thread. A unit that cannot share slots is computed by
-    itself. If a step fails, by a component that raises or for lack of memory, the units in the slots are computed one by
-    one as well, from their beginning: this finds the one that fails.
+    itself. If a step fails, by a component that raises or for lack of memory, the units in the slots are computed one
+    by one as well, from their beginning: this finds the one that fails.
     """
 
     def __init__(
@@ -75,26 +68,39 @@ class SlotExecutor(Executor):
         self._known = self._plan(units)
         self._warned = False
 
+    def ordered(self, units: Sequence[Unit]) -> list[Unit]:
+        """Return units that share slots one after another, those with most points first.
+
+        Runs with more points take more steps as a rule, and at the end, when slots are empty, runs should be short.
+        """
+        places: dict[tuple[str, int], int] = {}
+        for unit in units:
+            places.setdefault(self._known[unit.key][0], len(places))
+        return sorted(
+            units,
+            key=lambda unit: (places[self._known[unit.key][0]], -_samples(unit)),
+        )
+
     def _plan(self, units: Sequence[Unit]) -> dict[str, tuple[tuple[str, int], str]]:
         """Return for every unit what it shares, and why it trains alone."""
-        reasons, groups, largest = {}, {}, dict[str, int]()
+        reasons, groups = {}, {}
         for unit in units:
-            cell = unit.runs[0].cell
-            cells = [run.cell for run in unit.runs]
-            reason = why_job_not(cells, self._config.device) or ""
-            reasons[unit.key], groups[unit.key] = reason, "" if reason else group_of(cell)
+            try:
+                cells = [run.cell for run in unit.runs]
+                reason = why_job_not(cells, self._config.device) or ""
+                group = "" if reason else group_of(cells[0])
+            except Exception as error:  # of somebody's component: computed alone, its runs fail
+                reason, group = f"it fails: {error}", ""
+            reasons[unit.key], groups[unit.key] = reason, group
+        largest: dict[str, int] = {}
+        for unit in units:
             group = groups[unit.key]
-            largest[group] = max(largest.get(group, 0), cell.data.samples)
-        return {
-            unit.key: (
-                (
-                    groups[unit.key],
-                    padded_samples(unit.runs[0].cell.data.samples, largest[groups[unit.key]]),
-                ),
-                reasons[unit.key],
-            )
+            largest[group] = max(largest.get(group, 0), _samples(unit))
+        shares = {
+            unit.key: (groups[unit.key], padded_samples(_samples(unit), largest[groups[unit.key]]))
             for unit in units
         }
+        return {key: (shares[key], reason) for key, reason in reasons.items()}
 
     @property
     def size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -102,9 +108,11 @@ class SlotExecutor(Executor):
         at_work = len(self._in_slots) + len(self._next) + len(self._alone)
         if self._alone or self._next:
             return at_work
-        if self._slots is None or self._slots.waiting < len(self._slots):
+        if self._slots is None or not self._in_slots:
             return at_work + 1
-        return at_work
+        runs = sum(len(each.unit.runs) for each in self._in_slots)
+        fits = batch_size(self._in_slots[0].unit.runs[0].cell, self._config.device)
+        return at_work + (self._slots.waiting < len(self._slots) and runs < fits)
 
     def submit(self, unit: Unit) -> Future[Computed]:
         shares, reason = self._known[unit.key]
@@ -141,8 +149,6 @@ class SlotExecutor(Executor):
 
     def _admit(self) -> None:
         """Start the units that can share the slots, or the next ones if the slots are empty."""
-        if self._in_slots and self._shares is None:
-            return
         while self._next:
             if not self._in_slots:
                 self._slots, self._shares = None, self._next[0].shares
@@ -218,13 +224,14 @@ class SlotExecutor(Executor):
         waiting.seconds += time.perf_counter() - begin
         device = self._config.device
         result = computed(arrays, waiting.seconds, device, waiting.compiled)
-        waiting.future.set_result(replace(result, slots=len(self._slots)))
+        waiting.future.set_result(result._replace(slots=len(self._slots)))
 
     def _give_up(self, error: Exception) -> None:
         """Compute the units in the slots one by one."""
         failed, self._in_slots, self._slots = self._in_slots, [], None
         for waiting in failed:
             self._leave_alone(waiting, error)
+        self._admit()
 
     def _leave_alone(self, waiting: _Waiting, error: Exception) -> None:
         """Compute a unit by itself, without what it had."""
@@ -242,4 +249,8 @@ class SlotExecutor(Executor):
         unit, config = waiting.unit, self._config
         report = partial(self._report, unit.key)
         result = compute(unit, config.device, report, self._checkpoint(unit), config.compile)
-        waiting.future.set_result(replace(result, why_no_slots=waiting.why_not))
+        waiting.future.set_result(result._replace(why_no_slots=waiting.why_not))
+
+
+def _samples(unit: Unit) -> int:
+    return unit.runs[0].cell.data.samples
