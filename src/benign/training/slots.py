@@ -23,6 +23,7 @@ step.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -202,8 +203,8 @@ class _Meter:
     Launched kernel by kernel, the metrics of zhang/fig1 took as long as the steps on an H200.
     """
 
-    def __init__(self, whole: _Slotted, samples: int, metrics: list[str], count: int):
-        self._whole, self._samples, self._metrics = whole, samples, metrics
+    def __init__(self, whole: _Slotted, samples: int, metrics: list[str], count: int, pool: Any):
+        self._whole, self._samples, self._metrics, self._pool = whole, samples, metrics, pool
         self._at = torch.zeros(count, dtype=torch.int64, device=whole.numbers.device)
         self._is_warm = False
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -217,7 +218,7 @@ class _Meter:
         if self._graph is not None:
             self._graph.replay()
         elif self._is_warm and self._at.is_cuda:
-            self._graph, self._result = recorded(self._compute)
+            self._graph, self._result = recorded(self._compute, self._pool)
         else:
             self._result = self._compute()
             self._is_warm = True
@@ -338,6 +339,8 @@ class Slots:
         """how the runs ended at the last step, on the way to the host"""
         self._values: list[_Measured] = []
         """values on the way to the host"""
+        on_gpu = device.type == "cuda"
+        self._meter_pool = torch.cuda.graph_pool_handle() if on_gpu else None
         self._meters: dict[tuple[int | str, ...], _Meter] = {}
         self._columns = {number: at for at, number in enumerate(setup.snapshot_steps())}
         self.samples = samples
@@ -535,7 +538,9 @@ class Slots:
         names = list(dict.fromkeys(name for row in rows for name in row.run.job.metrics))
         key = samples, *names
         if key not in self._meters:
-            self._meters[key] = _Meter(self._whole, samples, names, self._tray_size)
+            self._meters[key] = _Meter(
+                self._whole, samples, names, self._tray_size, self._meter_pool
+            )
         meter = self._meters[key]
         return _Measured(meter.names, rows, _Fetched(meter.read([row.run.slot for row in rows])))
 

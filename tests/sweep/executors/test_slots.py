@@ -27,6 +27,7 @@ ATTACKED = (
     "attack={kind: pgd, ball: {radius: 0.3}, steps: 3}",
     "precision=float64",
     "data.samples=[2, 4, 3]",
+    "training.max_steps=20",
 )
 
 
@@ -49,9 +50,9 @@ def check_same(found: Store, expected: Store) -> None:
                 np.testing.assert_array_equal(record.arrays[name], values, err_msg=name)
 
 
-@pytest.fixture
-def plain(tmp_path: Path) -> Store:
-    return swept(tiny(*ATTACKED), tmp_path / "plain", 0)
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return swept(tiny(*ATTACKED), tmp_path_factory.mktemp("plain") / "run", 0)
 
 
 def test_a_sweep_in_slots_has_the_same_records(tmp_path, plain):

@@ -81,13 +81,13 @@ def training_pass(attack: Attack | None, target: Target) -> tuple[Points, Pass]:
 def recorded(make: Callable[[], Made], pool: Any = None) -> tuple[torch.cuda.CUDAGraph, Made]:
     """Return a graph that computes `make()` again in the same memory, and its first result.
 
-    pool: memory of its own, for a graph that may run at the same time as others.
+    pool: memory for a graph that may run at the same time as others, or that lives as long as they do.
     """
     # Not by `torch.cuda.graph`, which empties the allocator's cache first: batches change often.
     here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
     graph = torch.cuda.CUDAGraph()
     aside.wait_stream(here)
-    with torch.cuda.stream(aside), _without_collection():
+    with torch.cuda.stream(aside), _without_collection(before=pool is None):
         pool = pool or _memory_pool(torch.cuda.current_device()).pool()
         graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         made = make()
@@ -112,9 +112,10 @@ def _memory_pool(device: int) -> torch.cuda.CUDAGraph:
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
-    """Delete unreachable recordings now and none inside the block, where another graph is recorded."""
-    gc.collect()
+def _without_collection(before: bool) -> Iterator[None]:
+    """Delete no unreachable recordings inside the block, where another graph is recorded; `before`: delete them now."""
+    if before:
+        gc.collect()
     was = gc.isenabled()
     gc.disable()
     try:
