@@ -49,9 +49,7 @@ def why_not(setup: Setup) -> str | None:
     if not all(has_guarantee(network, name) for name in ("recordable", "separate_points")):
         return f"`network` is {network.kind}, which does not promise to treat every point and run apart"
     if attack is not None and not attack.recordable():
-        return (
-            f"`attack` is {attack.label()}, which draws numbers or decides by values how to go on"
-        )
+        return f"`attack` ({attack.kind}) draws numbers, or decides by their values how to go on"
     if attack is not None and not has_guarantee(attack, "separate_points"):
         return f"`attack` is {attack.kind}, which does not promise to treat every point apart"
     if attack is not None and training.first_attacked_step:
