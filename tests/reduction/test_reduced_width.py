@@ -254,10 +254,11 @@ CONTROLS = {
 @pytest.mark.parametrize("control", CONTROLS)
 def test_a_wrong_law_of_test_points_is_detected(control: Callable, monkeypatch):
     setup = clean(**LAWS["one head"])
-    batch = batch_of(setup, "sampled")
+    runs = 2 * RUNS  # with RUNS, P is near LEVEL
+    batch = batch_of(setup, "sampled", runs)
     for module in (attention, test_points):
         monkeypatch.setattr(module, "bartlett", control)
-    found = chances(numbers(batch_of(setup, "ambient")), numbers(batch))
+    found = chances(numbers(batch_of(setup, "ambient", runs)), numbers(batch))
     assert max(found[name] for name in CONTROLS[control]) < LEVEL, found
 
 
@@ -308,7 +309,10 @@ def without_columns(ambient: Batch, tokens: Tensor) -> Batch:
 
 
 def loss_error(dim: int, radius: float, spread: float, hidden: int = 40) -> float:
-    """Largest difference of the attacked loss over 30 steps, with scores that the attack moves by radius * spread."""
+    """Largest difference of the attacked loss over 30 steps, with scores that the attack moves by radius * spread.
+
+    The mean over eight runs: single ones vary by a factor of 3.
+    """
     init = GaussianInit(
         score_std=(spread / (dim * hidden) ** 0.5) ** 0.5, value_std=0.1 * dim**-0.5
     )
@@ -318,14 +322,15 @@ def loss_error(dim: int, radius: float, spread: float, hidden: int = 40) -> floa
         ("attack",): small_pgd(radius, steps=5),
         ("training", "rate"): 1.0,
     }
-    ambient = start([axes.replace(setup, changes)] * 2, run_ids(2))
+    ambient = start([axes.replace(setup, changes)] * 8, run_ids(8))
     assert score_shift(setup.data, changes[("network",)], changes[("attack",)]) == pytest.approx(
         radius * spread
     )
     signal = ambient.sample.latent["signal"]
     tokens = torch.cat([signal, ambient.sample.x[:, :, 1:].flatten(1, 2)], dim=1)
     pairs = zip(descend(ambient), descend(without_columns(ambient, tokens)), strict=True)
-    return max(float((here.loss - there.loss).abs().max()) for (there, _), (here, _) in pairs)
+    errors = [(here.loss - there.loss).abs() for (there, _), (here, _) in pairs]
+    return float(torch.stack(errors).amax(0).mean())
 
 
 def test_the_error_without_columns_falls_with_the_dimension_if_scores_hardly_move():
