@@ -54,7 +54,7 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[Replay]:
         made.append(Replay(make))
         return made[-1], made[-1].made
 
-    monkeypatch.setattr(recording, "_recorded", recorded)
+    monkeypatch.setattr(recording, "recorded", recorded)
     monkeypatch.setattr(recording, "can_record", lambda *_: True)
     return made
 
