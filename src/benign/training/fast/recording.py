@@ -125,6 +125,23 @@ def _without_collection(before: bool) -> Iterator[None]:
             gc.enable()
 
 
+@contextmanager
+def quick_collections(device: str) -> Iterator[None]:
+    """Leave the objects that exist now out of collections in a block, in which steps of a GPU are recorded.
+
+    Every recording begins with a collection, which took 0.15 of its 0.2 s (H200): 330,000 objects of imported modules.
+    """
+    if device == "cpu" or gc.get_freeze_count():  # or in such a block already
+        yield
+        return
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
 def can_record(attack: Attack | None, network: Network, x: Points) -> bool:
     """Return whether every step launches the same kernels."""
     same_kernels = has_guarantee(network, "recordable")
