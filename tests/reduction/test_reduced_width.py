@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy.stats import ks_2samp
 from torch import Tensor
+from torch.nn.functional import pad
 
 import benign as bo
 from benign.bartlett import bartlett
@@ -92,6 +93,32 @@ def both(setup: Setup, runs: int) -> tuple[Batch, Batch]:
     return ambient, projected
 
 
+def in_own_directions(
+    network: Attention, params: Params, inside: Tensor, outside: Tensor
+) -> Tensor:
+    """Weights [1, rows, columns] of one point, with those of every head in an orthonormal basis of the point's own
+    queries and keys inside the span, by Gram and Schmidt, and then in a basis of their own.
+    """
+    split = [network.heads * part for part in (outside.shape[2] // network.heads // 2,) * 2]
+    *scores, values = outside.split([*split, network.heads], dim=2)
+    scores = [part.unflatten(2, (network.heads, -1)) for part in scores]
+    known = inside @ network.score_columns(params["weights"])
+    known = known.unflatten(2, (2, network.heads, network.hidden))
+    queries, keys = [], []
+    for head in range(network.heads):
+        met = torch.cat([known[:, :, 0, head], known[:, :, 1, head]], dim=1)
+        factor = torch.linalg.cholesky(met @ met.transpose(1, 2))
+        basis = torch.linalg.solve_triangular(factor, met, upper=False)
+        basis = pad(basis, (0, scores[0].shape[3] - network.hidden))
+        both = torch.cat([part[:, :, head] for part in scores], dim=1)
+        along = both @ basis.transpose(1, 2)
+        rest = torch.linalg.qr((both - along @ basis).transpose(1, 2)).R.transpose(1, 2)
+        query, key = torch.cat([along, rest], dim=2).chunk(2, dim=1)
+        queries.append(query)
+        keys.append(key)
+    return torch.cat([*queries, *keys, values], dim=2)
+
+
 def outputs_one_by_one(batch: Batch, x: Tensor) -> Tensor:
     """Outputs on points [1 run] of R^d, each in a basis of its own tokens beyond the span, R^d_h completed alike."""
     source, outputs = batch.source, []
@@ -107,7 +134,12 @@ def outputs_one_by_one(batch: Batch, x: Tensor) -> Tensor:
         beyond = tokens - inside @ source.view.basis.transpose(1, 2)
         own = torch.linalg.qr(beyond[:, 1:].transpose(1, 2)).Q
         weights = own.transpose(1, 2) @ source.whole["weights"]
-        outside = in_bases(source.network, weights, full)[:, None]
+        outside = in_bases(source.network, weights, full)
+        narrow = batch.setup.network
+        assert isinstance(narrow, Attention)
+        if narrow.hidden > 2 * tokens.shape[1]:
+            outside = in_own_directions(narrow, batch.params, inside, outside)
+        outside = outside[:, None]
         points = torch.cat([inside, beyond @ own], dim=2)[:, None]
         width = source.network.width_reduction()
         outputs.append(width.point_pass(batch.params, points, outside).outputs)
@@ -116,6 +148,7 @@ def outputs_one_by_one(batch: Batch, x: Tensor) -> Tensor:
 
 WIDTHS = {
     "fewer columns than tokens can use": {"hidden": 6},
+    "a few more than a point can use": {"hidden": 10},
     "more": {"hidden": 30},
     "more, 2 heads, projected noise": {"hidden": 30, "heads": 2, "projected": True},
     "uniform weights": {"hidden": 30, "init": TorchDefault()},
