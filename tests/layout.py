@@ -81,6 +81,7 @@ OUTSIDE = {
     "safetensors": {"networks", "training"},
     "timm": {"networks"},
     "torchvision": {"data"},
+    "triton": {"attacks"},
     "typer": {"cli"},
 }
 """folders that may import a third-party package"""
