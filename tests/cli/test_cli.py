@@ -87,6 +87,17 @@ def test_the_program_starts_quickly_and_without_torch(arguments: tuple[str, ...]
     assert cpu_seconds(*arguments) - cpu_seconds("-c", "pass") < limit
 
 
+def test_a_run_imports_only_what_every_run_needs():
+    """The rest, 400 modules and 0.5 s, is imported by the functions that use it."""
+    heavy = {"scipy.stats", "scipy.optimize", "scipy.sparse", "scipy.linalg", "matplotlib.pyplot"}
+    heavy |= {"torch._dynamo", "torch._inductor", "torchvision", "timm", "dask", "plotly", "jinja2"}
+    code = (
+        "import benign.cli.run, benign.papers.registry as r, sys; r.recipes(); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert heavy.isdisjoint(done.stdout.split())
+
+
 def test_the_version_is_printed(run):
     assert run("--version") == (0, f"benign {benign.__version__}\n", "")
 

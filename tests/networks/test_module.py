@@ -237,6 +237,34 @@ def test_gradients_are_those_of_autograd_on_the_plain_modules(network: ModuleNet
                 close(in_params[name][run], part.grad)
 
 
+def test_the_second_pass_of_an_attack_has_the_weights_of_the_first():
+    """The gradient in the parameters takes a pass of its own, which must not have other weights."""
+    params = draw(TanhPerceptron())
+    forward_pass = TanhPerceptron().run(params, points())
+    params["1.weight"].mul_(2)
+    with pytest.raises(RuntimeError, match="weights have changed"):
+        forward_pass.params_gradient(torch.ones_like(forward_pass.outputs))
+
+
+class Constant(nn.Module):
+    """One number for all points."""
+
+    def __init__(self):
+        super().__init__()
+        self.level = nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return self.level.expand(len(x))
+
+
+def test_points_that_do_not_matter_have_gradient_zero():
+    network = made_by("constant", lambda _: Constant())
+    forward_pass = network.run(draw(network), points())
+    c = normals(3, 5, seed=2)
+    assert torch.equal(forward_pass.inputs_gradient(c), torch.zeros_like(points()))
+    close(forward_pass.params_gradient(c)["level"], c.sum(1))
+
+
 @each_network
 def test_a_run_does_not_depend_on_the_others(network: ModuleNetwork):
     x, params = points(), draw(network)

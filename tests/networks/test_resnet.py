@@ -18,6 +18,7 @@ from benign.networks.pictures import PictureNetwork, as_pictures
 from benign.networks.resnet import ResNet, WideResNet
 from benign.spec.base import SpecError
 from benign.streams import Streams
+from benign.training.engine import products
 from tests.reference import (
     close,
     doubles,
@@ -153,6 +154,61 @@ def test_a_training_pass_has_the_statistics_of_its_points(network: PictureNetwor
             torch.testing.assert_close(in_params[name][run], part.grad[run], rtol=1e-9, atol=1e-10)
     moved = [name for name in params if not torch.equal(params[name], before[name])]
     assert moved == [name for name in params if name.startswith(FROZEN)]
+
+
+@each_network
+def test_a_pass_of_an_attack_has_the_gradients_of_plain_functions(network: PictureNetwork):
+    """In eval mode a convolution and the batch norm after it are one convolution."""
+    params, x = draw(network), points(network)
+    forward_pass = network.run(params, x)
+    c = normals(*forward_pass.outputs.shape, seed=2)
+    in_params, in_points = forward_pass.params_gradient(c), forward_pass.inputs_gradient(c)
+    for run in range(2):
+        leaves = {name: params[name].clone().requires_grad_() for name in in_params}
+        leaf = x[run].clone().requires_grad_()
+        (Plain(network, {**params, **leaves}, run)(leaf) * c[run]).sum().backward()
+        assert leaf.grad is not None
+        close(in_points[run], leaf.grad)
+        for name, part in leaves.items():
+            assert part.grad is not None
+            torch.testing.assert_close(in_params[name][run], part.grad[run], rtol=1e-9, atol=1e-10)
+
+
+@each_network
+def test_attacks_in_mixed_precision_are_near_those_in_full(network: PictureNetwork):
+    params, x = draw(network), points(network)
+    single = {
+        name: part.float() if part.is_floating_point() else part for name, part in params.items()
+    }
+    expected, c = network.run(params, x), normals(1)[0]
+    with products("mixed", "cpu"):
+        mixed = network.run(single, x.float())
+        gradient = mixed.inputs_gradient(c.float().expand_as(mixed.outputs))
+    assert not torch.equal(mixed.outputs, network.run(single, x.float()).outputs)
+    for found, exact in (
+        (mixed.outputs, expected.outputs),
+        (gradient, expected.inputs_gradient(c.expand_as(expected.outputs))),
+    ):
+        assert float((found - exact).norm() / exact.norm()) < 0.2
+
+
+@pytest.mark.gpu
+@each_network
+def test_a_gpu_computes_a_step_of_an_attack_in_one_kernel_a_layer(
+    network: PictureNetwork, monkeypatch
+):
+    params, x = draw(network), points(network)
+    there = {name: part.cuda() for name, part in params.items()}
+    single = {
+        name: part.float() if part.is_floating_point() else part for name, part in there.items()
+    }
+    expected, c = network.run(there, x.cuda()), normals(1).cuda()
+    with products("float32", "cuda"):
+        found = network.run(single, x.float().cuda())
+        gradient = found.inputs_gradient(c.float().expand_as(found.outputs))
+    close(found.outputs.double(), expected.outputs, 1e-5)
+    exact = expected.inputs_gradient(c.expand_as(expected.outputs))
+    assert float((gradient - exact).norm() / exact.norm()) < 1e-4
 
 
 def parameters(network: PictureNetwork) -> int:

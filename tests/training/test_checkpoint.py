@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from benign.data.images import Images
 from benign.networks.two_layer import TwoLayer
 from benign.training.checkpoint import Checkpoint
-from benign.training.engine import CheckpointConfig, _Results, _Training, train_runs
+from benign.training.engine import CheckpointConfig, Results, _Training, train_runs
 from benign.training.optimisers import SGD, AdamW, GradientDescent, Training
 from benign.training.setup import Evaluation, Setup
 from tests.reference import run_ids, small_pgd, start
@@ -192,7 +192,7 @@ def test_a_checkpoint_is_compared_before_anything_is_filled(tmp_path, monkeypatc
     (path,) = files(tmp_path)
     forged(path, FORGERIES["weights of another shape"])
     batch = start(cells)
-    results = _Results(batch.setup, 1)
+    results = Results(batch.setup, 1)
     results.allocate(batch)
     blank = {name: values.copy() for name, values in results.arrays.items()}
     training = _Training(batch, results, Checkpoint(path, path.stem))

@@ -33,7 +33,7 @@ SMALLEST_STEP = 0.1
 Values = Float[Tensor, "runs samples"]
 
 
-@guarantees("rotation_invariant", "ball_starts", "by_point")
+@guarantees("rotation_invariant", "ball_starts", "separate_points")
 class APGD(Attack):
     """Ascent with momentum: x' = P(x + 0.75 (P(x + s d) - x) + 0.25 (x - x_before)), P the projection.
 

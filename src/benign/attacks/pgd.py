@@ -15,7 +15,7 @@ from benign.spec.base import Count, Positive
 from benign.spec.registry import guarantees
 
 
-@guarantees("rotation_invariant", "ball_starts", "by_point")
+@guarantees("rotation_invariant", "ball_starts", "separate_points")
 class PGD(Attack):
     """Projected gradient ascent: delta' = P(delta + s d), d the steepest direction and P the projection on the ball.
 

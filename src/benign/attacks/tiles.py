@@ -117,8 +117,8 @@ def blocks_of(target: Target) -> Sequence[Target]:
 
 
 def by_point(attack: Attack) -> bool:
-    """Return whether points may be attacked in tiles."""
-    return has_guarantee(attack, "by_point")
+    """Return whether points may be attacked in tiles: one by one, with random starts in the attack's `ball` alone."""
+    return has_guarantee(attack, "separate_points") and has_guarantee(attack, "ball_starts")
 
 
 def attacked_tiles(

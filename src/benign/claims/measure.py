@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from benign.stats.intervals import Estimate, clopper_pearson, mean_interval, t_quantile
 
@@ -193,7 +192,9 @@ def slope(of: str, x: ArrayLike, y: ArrayLike) -> Measured:
     known = np.isfinite(xs) & np.isfinite(ys)
     if known.sum() < 3 or np.ptp(xs[known]) == 0:
         raise Undecided(f"{of}: {known.sum()} points are too few for a line with an interval")
-    value, _, _, _, error = map(float, stats.linregress(xs[known], ys[known]))
+    from scipy.stats import linregress  # not above: the import takes 0.4 s
+
+    value, _, _, _, error = map(float, linregress(xs[known], ys[known]))
     degrees = int(known.sum()) - 2
 
     def interval(confidence: float) -> Estimate:

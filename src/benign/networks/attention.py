@@ -26,7 +26,7 @@ ALIGNMENT = 16
 """the number of columns of the weights is a multiple of this: 1040 are multiplied 1.4 times as fast as 1025"""
 
 
-@guarantees("recordable", "token_products", "carried_products")
+@guarantees("recordable", "token_products", "carried_products", "separate_points")
 class Attention(Network):
     """f(X) = (1/M) sum_l softmax(x_l^T W_Q W_K^T X^T) X W_V w_O, summed over heads; w_O is fixed
     and shared.

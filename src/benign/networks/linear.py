@@ -13,7 +13,7 @@ from benign.spec.registry import guarantees
 from benign.streams import Streams
 
 
-@guarantees("recordable")
+@guarantees("recordable", "separate_points")
 class Linear(Network):
     """f(X) = <x_bar, u> with x_bar the mean of the tokens (papers/zhang.md S5): attention stays uniform.
 

@@ -88,7 +88,7 @@ class ModuleNetwork(Network):
         return self._template(x).outputs(params, x)
 
     def run(self, params: Params, x: Tensor) -> "ModulePass":
-        return ModulePass(self._template(x), params, x)
+        return ModulePass(self._template(x), params, x, of_points=True)
 
     def represent(self, params: Params, x: Tensor) -> Float[Tensor, "runs samples features"]:
         template = self._template(x)
@@ -113,11 +113,22 @@ class ModuleNetwork(Network):
 
 
 class ModulePass(Pass):
-    """A pass of every run's module, differentiated by autograd; an unused parameter has gradient 0."""
+    """A pass of every run's module, differentiated by autograd; an unused parameter has gradient 0.
 
-    def __init__(self, template: "_Template", params: Params, x: Tensor, training: bool = False):
+    With `of_points` only the gradient in the points is traced, as attacks need it. That in the parameters takes a
+    second pass then.
+    """
+
+    def __init__(
+        self,
+        template: "_Template",
+        params: Params,
+        x: Tensor,
+        training: bool = False,
+        of_points: bool = False,
+    ):
         self._params = {
-            name: part.detach().requires_grad_()
+            name: part.detach().requires_grad_(not of_points)
             for name, part in params.items()
             if not name.startswith(FROZEN)
         }
@@ -126,8 +137,15 @@ class ModulePass(Pass):
             traced = template.outputs({**params, **self._params}, self._x, training)
             self._traced = traced.to(x.dtype)  # outputs in mixed precision have a shorter dtype
         self.outputs = self._traced.detach()
+        self._versions = [part._version for part in params.values()]
+        self._again = (lambda: ModulePass(template, params, x)) if of_points else None
 
     def params_gradient(self, c: Float[Tensor, "runs samples *classes"]) -> Params:
+        if self._again is not None:
+            again = self._again()
+            if again._versions != self._versions:
+                raise RuntimeError("the weights have changed since this pass")
+            return again.params_gradient(c)
         parts = self._gradient(list(self._params.values()), c)
         return {name: part.contiguous() for name, part in zip(self._params, parts, strict=True)}
 
@@ -135,6 +153,8 @@ class ModulePass(Pass):
         return self._gradient([self._x], c)[0]
 
     def _gradient(self, leaves: list[Tensor], c: Tensor) -> tuple[Tensor, ...]:
+        if not self._traced.requires_grad:  # the outputs do not depend on the points
+            return tuple(torch.zeros_like(leaf) for leaf in leaves)
         return torch.autograd.grad(
             self._traced, leaves, c, retain_graph=True, materialize_grads=True
         )

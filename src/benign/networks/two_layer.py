@@ -43,7 +43,7 @@ def leaky_relu_derivative(z: Tensor, slope: float) -> Tensor:
     return torch.where(z > 0, z.new_ones(()), slope)
 
 
-@guarantees("recordable", "token_products")
+@guarantees("recordable", "token_products", "separate_points")
 class TwoLayer(Network):
     """f(x) = sum_s a_s phi(<w_s, x>) (Wang section 2); x is a point with its tokens end to end.
 

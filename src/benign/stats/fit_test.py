@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from benign.stats.runs import RunCrossings
 
@@ -76,7 +76,7 @@ def _falls_again(curves: np.ndarray, choose: np.ndarray) -> float:
     error = math.sqrt(float(noise @ noise) / (len(curves) - 1) / falls.size)
     if error <= 1e-12:
         return 0.0 if falls.mean() > 1e-12 else 1.0
-    return float(stats.t.sf(falls.mean() / error, len(curves) - 1))
+    return float(special.stdtr(len(curves) - 1, -falls.mean() / error))
 
 
 def off_line(found: RunCrossings, logs: np.ndarray, grid: np.ndarray) -> float:
@@ -101,4 +101,4 @@ def off_line(found: RunCrossings, logs: np.ndarray, grid: np.ndarray) -> float:
     within = float((inner**2).sum()) / degrees[1] + replicates * float(grid[rows].mean())
     if between <= 1e-12:
         return 1.0
-    return float(stats.f.sf(between / max(within, 1e-15), *degrees))
+    return float(special.fdtrc(*degrees, between / max(within, 1e-15)))

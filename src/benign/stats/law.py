@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize
 
 from benign.stats.intervals import Estimate, interval_text, normal_quantile, t_quantile
 
@@ -112,10 +111,12 @@ class LineErrors:
         if distance >= self.half_width(1 - TINY):
             return TINY
 
+        from scipy.optimize import root_scalar  # not above: the import takes 0.2 s
+
         def beyond(chance: float) -> float:
             return self.half_width(1 - chance) - distance
 
-        return float(optimize.root_scalar(beyond, bracket=(TINY, 1), xtol=TINY).root)
+        return float(root_scalar(beyond, bracket=(TINY, 1), xtol=TINY).root)
 
 
 TINY = 1e-12

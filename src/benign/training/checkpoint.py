@@ -28,6 +28,8 @@ FORMAT = 2
 """of the files; those of format 1 had no checksum"""
 REFERENCE = "reference-"
 """beginning of the names of checkpoints of reference networks"""
+IN_SLOTS = "slots-"
+"""beginning of the names of checkpoints of runs that train in slots"""
 
 NamedTensors = dict[str, Tensor]
 """tensors by name: `group/name`"""
@@ -131,7 +133,8 @@ def read_checked(path: Path, origin: Mapping[str, Any]) -> NamedTensors:
 def fault_of(path: Path) -> str:
     """Return the problem of a file of a checkpoint or of weights, or an empty text."""
     try:
-        read_checked(path, {"format": FORMAT, "runs": path.stem.removeprefix(REFERENCE)})
+        runs = path.stem.removeprefix(REFERENCE).removeprefix(IN_SLOTS)
+        read_checked(path, {"format": FORMAT, "runs": runs})
     except ValueError as error:
         return str(error)
     return ""

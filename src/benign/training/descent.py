@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -65,6 +66,10 @@ class Batch:
     """state of the optimiser, with a leading runs axis"""
     whole: Sample | None = None
     """all training points, if `sample` is a mini-batch of them"""
+    point_weights: Float[Tensor, "runs samples"] | None = None
+    """weight of every training point in means over them, if they are padded (training/slots.py); None: all are equal"""
+    initial_params: Params | None = None
+    """the parameters at the start, if the batch keeps them"""
 
     @staticmethod
     def start(setup: Setup, streams: Streams) -> "Batch":
@@ -168,8 +173,8 @@ class Batch:
 class Step:
     """One step of a batch before its update: weights, attacked points and the forward pass on them."""
 
-    number: int
-    """the number of steps before"""
+    number: Any
+    """the number of steps before; a tensor [runs] where runs are at different steps (training/slots.py)"""
     batch: Batch
     """the runs that still train, with their parameters"""
     attacked: Float[Tensor, "runs samples tokens dim"]
@@ -196,7 +201,7 @@ class Step:
     @cached_property
     def loss(self) -> Float[Tensor, " runs"]:
         """The training loss that is descended."""
-        return loss(self.attacked_pass.outputs, self.y).mean(1)
+        return self._mean(loss(self.attacked_pass.outputs, self.y))
 
     @cached_property
     def clean_pass(self) -> Pass:
@@ -211,7 +216,7 @@ class Step:
 
     @cached_property
     def clean_loss(self) -> Float[Tensor, " runs"]:
-        return loss(self.clean_pass.outputs, self.batch.sample.y).mean(1)
+        return self._mean(loss(self.clean_pass.outputs, self.batch.sample.y))
 
     @property
     def stopping_loss(self) -> Float[Tensor, " runs"]:
@@ -231,7 +236,22 @@ class Step:
     def _slope(self) -> Float[Tensor, "runs samples *classes"]:
         """Return the derivative of the loss in the outputs."""
         slope = loss_slope(self.attacked_pass.outputs, self.y)
-        return slope / slope.shape[1]
+        weights = self._weights(slope)
+        if weights is None:
+            return slope / slope.shape[1]
+        return slope * (weights if slope.ndim == 2 else weights[..., None])
+
+    def _mean(self, values: Float[Tensor, "runs points"]) -> Float[Tensor, " runs"]:
+        """Return the mean over the points of each run, in which padded points have no weight."""
+        weights = self._weights(values)
+        return values.mean(1) if weights is None else (values * weights).sum(1)
+
+    def _weights(self, values: Float[Tensor, "runs points ..."]) -> Tensor | None:
+        """Return the weights of such points, which may be several sets of the training points; they sum to 1."""
+        weights = self.batch.point_weights
+        if weights is None:
+            return None
+        return repeated(weights, values) * (weights.shape[1] / values.shape[1])
 
     def status(self, reached: Float[Tensor, " runs"] | None = None) -> Int[Tensor, " runs"]:
         """Return how each run ends here; MISSING if it goes on.
@@ -243,7 +263,9 @@ class Step:
         stopping = self.stopping_loss if self.batch.whole is None else reached
         ended = torch.full_like(self.batch.index, Status.MISSING)
         finite = self.attacked_pass.outputs.isfinite().flatten(1).all(1)
-        if self.number >= training.most_steps():
+        if isinstance(self.number, Tensor):
+            ended[self.number >= training.most_steps()] = Status.STEP_CAP
+        elif self.number >= training.most_steps():
             ended[:] = Status.STEP_CAP
         if stopping is not None:
             ended[stopping <= training.stop_loss] = Status.CONVERGED
@@ -252,7 +274,7 @@ class Step:
         return ended
 
 
-def attacked_step(batch: Batch, number: int, part: str = "") -> Step:
+def attacked_step(batch: Batch, number: Any, part: str = "") -> Step:
     """Attack the training points and run the network on them."""
     sample, attack = batch.sample, training_attack(batch, number)
     if batch.gram_state is not None:
@@ -283,10 +305,10 @@ def subset_step(step: Step) -> Step:
     return Step(number, subset, points, target.run(points))
 
 
-def training_attack(batch: Batch, number: int) -> Attack | None:
+def training_attack(batch: Batch, number: Any) -> Attack | None:
     """Return the attack on the training points of a step, or None if they are clean."""
-    training = batch.setup.training
-    return batch.setup.attack if number >= training.first_attacked_step else None
+    first = batch.setup.training.first_attacked_step
+    return batch.setup.attack if not first or number >= first else None
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,11 @@ Progress = Callable[[int, int], None]
 `TESTING` and their number"""
 TESTING = -1
 
+Places = np.ndarray
+"""positions of runs in their batch, or columns"""
+Numbers = dict[str, np.ndarray]
+"""values of runs by the name of the metric"""
+
 
 def train_runs(
     cells: Sequence[Setup],
@@ -88,7 +93,7 @@ def _train_or_halve(
     if device != "cpu":
         torch.cuda.empty_cache()
     if len(cells) == 1:
-        return [_Results(stack(list(cells), "cpu"), 1).ended(Status.OUT_OF_MEMORY)]
+        return [Results(stack(list(cells), "cpu"), 1).ended(Status.OUT_OF_MEMORY)]
     half = len(cells) // 2
     first = _train_or_halve(cells[:half], ids[:half], device, progress, config)
     return first + _train_or_halve(cells[half:], ids[half:], device, progress, config)
@@ -164,7 +169,7 @@ def _train_batch(
 ) -> dict[str, np.ndarray]:
     setup = stack(list(cells), device)
     batch = Batch.start(setup, Streams(ids, device))
-    training = _Training(batch, _Results(setup, len(cells)), _checkpoint(cells, ids, config))
+    training = _Training(batch, Results(setup, len(cells)), _checkpoint(cells, ids, config))
     results = training.results
     results.allocate(batch)
     for step, status in descend(batch, training.resumed(device), training.write_checkpoint):
@@ -196,7 +201,7 @@ def weights_name(cell: Setup, id: RunId) -> str:
 class _Training:
     """A batch in training: its running metrics, its results and its checkpoint."""
 
-    def __init__(self, batch: Batch, results: "_Results", checkpoint: Checkpoint):
+    def __init__(self, batch: Batch, results: "Results", checkpoint: Checkpoint):
         self.results, self.checkpoint = results, checkpoint
         self._start = batch
         self._running = {each.name: each for each in running_metrics_for(batch.setup)}
@@ -242,8 +247,8 @@ class _Training:
         return named("final", self.results.final.raw_params) | named("arrays", self.results.arrays)
 
 
-class _Results:
-    """The arrays of a batch, filled when its runs reach snapshots and ends; the rest stays NaN."""
+class Results:
+    """Arrays and final weights of a batch, filled when its runs reach snapshots and ends; the rest stays NaN."""
 
     def __init__(self, setup: Setup, runs: int):
         self.snapshot_steps = setup.snapshot_steps()
@@ -281,24 +286,33 @@ class _Results:
             self._write_end(step, status, ending, values | states)
 
     def _write_curves(self, step: Step, values: dict[str, Tensor]) -> None:
-        places = step.batch.index.cpu().numpy()
         column = self.snapshot_steps.index(step.number)
-        for name, value in values.items():
-            self.arrays[f"{name}_curve"][places, column] = _numbers(value)
+        numbers = {name: _numbers(value) for name, value in values.items()}
+        self.write_curves(step.batch.index.cpu().numpy(), column, numbers)
 
     def _write_end(
         self, step: Step, status: Tensor, ending: Tensor, values: dict[str, Tensor]
     ) -> None:
-        places = step.batch.index[ending].cpu().numpy()
-        self.arrays["status"][places] = status[ending].cpu().numpy()
-        self.arrays["steps"][places] = step.number
-        for name, value in values.items():
-            metric, number = METRICS[name], value[ending]
-            if isinstance(metric, RunningMetric):
-                number = metric.finish(number)
-            self.arrays[name][places] = _numbers(number)
+        index = step.batch.index[ending]
+        numbers = {name: _numbers(finished(name, value[ending])) for name, value in values.items()}
+        ends = status[ending].cpu().numpy()
+        self.write_end(index.cpu().numpy(), ends, step.number, numbers)
         for name, value in step.batch.params.items():
-            self.final.raw_params[name][step.batch.index[ending]] = value[ending]
+            self.final.raw_params[name][index] = value[ending]
+
+    def write_curves(self, places: Places, columns: Places | int, values: Numbers) -> None:
+        """Write the values of metrics of the runs at these places into these columns of the curves."""
+        for name, numbers in values.items():
+            self.arrays[f"{name}_curve"][places, columns] = numbers
+
+    def write_end(
+        self, places: Places, status: np.ndarray, steps: Places | int, values: Numbers
+    ) -> None:
+        """Write how the runs at these places ended, after how many steps, and the values of their metrics."""
+        self.arrays["status"][places] = status
+        self.arrays["steps"][places] = steps
+        for name, numbers in values.items():
+            self.arrays[name][places] = numbers
 
     @torch.no_grad()
     def test(self) -> None:
@@ -322,6 +336,12 @@ class _Results:
         for place, name in enumerate(names):
             weights = {part: value[place] for part, value in self.final.raw_params.items()}
             Checkpoint(config.weights / f"{name}.safetensors", name, config).write(weights)
+
+
+def finished(name: str, value: Tensor) -> Tensor:
+    """Return the number that a metric ends with: the value itself, or what the last state of a running metric gives."""
+    metric = METRICS[name]
+    return metric.finish(value) if isinstance(metric, RunningMetric) else value
 
 
 def _numbers(value: Tensor) -> np.ndarray:

@@ -1,10 +1,14 @@
 """Optimisers: full batches or mini-batches, plain gradient descent, momentum or AdamW, and when a run stops."""
 
+# `torch._foreach_...` are what torch.optim consists of:
+# pyright: reportPrivateImportUsage=false
+
 import math
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
+from torch import Tensor
 
 from benign.data.model import column
 from benign.networks.network import Params
@@ -13,6 +17,8 @@ from benign.spec.base import Count, NonNegative, Positive, Whole
 from benign.spec.registry import Component, guarantees, has_guarantee
 
 Schedule: TypeAlias = Literal["constant", "cosine", "drops"]
+MOMENTS = ("mean", "square")
+"""what AdamW keeps of every parameter"""
 
 
 class Training(Component):
@@ -104,9 +110,9 @@ class GradientDescent(Training):
     def update(
         self, params: Params, gradient: Params, moments: Params, step: float, count: int
     ) -> None:
-        rate = self.rate_at(int(step))
+        length = _columns(-self.rate_at(int(step)), gradient)
         for name, part in gradient.items():
-            params[name].addcmul_(part, -column(rate, part))
+            params[name].addcmul_(part, length[part.ndim])
 
 
 class MiniBatches(Training):
@@ -162,11 +168,13 @@ class SGD(MiniBatches):
     def update(
         self, params: Params, gradient: Params, moments: Params, step: float, count: int
     ) -> None:
-        rate = self.rate_at(step)
-        for name, part in gradient.items():
-            moved = moments[name].mul_(self.momentum).add_(part)
-            moved.add_(params[name], alpha=self.weight_decay)
-            params[name].addcmul_(moved, -column(rate, part))
+        length = _columns(-self.rate_at(step), gradient)
+        weights, moved = ([parts[name] for name in gradient] for parts in (params, moments))
+        # A few kernels for all parameters: one for each took 1.1 of 9.5 ms of an update of ResNet-18 (H200, tf32).
+        torch._foreach_mul_(moved, self.momentum)
+        torch._foreach_add_(moved, [*gradient.values()])
+        torch._foreach_add_(moved, weights, alpha=self.weight_decay)
+        torch._foreach_addcmul_(weights, moved, [length[part.ndim] for part in moved])
 
 
 class AdamW(MiniBatches):
@@ -185,26 +193,36 @@ class AdamW(MiniBatches):
     """beta_2, of the mean of their squares"""
 
     def moments(self, params: Params) -> Params:
-        kinds = ("mean", "square")
         return {
             f"{name}/{kind}": torch.zeros_like(part)
             for name, part in params.items()
-            for kind in kinds
+            for kind in MOMENTS
         }
 
     def update(
         self, params: Params, gradient: Params, moments: Params, step: float, count: int
     ) -> None:
-        rate = self.rate_at(step)
         first, second = (1 - decay ** (count + 1) for decay in (self.mean_decay, self.square_decay))
-        for name, part in gradient.items():
-            mean = moments[f"{name}/mean"].lerp_(part, 1 - self.mean_decay)
-            square = moments[f"{name}/square"].mul_(self.square_decay)
-            square.addcmul_(part, part, value=1 - self.square_decay)
-            here = column(rate, part)
-            params[name].mul_(1 - here * self.weight_decay)
-            size = (square / second).sqrt_().add_(1e-8)
-            params[name].addcmul_(mean / size, -here / first)
+        length = _columns(-self.rate_at(step), gradient)
+        kept = {axes: 1 + each * self.weight_decay for axes, each in length.items()}
+        moved_by = {axes: each / first for axes, each in length.items()}
+        weights, parts = [params[name] for name in gradient], [*gradient.values()]
+        mean, square = ([moments[f"{name}/{kind}"] for name in gradient] for kind in MOMENTS)
+        torch._foreach_lerp_(mean, parts, 1 - self.mean_decay)
+        torch._foreach_mul_(square, self.square_decay)
+        torch._foreach_addcmul_(square, parts, parts, 1 - self.square_decay)
+        size = torch._foreach_div(square, second)
+        torch._foreach_sqrt_(size)
+        torch._foreach_add_(size, 1e-8)
+        torch._foreach_mul_(weights, [kept[part.ndim] for part in parts])
+        moved = torch._foreach_div(mean, size)
+        torch._foreach_addcmul_(weights, moved, [moved_by[part.ndim] for part in parts])
+
+
+def _columns(value: Any, gradient: Params) -> dict[int, Tensor]:
+    """Return a number of each run as tensors that multiply the parts of a gradient, by their number of axes."""
+    parts = {part.ndim: part for part in gradient.values()}
+    return {axes: column(value, part) for axes, part in parts.items()}
 
 
 def gradient_descent_at_one_rate(training: Training) -> bool:

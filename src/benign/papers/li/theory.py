@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from benign.attacks.balls import Ball
 from benign.attacks.one_step import OneStep
@@ -216,6 +214,10 @@ def robust_accuracy_limit(ones: np.ndarray, others: np.ndarray, eps: float) -> f
 
     Points at most 2 eps apart share an attacked point, so of a matched pair one is wrong: a largest matching.
     """
+    # Not above: the import takes 0.1 s.
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
     first, second = (each.reshape(len(each), -1) for each in (ones, others))
     close = [np.abs(second - point).max(1) <= 2 * eps for point in first]
     pairs = maximum_bipartite_matching(csr_matrix(np.array(close)), perm_type="column")

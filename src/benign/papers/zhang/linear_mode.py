@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import ArrayLike
-from scipy.optimize import nnls
 from torch import Tensor
 
 from benign.data.model import column
@@ -158,6 +157,8 @@ def _nearest_to_zero(points: Float[Tensor, "samples dim"]) -> Float[Tensor, " di
     With w = s lambda, lambda in the simplex, |sum_n w_n z_n|^2 + (s - 1)^2 is smallest over s at
     r^2 / (1 + r^2), r = |sum_n lambda_n z_n|: it has the same best lambda.
     """
+    from scipy.optimize import nnls  # not above: the import takes 0.2 s
+
     columns = points.T.double()
     size = torch.linalg.vector_norm(columns, dim=0).max().clamp_min(torch.finfo().tiny)
     triangle = torch.linalg.qr(columns / size, mode="r").R  # the same lengths in fewer rows

@@ -122,12 +122,14 @@ def flipped_fitted(step: Step) -> PerRunValue:
     return (flipped * correct(step.clean_margins)).sum(1) / flipped.sum(1)
 
 
-@running_metric("largest training loss over all steps", "nats")
+@running_metric("largest training loss over all steps", "nats", padded=True)
 def peak_loss(so_far: Tensor | None, step: Step) -> PerRunValue:
     return step.loss.clone() if so_far is None else torch.maximum(so_far, step.loss)
 
 
-@running_metric("first step at which every point trained on has y f > 0; -1 if never", "steps")
+@running_metric(
+    "first step at which every point trained on has y f > 0; -1 if never", "steps", padded=True
+)
 def first_fit(so_far: Tensor | None, step: Step) -> PerRunValue:
     return first_time(so_far, step, (step.margins > 0).all(1))
 

@@ -92,6 +92,9 @@ class RunningMetric(Declared):
     """
 
     finish: Callable[[Tensor], Tensor]
+    padded: bool = False
+    """whether the number stays the same if points appear several times, weighted in `step.loss`, so that runs of
+    different numbers of points share a batch (benign.training.slots)"""
 
     def variables(self, setup: Setup) -> dict[str, Variable]:
         return {self.name: Variable(self.definition, self.units)} if self.applies(setup) else {}
@@ -252,6 +255,8 @@ def running_metric(
     units: str = "1",
     finish: Callable[[Tensor], Tensor] = torch.clone,
     applies: Applies = always,
+    *,
+    padded: bool = False,
 ):
     """Register a function of (state so far, step), which returns the next state [runs, ...], under its own name.
 
@@ -264,7 +269,7 @@ def running_metric(
 
     def register(function: OnUpdate) -> OnUpdate:
         name = _free_name(function)
-        return _declare(RunningMetric(name, definition, units, function, applies, finish))
+        return _declare(RunningMetric(name, definition, units, function, applies, finish, padded))
 
     return register
 
@@ -357,4 +362,6 @@ def first_time(so_far: Tensor | None, step: Step, now: Tensor) -> PerRunValue:
     """State of a running metric: the first step at which `now` holds in a run, -1 before it."""
     if so_far is None:
         so_far = torch.full_like(step.loss, -1)
-    return torch.where((so_far < 0) & now, float(step.number), so_far)
+    number = step.number
+    number = number.to(so_far) if isinstance(number, Tensor) else float(number)
+    return torch.where((so_far < 0) & now, number, so_far)

@@ -14,7 +14,7 @@ from benign.data.mixture import Mixture
 from benign.losses import logistic_slope
 from benign.networks.singular import largest_singular_value
 from benign.networks.two_layer import TwoLayer, TwoLayerPass
-from benign.training.descent import Step
+from benign.training.descent import Step, training_attack
 from benign.training.metrics.metric import PerRunValue, attacked, metric, running_metric
 from benign.training.setup import Setup
 
@@ -50,7 +50,7 @@ def _reach(step: Step) -> Float[Tensor, "runs width"]:
         not isinstance(attack, PGD)
         or attack.ball.p != 2
         or attack.ball.relative_to not in (None, "signal")
-        or step.number < setup.training.first_attacked_step
+        or training_attack(step.batch, step.number) is None
     ):
         return weights.new_zeros(weights.shape[:2])
     parts = setup.data.tokens if attack.ball.per == "token" else 1

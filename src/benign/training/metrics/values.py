@@ -57,6 +57,8 @@ def initial_value_vectors(step: Step) -> Float[Tensor, "runs dim heads"]:
     It is stored at step 0, because drawing W_V again costs as much as two forward passes. It is drawn again if step 0
     was not computed here, or if runs have left the batch since.
     """
+    if step.batch.initial_params is not None:
+        return attention_network(step).values(step.batch.initial_params)
     weights = step.batch.params["weights"]
     if step.number == 0:
         _STARTS[weights] = attention_network(step).values(step.batch.params).clone()
@@ -126,6 +128,7 @@ def value_alignment(step: Step) -> PerRunValue:
     "T1, first step at which every point has V_s >= 3M |V_{n,i}| for its signal s (-V_s for mu_-); -1 if never",
     "steps",
     applies=noise_tokens,
+    padded=True,
 )
 def stage_1_end(so_far: Tensor | None, step: Step) -> PerRunValue:
     """Zhang Lemma 18, Jiang Lemma D.5."""
@@ -137,6 +140,7 @@ def stage_1_end(so_far: Tensor | None, step: Step) -> PerRunValue:
     "-1 if never",
     "steps",
     applies=strong_token,
+    padded=True,
 )
 def stage_1_end_harmful(so_far: Tensor | None, step: Step) -> PerRunValue:
     """Jiang Lemma E.3. The strong noise token learns the label, also a flipped one."""
@@ -147,6 +151,7 @@ def stage_1_end_harmful(so_far: Tensor | None, step: Step) -> PerRunValue:
     "T2, first step at which some point trained on has |-l'(y f) - 1/2| > 0.05; -1 if never",
     "steps",
     applies=attention_on_signal_noise,
+    padded=True,
 )
 def stage_2_end(so_far: Tensor | None, step: Step) -> PerRunValue:
     distance = (-logistic_slope(step.margins) - 0.5).abs().amax(1)
@@ -157,6 +162,7 @@ def stage_2_end(so_far: Tensor | None, step: Step) -> PerRunValue:
     "T3, first step at which the training loss that is descended is at most `stop_loss`; -1 if never",
     "steps",
     applies=attention_on_signal_noise,
+    padded=True,
 )
 def stage_3_end(so_far: Tensor | None, step: Step) -> PerRunValue:
     return first_time(so_far, step, step.loss <= step.batch.setup.training.stop_loss)

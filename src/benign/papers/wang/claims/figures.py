@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from scipy.special import ndtri
-from scipy.stats import kendalltau
 
 from benign.claims import (
     Claims,
@@ -341,6 +340,8 @@ def radius_trend(accuracy: xr.DataArray) -> Measured:
 
 
 def _tau(x: np.ndarray, y: np.ndarray) -> float:
+    from scipy.stats import kendalltau  # not above: the import takes 0.4 s
+
     result: Any = kendalltau(x, y)
     return float(result.statistic)
 
