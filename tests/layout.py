@@ -22,6 +22,7 @@ ORDER = [
     "losses",
     "data",
     "networks",
+    "kernels",
     "attacks",
     "reduction",
     "training",

@@ -28,7 +28,11 @@ POINTS = 600
 
 
 def batch_of(
-    network: Network, data: Any = None, radius: float = 0.5, points: int = POINTS, **fields: Any
+    network: Network,
+    data: Any = None,
+    radius: float = 0.5,
+    points: int = POINTS,
+    precision: Any = "float64",
 ) -> Batch:
     setup = Setup(
         data=data or small_data(flip=0.1),
@@ -36,7 +40,7 @@ def batch_of(
         attack=small_pgd(radius, steps=4),
         training=GradientDescent(rate=0.1, max_steps=0),
         evaluation=Evaluation(samples=points),
-        **({"precision": "float64"} | fields),
+        precision=precision,
     )
     return start([setup, setup], run_ids(2))
 
@@ -135,7 +139,8 @@ def test_exact_certificates_are_the_answer(name, network, fields, per, monkeypat
     """Equal to the attack to 1e-10, and nothing is attacked."""
     batch = batch_of(network, points=300)
     balls = Ball(radius=0.5, per=per)
-    attack = EnsembleAttack(ball=balls, steps=10)
+    attack, judge = EnsembleAttack(ball=balls, steps=10), batch.setup.final_attack
+    assert judge is not None
     target = batch.target(batch.test_points("test/0", 250), "attack/test/0")
     worst = attack.worst([target]).margins
     close(certificates.certified_margins(target, attack), worst)
@@ -147,10 +152,7 @@ def test_exact_certificates_are_the_answer(name, network, fields, per, monkeypat
     close(values["train_robust_loss"], values["train_robust_loss_certified"])
     outside = batch.target(batch.test_points("test/1", 50), "attack/test/1")
     both = torch.cat(
-        [
-            certificates.certified_margins(each, batch.setup.final_attack)
-            for each in (target, outside)
-        ],
+        [certificates.certified_margins(each, judge) for each in (target, outside)],
         1,
     )
     assert torch.equal(values["robust_accuracy"], (both > 0).double().mean(1))
