@@ -74,6 +74,7 @@ OUTSIDE = {
     "nicegui": {"report"},
     "mlflow": {"sweep"},
     "sqlalchemy": {"sweep"},
+    "triton": {"kernels"},  # comes with torch for CUDA
     "yaml": {"spec"},
     "dask": {"sweep"},
     "distributed": {"sweep"},
