@@ -74,7 +74,6 @@ OUTSIDE = {
     "nicegui": {"report"},
     "mlflow": {"sweep"},
     "sqlalchemy": {"sweep"},
-    "triton": {"kernels"},  # comes with torch for CUDA
     "yaml": {"spec"},
     "dask": {"sweep"},
     "distributed": {"sweep"},
@@ -83,6 +82,7 @@ OUTSIDE = {
     "safetensors": {"networks", "training"},
     "timm": {"networks"},
     "torchvision": {"data"},
+    "triton": {"attacks", "kernels"},
     "typer": {"cli"},
 }
 """folders that may import a third-party package"""

@@ -7,12 +7,13 @@ delta = C W^T and needs only the products delta W = C G with the Gram matrix G =
 from functools import cached_property
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import pad
 
 from benign import kernels
-from benign.attacks.attack import Points, Target
+from benign.attacks import relu_ascent
+from benign.attacks.attack import BestSoFar, Points, Target
 from benign.attacks.balls import Ball, Units
 from benign.attacks.losses import AttackLoss, slope
 from benign.attacks.projections import shrink, shrinking, tiny_of
@@ -20,8 +21,9 @@ from benign.attacks.space import PerturbationSpace
 from benign.losses import Outputs
 from benign.networks import compiled
 from benign.networks.attention import Attention
-from benign.networks.network import Pass
+from benign.networks.network import Network, Pass
 from benign.networks.products import ProductsPass, SeesProducts, Switch
+from benign.networks.two_layer import TwoLayer
 from benign.spec.registry import has_guarantee
 
 Columns = Float[Tensor, "runs dim columns"]
@@ -49,15 +51,23 @@ def space_for(target: Target, ball: Ball, steps: int) -> PerturbationSpace:
     if columns is None or columns.shape[1] != dim:
         return PerturbationSpace(target, ball)
     most = MOST_ON_GPU if columns.is_cuda else MOST
-    if not pays(samples * tokens, dim, columns.shape[2], steps, most):
+    products = 1 if _one_product(network, columns, "margin") else steps
+    if not pays(samples * tokens, dim, columns.shape[2], steps, most, products):
         return PerturbationSpace(target, ball)
     return GramSpace(target, ball, network, columns)
 
 
-def multiplications(tokens: int, dim: int, columns: int, steps: int) -> tuple[int, int]:
-    """Return the multiplications of one run's ascent: in R^d, and by products."""
-    through_space = 2 * steps * tokens * dim * columns
-    return through_space, (columns * dim + 2 * tokens * dim + steps * tokens * columns) * columns
+def _one_product(network: Network, columns: Columns, loss: AttackLoss) -> bool:
+    """Return whether an ascent needs one product with the Gram matrix, not one a step (benign.attacks.relu_ascent)."""
+    return relu_ascent.why_not(network, columns.shape[2], columns.device, loss) is None
+
+
+def multiplications(
+    tokens: int, dim: int, columns: int, steps: int, products: int | None = None
+) -> tuple[int, int]:
+    """Return the multiplications of one run's ascent: in R^d, and by `products` with the Gram matrix, one a step."""
+    through_space, products = 2 * steps * tokens * dim * columns, products or steps
+    return through_space, (columns * dim + 2 * tokens * dim + products * tokens * columns) * columns
 
 
 MOST, MOST_ON_GPU = 2 / 3, 1.0
@@ -65,9 +75,16 @@ MOST, MOST_ON_GPU = 2 / 3, 1.0
 0.87 of the time, and 0.58 compiled (0.4 in tf32)"""
 
 
-def pays(tokens: int, dim: int, columns: int, steps: int, most: float = MOST) -> bool:
+def pays(
+    tokens: int,
+    dim: int,
+    columns: int,
+    steps: int,
+    most: float = MOST,
+    products: int | None = None,
+) -> bool:
     """Return whether products are cheaper than R^d, by the multiplications of one run."""
-    through_space, by_products = multiplications(tokens, dim, columns, steps)
+    through_space, by_products = multiplications(tokens, dim, columns, steps, products)
     # Measured on one thread: with less than two thirds of the multiplications, products took 0.33 to 0.76 of the time
     # (d = 1024 and 272 columns 0.37, 1040 columns 0.66), with more 0.9 to 1.4. If a step saves few multiplications,
     # its additional calls cost more: 1.25 of the time at d = 64 with 32 columns and 40 tokens.
@@ -202,6 +219,34 @@ class GramSpace(PerturbationSpace):
         coefficients, products = map(self._of_columns, pair)
         torch.bmm(coefficients.flatten(1, 2), self.gram, out=products.flatten(1, 2))
 
+    def ascend(
+        self,
+        delta: Pairs,
+        loss: AttackLoss,
+        length: Units,
+        steps: int,
+        *,
+        best: BestSoFar | None = None,
+        wrong: Bool[Tensor, "runs samples"] | None = None,
+    ) -> Pairs:
+        if wrong is None and self._start is None and self._in_one_kernel(loss):
+            return self._all_steps(delta, length, steps, best)
+        return super().ascend(delta, loss, length, steps, best=best, wrong=wrong)
+
+    def _all_steps(self, delta: Pairs, length: Units, steps: int, best: BestSoFar | None) -> Pairs:
+        """Take the steps in one kernel, which starts with the products of f's gradient."""
+        network, params = self.target.network, self.target.params
+        assert isinstance(network, TwoLayer)
+        rising = self.products_pass(delta).inputs_gradient(torch.ones_like(self.y))
+        along = torch.bmm(rising.flatten(1, 2), self.gram).view_as(rising)
+        ascent = relu_ascent.Ascent(
+            network, params, self.clean, self.gram, self.lengths, self.y, self.radius, self.least
+        )
+        return ascent.run(delta, along, length, steps, best)
+
+    def _in_one_kernel(self, loss: AttackLoss) -> bool:
+        return _one_product(self.target.network, self._columns, loss)
+
     def _steps(self, delta: Pairs, loss: AttackLoss, length: Units, steps: int) -> Pairs:
         if compiled.is_on() and self._start is None and not self.fused:
             coefficients, products = delta
@@ -279,7 +324,9 @@ class GramSpace(PerturbationSpace):
         """Return the perturbed points and the pass on them, which reuses their products with the weights."""
         points, shorter = self._end(delta)
         products = torch.addcmul(self.clean, self._of_columns(delta[1]), shorter)
-        return points, self.network.known_pass(self.target.params, points, products)
+        here = self.network.known_pass(self.target.params, points, products)
+        here.clean_products = self.clean
+        return points, here
 
     def _end(self, delta: Pairs) -> tuple[Points, Units]:
         """Return the perturbed points, and the factors of their last projection in R^d.

@@ -28,6 +28,8 @@ class Pass:
     """
 
     outputs: Float[Tensor, "runs samples *classes"]
+    clean_products: Tensor | None = None
+    """products of the clean points with the weights, if the attack on these points has computed them"""
 
     def __init__(self, network: "Network", params: Params, x: Tensor):
         self._params = {

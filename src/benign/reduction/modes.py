@@ -159,7 +159,7 @@ class Projected(Space):
         """Return the smallest span, or R^d if that is no larger."""
         if attack is None and tests.attack is None and isinstance(network, ReducibleWidth):
             return ProjectedTokens.of_tokens(data, network, besides)
-        size = _span(data, network)
+        size = _aligned(_span(data, network))
         why = f"the same runs as in {data.dim:,}, by {_WHOLE_SPAN}{besides}"
         return _if_smaller(Projected(size, data.dim, why), data)
 
@@ -170,9 +170,9 @@ class Projected(Space):
         assert isinstance(network, TokenRows)
         rows = network.initial_rows(ambient.params, data)
         view = view_of_span(data, ambient.sample, rows[:, : network.row_count(data)])
+        view = view.padded(self.dim)
         params = network.with_rows(ambient.params, view.of(rows))
-        small = data.reduced(view.basis.shape[2])
-        return Start(small, view.of_sample(ambient.sample), params, network, view)
+        return Start(data.reduced(self.dim), view.of_sample(ambient.sample), params, network, view)
 
 
 class Sampled(Space):
@@ -407,6 +407,12 @@ def _span(data: DataModel, network: Network) -> int:
     """Return the dimension of the span of training tokens, signals and initial weights."""
     assert isinstance(network, TokenRows)
     return data.axis_count() + data.noise_count() + network.row_count(data)
+
+
+def _aligned(size: int) -> int:
+    """Return the size of a large span with up to seven coordinates that are always zero, which align its matrices."""
+    # On an H200 the Gram matrix of 1,000 vectors takes 10 us in 1,101 dimensions and 6.4 in 1,104.
+    return size if size < 256 else -(-size // 8) * 8
 
 
 def _token_span(data: DataModel, joint_tests: int) -> int:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
+from torch.nn.functional import pad
 
 from benign.bartlett import bartlett
 from benign.data.model import DataModel, Sample
@@ -13,6 +14,9 @@ from benign.reduction.protocols import ReducibleWidth
 from benign.reduction.sampled import GivenNormals
 from benign.spec import axes
 from benign.streams import Streams
+
+LARGEST_ERROR = 1e-12
+"""of a product of two vectors of a basis"""
 
 
 class TestPoints:
@@ -88,6 +92,10 @@ class View(TestPoints):
     ) -> Sample:
         return self.of_sample(model.sample(streams, split, count, dtype))
 
+    def padded(self, dim: int) -> "View":
+        """Return the view in so many coordinates, of which the additional ones are always zero."""
+        return View(self.data, pad(self.basis, (0, dim - self.basis.shape[2])))
+
     def select(self, places: Tensor) -> "View":
         return View(axes.select(self.data, places), self.basis[places])
 
@@ -103,9 +111,26 @@ def view_of_span(data: DataModel, sample: Sample, rows: Float[Tensor, "runs rows
     """
     signals = [sample.latent[name] for name in vector_names(data, sample)]
     spanning = torch.cat([*signals, data.noise_tokens(sample), rows], dim=1)
-    basis, triangle = torch.linalg.qr(spanning.double().transpose(1, 2))
+    return View(data, orthonormal(spanning.double().transpose(1, 2)).to(sample.x.dtype))
+
+
+def orthonormal(vectors: Float64[Tensor, "runs dim small"]) -> Float64[Tensor, "runs dim small"]:
+    """Return the basis of Gram and Schmidt of the columns; where they are dependent, some basis of their span and more.
+
+    By the Cholesky factor of their Gram matrix on a GPU, where it takes a fifth of the time of a QR factorisation: 14
+    ms for 1,101 columns in 9,000 dimensions on an H200. It loses digits where columns are nearly dependent.
+    """
+    if vectors.is_cuda:
+        lower, failed = torch.linalg.cholesky_ex(vectors.transpose(1, 2) @ vectors)
+        one = torch.eye(lower.shape[1], dtype=vectors.dtype, device=vectors.device)
+        inverse = torch.linalg.solve_triangular(lower, one.expand_as(lower), upper=False)
+        basis = vectors @ inverse.transpose(1, 2)
+        error = (basis.transpose(1, 2) @ basis - one).abs().amax()
+        if not failed.any() and error < LARGEST_ERROR:
+            return basis
+    basis, triangle = torch.linalg.qr(vectors)
     signs = torch.where(triangle.diagonal(dim1=1, dim2=2) < 0, -1.0, 1.0).to(basis)
-    return View(data, (basis * signs[:, None]).to(sample.x.dtype))
+    return basis * signs[:, None]
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from functools import cache
 
 import torch
 
+from benign.attacks import relu_ascent
 from benign.attacks.attack import Attack
 from benign.attacks.gram import multiplications
+from benign.attacks.pgd import PGD
 from benign.sweep.plan import Unit
 from benign.training.engine import batch_size, one_thread, products, run_bytes
 from benign.training.metrics.image_features import reference_key
@@ -58,38 +60,39 @@ def estimate(units: list[Unit], device: str) -> Cost:
         together = min(runs, batch_size(setup, device))
         batches_per_epoch = setup.training.batches_per_epoch(setup.data.samples)
         calls = batches_per_epoch * math.ceil(runs / together) * _step_passes(setup)
-        each_step = calls * SECONDS_PER_PASS + runs * _step_products(setup.reduced()) / rate
+        each_step = calls * SECONDS_PER_PASS + runs * _step_products(setup.reduced(), device) / rate
         stepwise = setup.training.most_steps() * each_step
         to_the_end = sum(run.cell.training.stop_loss == 0 for run in unit.runs) / runs
         sure += to_the_end * stepwise
         least += fixed + to_the_end * stepwise
         most += fixed + stepwise
         memory = max(memory, together * run_bytes(setup))
-        ends = [operations(setup, steps) / 2 for steps in (0, setup.training.most_steps())]
+        ends = [operations(setup, steps, device) / 2 for steps in (0, setup.training.most_steps())]
         least_floor += runs * (ends[0] + to_the_end * (ends[1] - ends[0])) / rate
         most_floor += runs * ends[1] / rate
     total = sum(len(unit.runs) for unit in units)
     return Cost(total, len(units), int(memory), least, most, sure, least_floor, most_floor)
 
 
-def operations(setup: Setup, steps: float) -> float:
+def operations(setup: Setup, steps: float, device: str = "cpu") -> float:
     """Return the operations of the matrix products of a run of so many steps, with its evaluation.
 
     This bounds the time on a GPU from below. An attack is counted in the cheaper of its two ways.
     """
     small = setup.reduced()
-    trained = steps * _step_products(small)
-    tested = _attack_products(small, setup.final_attack, setup.evaluation.samples)
+    trained = steps * _step_products(small, device)
+    tested = _attack_products(small, setup.final_attack, setup.evaluation.samples, device)
     return 2 * (trained + tested + setup.evaluation.samples * _multiplies(small))
 
 
-def _step_products(small: Setup) -> float:
+def _step_products(small: Setup, device: str) -> float:
     """Return the multiplications of a training step of one run: its attack, and the pass forward and backward."""
     points = small.data.samples
-    return 2 * points * _multiplies(small) + _attack_products(small, small.attack, points)
+    attack = _attack_products(small, small.attack, points, device)
+    return 2 * points * _multiplies(small) + attack
 
 
-def _attack_products(setup: Setup, attack: Attack | None, points: int) -> float:
+def _attack_products(setup: Setup, attack: Attack | None, points: int, device: str) -> float:
     """Return the multiplications of an attack on points of one run."""
     if attack is None:
         return 0.0
@@ -97,8 +100,12 @@ def _attack_products(setup: Setup, attack: Attack | None, points: int) -> float:
     columns, data = setup.network.cost(setup.data).columns, setup.data
     if not columns:
         return plain
-    steps = attack.passes() // 2
-    return min(plain, *multiplications(points * data.tokens, data.dim, columns, steps))
+    steps, products = attack.passes() // 2, None
+    if isinstance(attack, PGD):
+        where = torch.device(device)
+        one = relu_ascent.why_not(setup.network, columns, where, attack.loss) is None
+        products = attack.restarts if one else None
+    return min(plain, *multiplications(points * data.tokens, data.dim, columns, steps, products))
 
 
 def _reference_products(setup: Setup) -> float:
@@ -128,7 +135,7 @@ def _fixed_seconds(setup: Setup, rate: float, device: str) -> float:
     tokens = (data.samples + setup.evaluation.samples) * data.tokens
     draws = tokens * drawn + cost.weights / 2 * drawn / data.dim
     multiplied = setup.evaluation.samples * cost.multiplies
-    multiplied += _attack_products(small, attack, setup.evaluation.samples)
+    multiplied += _attack_products(small, attack, setup.evaluation.samples, device)
     if setup.space.mode == "projected":
         multiplied += (tokens + 2 * data.dim) * drawn * data.dim
     numbers = passes * setup.evaluation.samples * cost.point if device == "cpu" else 0

@@ -14,7 +14,7 @@ from benign.attacks.attack import Attack, Target, repeated
 from benign.data.model import BLOCK, Sample, column
 from benign.losses import loss, loss_slope, margin
 from benign.networks.network import Params, Pass
-from benign.networks.products import CarriedPass
+from benign.networks.products import CarriedPass, SeesProducts
 from benign.reduction.random_starts import draws_starts, widened
 from benign.reduction.test_points import TestPoints, View
 from benign.spec import axes
@@ -206,9 +206,14 @@ class Step:
     @cached_property
     def clean_pass(self) -> Pass:
         """The forward pass on the clean training points."""
-        if self.batch.setup.attack is None:
+        setup, params, x = self.batch.setup, self.batch.params, self.batch.sample.x
+        if setup.attack is None:
             return self.attacked_pass
-        return self.batch.setup.network.run(self.batch.params, self.batch.sample.x)
+        products = self.attacked_pass.clean_products
+        if products is None:
+            return setup.network.run(params, x)
+        assert isinstance(setup.network, SeesProducts)
+        return setup.network.known_pass(params, x, products)
 
     @cached_property
     def clean_margins(self) -> Float[Tensor, "runs samples"]:
