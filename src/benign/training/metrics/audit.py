@@ -245,7 +245,8 @@ def _answered_exactly(setup: Setup) -> bool:
     only_at_end=True,
 )
 def robust_exactly(runs: EvaluatedRuns) -> PerRunValue:
-    return torch.ones_like(runs.values["robust_accuracy"])
+    accuracy = runs.values["robust_accuracy"]
+    return torch.ones_like(accuracy).where(~accuracy.isnan(), torch.nan)
 
 
 FLAGS: dict[int, str] = {}
