@@ -37,7 +37,7 @@ ELSEWHERE = {"modules", "papers"}
 # What must hold after the code of a page; each is added to the page's script.
 AFTERWARDS = {
     "adding": """
-    assert result.test_accuracy.min() > 0.7, "a quadratic network separates the shells"
+    assert result.test_accuracy.min() > 0.6, "a quadratic network separates the shells"
     assert result.largest_margin.min() > 0 and result.attrs["runs_failed"] == 0
     assert {"largest_margin", "largest_margin_curve"} <= set(result.data_vars)
     signed = {"kind": "sign_descent", "rate": 0.02, "stop_loss": 0.3, "max_steps": 500}
@@ -57,7 +57,7 @@ assert abs(ambient.train_loss - projected.train_loss).max() < 1e-10
 """,
     "own-lemma": """
 assert (found.runs, found.grid_runs) == (112, 528)
-assert found.exponent_is(4) and not found.exponent_is(2)
+assert found.exponent_is(4).p_value > 0.01 > found.exponent_is(2).p_value
 first, second = (
     bo.constant(times, "steps", f"1 / (rate * stop_loss * {part})", kind="O")
     for part in ("signal**2", "(signal**2 + dim / samples)")

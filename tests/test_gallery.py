@@ -62,12 +62,13 @@ def test_the_folder_stays_small():
 
 def test_older_pictures_are_marked(tmp_path: Path):
     """After NUMERICS rises, pictures that are not run again are marked without any edit."""
-    [old, new] = [replace(MADE["li-fig3"], numerics=number) for number in (NUMERICS - 1, NUMERICS)]
-    for picture, marked in ((old, True), (new, False)):
-        made.write(tmp_path, {"li-fig3": picture})
+    for number in (pages.BANDS_SINCE - 1, NUMERICS - 1, NUMERICS):
+        made.write(tmp_path, {"li-fig3": replace(MADE["li-fig3"], numerics=number)})
         page = pages.texts(tmp_path)[0][tmp_path / "pages" / "li-fig3.md"]
-        assert bool(re.search(rf"\*\*Older\*\*.*\b{NUMERICS - 1}\b", page)) == marked
-        assert ("bands in this picture are one standard error" in page) == marked
+        older = bool(re.search(rf"\*\*Older\*\*.*\b{number}\b", page))
+        assert older == (number < NUMERICS)
+        bands = "bands in this picture are one standard error" in page
+        assert bands == (number < pages.BANDS_SINCE)
 
 
 def test_every_word_of_a_verdict_has_a_badge_with_the_word_in_it():

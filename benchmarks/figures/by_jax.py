@@ -107,7 +107,13 @@ def start(case: Case, key):
     width, dim = case.width, case.dim
     if case.network == "attention":
         keys = zip(("query", "key", "value"), (one, two, three), strict=True)
-        weights = {name: default(key, dim, dim, width) / case.divide_by for name, key in keys}
+        shape, scale = (dim, width), 1 / (case.divide_by * math.sqrt(3 * dim))
+        weights = {
+            name: jax.random.normal(key, shape) * scale
+            if case.normal_weights
+            else default(key, dim, *shape) / case.divide_by
+            for name, key in keys
+        }
         return weights, {"output": default(four, width, width)}
     if case.network == "two_layer":
         shapes = {"inner": (one, dim, dim, width), "inner_bias": (two, dim, width)}

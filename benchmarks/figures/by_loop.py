@@ -83,6 +83,8 @@ class Attention(nn.Module):
             nn.Linear(case.dim, case.width, bias=False) for _ in range(3)
         )
         for layer in (self.query, self.key, self.value):
+            if case.normal_weights:
+                nn.init.normal_(layer.weight, std=(3 * case.dim) ** -0.5)
             layer.weight.data /= case.divide_by
         self.output = nn.Linear(case.width, 1, bias=False).requires_grad_(False)
 

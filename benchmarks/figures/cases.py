@@ -69,6 +69,8 @@ class Case:
     robust_patches: int = 0
     divide_by: float = 1.0
     """divides PyTorch's default of W_Q, W_K and W_V"""
+    normal_weights: bool = False
+    """whether these are normal with the standard deviation of PyTorch's default, not uniform"""
     init_std: float = 0.0
     snapshots: tuple[int, ...] = ()
     """steps at which fresh points are tested; the curves of li/fig3"""

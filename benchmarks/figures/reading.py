@@ -104,6 +104,7 @@ def _network(cell: Setup) -> dict[str, Any]:
         return {
             "network": "attention",
             "width": network.hidden,
+            "normal_weights": network.init.entries == "normal",
             "divide_by": float(network.init.divide_by),
         }
     if isinstance(network, TwoLayer):

@@ -22,11 +22,129 @@ from torch import Tensor
 
 from benign.streams import Stream, Streams
 
-# Degrees of freedom from which on the expansion is used. scipy 1.17 inverts to 1e-13 up to 4e5, but its
-# lower tail is off by 5e-12 at 1e6 and by 5e-6, a tenth of a standard deviation, at 1e9.
-_MANY = 2e5
+# Degrees of freedom from which on the expansion is used. scipy 1.17 inverts to 1e-13 up to 4e5, but
+# takes 0.5 us a number, the expansion 0.05; and its lower tail is off by 5e-12 at 1e6 and by 5e-6, a tenth of
+# a standard deviation, at 1e9.
+_MANY = 500.0
 # With fewer degrees of freedom even the quantile of 1 - 2**-65 is too small for a float64.
 _FEWEST = 1e-25
+
+# With k degrees of freedom and h = sqrt(2 / k) the quantile is k (1 + h w), where w = w_0 + h w_1 + ... is a series
+# of polynomials in the normal quantile z. As dx/dz = normal density(z) / chi-square density(x), the derivative of its
+# logarithm gives (1 + h w) w'' = -z (1 + h w) w' + (w + h) w'^2, which determines them from w_0 = z on
+# (tests/test_bartlett.py does it in fractions). Row j: the coefficients of z**(j + 1), z**(j - 1), ... in w_j.
+_EXPANSION = (
+    (1.0,),
+    (
+        0.3333333333333333,
+        -0.3333333333333333,
+    ),
+    (
+        0.027777777777777776,
+        -0.19444444444444445,
+    ),
+    (
+        -0.003703703703703704,
+        -0.008641975308641974,
+        0.019753086419753086,
+    ),
+    (
+        0.0002314814814814815,
+        0.006584362139917695,
+        -0.011136831275720165,
+    ),
+    (
+        5.878894767783657e-05,
+        -0.0011904761904761906,
+        -0.004521849892220263,
+        0.007211444248481286,
+    ),
+    (
+        -2.553644914756026e-05,
+        -2.9619014958521132e-05,
+        0.0019699536764865985,
+        0.0019713145317569185,
+    ),
+    (
+        4.899078973153047e-06,
+        8.37198162301043e-05,
+        -0.0001726108824874257,
+        -0.0019049977863420935,
+        0.0006526298981717363,
+    ),
+    (
+        -2.428276122977769e-07,
+        -2.5886869379667732e-05,
+        -0.00012957468509809046,
+        0.0003315300488940178,
+        0.0017720095753556973,
+    ),
+    (
+        -1.85406221071516e-07,
+        3.1606390583680632e-06,
+        6.401354139884852e-05,
+        0.00015464459476106582,
+        -0.0003422181639308517,
+        -0.0012385769635511374,
+    ),
+    (
+        7.542464855411896e-08,
+        7.141944463516492e-07,
+        -1.2067700029214249e-05,
+        -0.00010892212692274078,
+        -0.00021062606246895457,
+        0.00018480123844331257,
+    ),
+    (
+        -1.47216272806884e-08,
+        -4.862830116312092e-07,
+        -1.2910952342610796e-06,
+        2.584903934438905e-05,
+        0.00015965487056649542,
+        0.00033242239699043496,
+        -0.0004509888376840951,
+    ),
+    (
+        5.159887341078076e-10,
+        1.2597739160689628e-07,
+        1.6169950999454123e-06,
+        2.3373997567293168e-06,
+        -3.8088777470510184e-05,
+        -0.00021660803036033374,
+        -0.000580699948552732,
+    ),
+    (
+        7.32986413160022e-10,
+        -1.0727261975015052e-08,
+        -5.215193450492114e-07,
+        -4.03057610274527e-06,
+        -7.441658238208083e-06,
+        3.5204146127751125e-05,
+        0.00027055607600347514,
+        0.0006639604003340528,
+    ),
+    (
+        -2.921357345635569e-10,
+        -5.3823156694394545e-09,
+        6.134899589490101e-08,
+        1.4596007989857974e-06,
+        9.103421322062891e-06,
+        2.588026549396464e-05,
+        1.191280264468795e-05,
+        -0.00024025308389214985,
+    ),
+    (
+        5.717312238897994e-11,
+        2.8318979540274848e-09,
+        2.2228338885458432e-08,
+        -1.805735457340096e-07,
+        -3.187050776764147e-06,
+        -1.9675371733794243e-05,
+        -7.531125874348814e-05,
+        -0.00015313216335369304,
+        0.000449835386727579,
+    ),
+)
 
 # One number, one a run, or one a draw: the axes are the first ones of the draw, each may have length 1.
 Freedom = float | Num[Tensor, "..."]
@@ -68,10 +186,10 @@ def chi_square(stream: Stream, freedom: Freedom, *shape: int) -> Float64[Tensor,
     deviations; 64 bits reach 9.1 on both sides. The words, and the quantile, which is computed on the
     CPU, are the same for every device. As with all draws, a shorter one is the start of a longer.
     """
-    runs = len(stream.words)
+    runs = len(stream.keys)
     freedoms = _checked(freedom)
     missing_axes = [1] * (1 + len(shape) - freedoms.ndim)
-    freedoms = freedoms.reshape(*freedoms.shape, *missing_axes).expand(runs, *shape)
+    freedoms = freedoms.reshape(*freedoms.shape, *missing_axes)
     words = stream.integers(2 * math.prod(shape)).reshape(runs, *shape, 2)
     tail, upper = _tail(words.cpu().numpy())
     return torch.from_numpy(_quantile(freedoms.numpy(), tail, upper)).to(words.device)
@@ -90,41 +208,49 @@ def _tail(
 
 
 def _quantile(
-    freedom: Float64[np.ndarray, "*shape"],
+    freedom: Float64[np.ndarray, "*#shape"],
     tail: Float64[np.ndarray, "*shape"],
     upper: Bool[np.ndarray, "*shape"],
 ) -> Float64[np.ndarray, "*shape"]:
     """Return the number that a chi-square stays below, or if `upper` above, with probability `tail`."""
-    quantile = np.zeros(freedom.shape)  # the law with no degrees of freedom is the number 0
+    if freedom.min(initial=_MANY) >= _MANY:  # without copies of `freedom`: a third of the time
+        return _expansion(freedom, _normal_quantile(tail, upper))
+    freedom = np.broadcast_to(freedom, tail.shape)
+    quantile = np.zeros(tail.shape)  # the law with no degrees of freedom is the number 0
     few, many = (freedom > _FEWEST) & (freedom < _MANY), freedom >= _MANY
     for part, inverse in ((few & ~upper, gammaincinv), (few & upper, gammainccinv)):
         quantile[part] = 2 * inverse(freedom[part] / 2, tail[part])
-    normal = ndtri(tail[many])
-    quantile[many] = _expansion(freedom[many], np.where(upper[many], -normal, normal))
+    quantile[many] = _expansion(freedom[many], _normal_quantile(tail[many], upper[many]))
     return quantile
 
 
+def _normal_quantile(
+    tail: Float64[np.ndarray, "*shape"], upper: Bool[np.ndarray, "*shape"]
+) -> Float64[np.ndarray, "*shape"]:
+    quantile = ndtri(tail)
+    return np.negative(quantile, out=quantile, where=upper)
+
+
 def _expansion(
-    freedom: Float64[np.ndarray, "many"], z: Float64[np.ndarray, "many"]
-) -> Float64[np.ndarray, "many"]:
+    freedom: Float64[np.ndarray, "*#shape"], z: Float64[np.ndarray, "*shape"]
+) -> Float64[np.ndarray, "*shape"]:
     """Return the chi-square quantile x at the level of the normal quantile z, by the Cornish-Fisher expansion.
 
-    With k degrees of freedom and h = sqrt(2 / k) it is a series in h, whose polynomials in z follow
-    from dx/dz = normal density(z) / chi-square density(x). The first term left out is at most
-    220 / k**3 for |z| < 9.2: 3e-14 at the fewest degrees of freedom used here.
+    For |z| < 9.2 and the fewest degrees of freedom used here the last term is 2e-14.
     """
-    h, square = np.sqrt(2 / freedom), z * z
-    terms = (
-        z,
-        (square - 1) / 3,
-        z * (square - 7) / 36,
-        -((3 * square + 7) * square - 16) / 810,
-        z * ((9 * square + 256) * square - 433) / 38880,
-    )
+    h = np.sqrt(2 / freedom)
+    by_power = [np.zeros_like(h) for _ in range(len(_EXPANSION) + 1)]
+    for order, row in enumerate(_EXPANSION):
+        for place, coefficient in enumerate(row):
+            by_power[order + 1 - 2 * place] += coefficient * h**order
     series = np.zeros_like(z)
-    for term in reversed(terms):
-        series = h * (term + series)
-    return freedom * (1 + series)
+    for coefficient in reversed(by_power):
+        series *= z
+        series += coefficient
+    series *= h
+    series += 1
+    series *= freedom
+    return series
 
 
 def _checked(freedom: Freedom) -> Float64[Tensor, "..."]:

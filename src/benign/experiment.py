@@ -115,6 +115,7 @@ class Experiment(Setup):
         steal: bool = False,
         keep_weights: bool = False,
         compile: bool = False,
+        slots: int | None = None,
         track: str | Sequence[str] = (),
     ) -> xr.Dataset:
         """Compute the runs that the folder lacks and return the whole result.
@@ -132,7 +133,8 @@ class Experiment(Setup):
         nobody here can know whether those processes are alive. With `recompute` runs are computed again if they lack
         a variable, or if your own code that made them has changed. With `keep_weights` the final weights are kept in
         the folder. `compile` compiles the steps of attacks first, for long sweeps on a GPU (docs/gpu.md); compiled
-        code rounds differently, so records say so.
+        code rounds differently, so records say so. On a GPU runs of several units train together, in `slots` that the
+        next run gets when one ends; 0 trains every unit by itself.
 
         Progress appears where stderr is a terminal, or is reported to a `watcher`
         (`benign.sweep.progress.Watcher()` is silent). `track` logs every run once to a tracker:
@@ -150,6 +152,7 @@ class Experiment(Setup):
             steal=steal,
             keep_weights=keep_weights,
             compile=compile,
+            slots=slots,
             recompute=recompute,
             track=(track,) if isinstance(track, str) else tuple(track),
             made=made,

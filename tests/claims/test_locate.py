@@ -95,13 +95,13 @@ def test_a_budget_ends_the_search_and_more_of_it_goes_on(tmp_path: Path):
 
 def test_rows_that_never_cross_are_left_alone(tmp_path: Path):
     edge = locate_boundary(
-        sweep(9, 1, signal=bo.logspace(0.01, 0.1, 9)), LEVEL, LAW, folder=tmp_path
+        sweep(9, 1, signal=bo.logspace(0.01, 1.2, 9)), LEVEL, LAW, folder=tmp_path
     )
     assert (edge.finished, edge.runs) == (True, 8)
     assert edge.critical.isnull().all()
     assert all(map(math.isnan, edge.brackets.values.ravel()))
     (reason,) = set(edge.reasons.values)
-    assert holds(reason, "below 0.8", "highest signal", "0.1")
+    assert holds(reason, "below 0.8", "highest signal", "1.2")
 
 
 def test_what_cannot_be_bisected_is_refused(tmp_path: Path):

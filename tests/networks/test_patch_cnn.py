@@ -375,7 +375,7 @@ def train_on(features: tuple[Tensor, Tensor], q: int, attack: Any = None) -> lis
     """From a small start to the linear part of psi."""
     net = PatchCNN(width=3, classes=CLASSES, q=q, threshold=RHO, init_std=0.3)
     data = labelled_for(net, samples=len(POINTS), dim=DIM)
-    setup = small_setup(data, net, attack, rate=RATE, max_steps=30 if attack else 100)
+    setup = small_setup(data, net, attack, rate=RATE, max_steps=30 if attack else 200)
     return film(batch_on([setup], *noise_free(features)))
 
 
@@ -472,7 +472,7 @@ def test_an_experiment_runs_and_is_stored(tmp_path: Path, attacked: bool):
         ),
         network=PatchCNN(width=6, outputs="difference", threshold=[0.5, 1.0], init_std=0.2),
         attack=attack,
-        training=bo.GradientDescent(rate=0.2, stop_loss=0.2, max_steps=200),
+        training=bo.GradientDescent(rate=0.2, stop_loss=0.2, max_steps=1000),
         evaluation=bo.Evaluation(samples=50, attack=attack),
         seeds=2,
     )

@@ -333,6 +333,7 @@ def test_the_increment_identity(frames: list[Frame]):
         g, y = moved(before)
         old, new = (points @ frame.params["inner"].mT for frame in (before, after))
         ratio = (net.activate(new) - net.activate(old)) / (new - old)
+        ratio = ratio.nan_to_num()  # a neuron that no point activates does not move: 0 / 0
         attacked = before.attacked.flatten(2)
         slopes = net.derivative(attacked @ before.params["inner"].mT)
         weights = ratio @ slopes.mT / net.width  # lambda_i(x), [runs, x, i]

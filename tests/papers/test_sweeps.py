@@ -198,14 +198,14 @@ def test_the_reference_is_the_max_margin_classifier_of_the_training_points(share
     result = made_up("compare/architectures")
     accuracy = architectures.max_margin_accuracy(result, share)
     experiment = Experiment.from_dict(json.loads(result.attrs["experiment"]))
-    cell = experiment.replay(samples=6, snr=2.0, model=1, seed=1)
+    cell = experiment.replay(samples=2, snr=2.0, model=1, seed=1)
     train, y = cell.train.x[0].double(), cell.train.y[0].double()
     u = torch.from_numpy(hard_margin(train.mean(1).numpy(), y.numpy()))
     streams = Streams([RunId(7, 0, "fresh")])
     fresh = cell.run.cell.data.sample(streams, "test/0", 20_000, torch.float64)
     margins = fresh.y[0] * (fresh.x[0].mean(1) @ u) - share * 2.0 * u.norm()
     right = float((margins > 0).double().mean())
-    found = float(accuracy.sel(samples=6, snr=2.0, seed=1))
+    found = float(accuracy.sel(samples=2, snr=2.0, seed=1))
     assert found == pytest.approx(right, abs=4 * math.sqrt(0.25 / 20_000))
     assert found < 1
 

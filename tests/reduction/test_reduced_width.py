@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy.stats import ks_2samp
 from torch import Tensor
+from torch.nn.functional import pad
 
 import benign as bo
 from benign.bartlett import bartlett
@@ -92,6 +93,32 @@ def both(setup: Setup, runs: int) -> tuple[Batch, Batch]:
     return ambient, projected
 
 
+def in_own_directions(
+    network: Attention, params: Params, inside: Tensor, outside: Tensor
+) -> Tensor:
+    """Weights [1, rows, columns] of one point, with those of every head in an orthonormal basis of the point's own
+    queries and keys inside the span, by Gram and Schmidt, and then in a basis of their own.
+    """
+    split = [network.heads * part for part in (outside.shape[2] // network.heads // 2,) * 2]
+    *scores, values = outside.split([*split, network.heads], dim=2)
+    scores = [part.unflatten(2, (network.heads, -1)) for part in scores]
+    known = inside @ network.score_columns(params["weights"])
+    known = known.unflatten(2, (2, network.heads, network.hidden))
+    queries, keys = [], []
+    for head in range(network.heads):
+        met = torch.cat([known[:, :, 0, head], known[:, :, 1, head]], dim=1)
+        factor = torch.linalg.cholesky(met @ met.transpose(1, 2))
+        basis = torch.linalg.solve_triangular(factor, met, upper=False)
+        basis = pad(basis, (0, scores[0].shape[3] - network.hidden))
+        both = torch.cat([part[:, :, head] for part in scores], dim=1)
+        along = both @ basis.transpose(1, 2)
+        rest = torch.linalg.qr((both - along @ basis).transpose(1, 2)).R.transpose(1, 2)
+        query, key = torch.cat([along, rest], dim=2).chunk(2, dim=1)
+        queries.append(query)
+        keys.append(key)
+    return torch.cat([*queries, *keys, values], dim=2)
+
+
 def outputs_one_by_one(batch: Batch, x: Tensor) -> Tensor:
     """Outputs on points [1 run] of R^d, each in a basis of its own tokens beyond the span, R^d_h completed alike."""
     source, outputs = batch.source, []
@@ -107,7 +134,12 @@ def outputs_one_by_one(batch: Batch, x: Tensor) -> Tensor:
         beyond = tokens - inside @ source.view.basis.transpose(1, 2)
         own = torch.linalg.qr(beyond[:, 1:].transpose(1, 2)).Q
         weights = own.transpose(1, 2) @ source.whole["weights"]
-        outside = in_bases(source.network, weights, full)[:, None]
+        outside = in_bases(source.network, weights, full)
+        narrow = batch.setup.network
+        assert isinstance(narrow, Attention)
+        if narrow.hidden > 2 * tokens.shape[1]:
+            outside = in_own_directions(narrow, batch.params, inside, outside)
+        outside = outside[:, None]
         points = torch.cat([inside, beyond @ own], dim=2)[:, None]
         width = source.network.width_reduction()
         outputs.append(width.point_pass(batch.params, points, outside).outputs)
@@ -116,6 +148,7 @@ def outputs_one_by_one(batch: Batch, x: Tensor) -> Tensor:
 
 WIDTHS = {
     "fewer columns than tokens can use": {"hidden": 6},
+    "a few more than a point can use": {"hidden": 10},
     "more": {"hidden": 30},
     "more, 2 heads, projected noise": {"hidden": 30, "heads": 2, "projected": True},
     "uniform weights": {"hidden": 30, "init": TorchDefault()},
@@ -254,10 +287,11 @@ CONTROLS = {
 @pytest.mark.parametrize("control", CONTROLS)
 def test_a_wrong_law_of_test_points_is_detected(control: Callable, monkeypatch):
     setup = clean(**LAWS["one head"])
-    batch = batch_of(setup, "sampled")
+    runs = 2 * RUNS  # with RUNS, P is near LEVEL
+    batch = batch_of(setup, "sampled", runs)
     for module in (attention, test_points):
         monkeypatch.setattr(module, "bartlett", control)
-    found = chances(numbers(batch_of(setup, "ambient")), numbers(batch))
+    found = chances(numbers(batch_of(setup, "ambient", runs)), numbers(batch))
     assert max(found[name] for name in CONTROLS[control]) < LEVEL, found
 
 
@@ -308,7 +342,10 @@ def without_columns(ambient: Batch, tokens: Tensor) -> Batch:
 
 
 def loss_error(dim: int, radius: float, spread: float, hidden: int = 40) -> float:
-    """Largest difference of the attacked loss over 30 steps, with scores that the attack moves by radius * spread."""
+    """Largest difference of the attacked loss over 30 steps, with scores that the attack moves by radius * spread.
+
+    The mean over eight runs: single ones vary by a factor of 3.
+    """
     init = GaussianInit(
         score_std=(spread / (dim * hidden) ** 0.5) ** 0.5, value_std=0.1 * dim**-0.5
     )
@@ -318,14 +355,15 @@ def loss_error(dim: int, radius: float, spread: float, hidden: int = 40) -> floa
         ("attack",): small_pgd(radius, steps=5),
         ("training", "rate"): 1.0,
     }
-    ambient = start([axes.replace(setup, changes)] * 2, run_ids(2))
+    ambient = start([axes.replace(setup, changes)] * 8, run_ids(8))
     assert score_shift(setup.data, changes[("network",)], changes[("attack",)]) == pytest.approx(
         radius * spread
     )
     signal = ambient.sample.latent["signal"]
     tokens = torch.cat([signal, ambient.sample.x[:, :, 1:].flatten(1, 2)], dim=1)
     pairs = zip(descend(ambient), descend(without_columns(ambient, tokens)), strict=True)
-    return max(float((here.loss - there.loss).abs().max()) for (there, _), (here, _) in pairs)
+    errors = [(here.loss - there.loss).abs() for (there, _), (here, _) in pairs]
+    return float(torch.stack(errors).amax(0).mean())
 
 
 def test_the_error_without_columns_falls_with_the_dimension_if_scores_hardly_move():

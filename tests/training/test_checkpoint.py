@@ -74,7 +74,9 @@ def test_a_resumed_training_is_the_same_to_the_bit(training, tmp_path, monkeypat
 
 
 def test_runs_that_have_ended_stay_ended(tmp_path, monkeypatch):
-    cells = [digits(GradientDescent(rate=0.5, max_steps=12, stop_loss=stop)) for stop in (0.4, 0.0)]
+    cells = [
+        digits(GradientDescent(rate=0.5, max_steps=12, stop_loss=stop)) for stop in (0.45, 0.0)
+    ]
     expected = train_runs(cells, run_ids(2))
     assert 0 < expected["steps"][0] < 9
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")

@@ -147,7 +147,7 @@ def test_a_network_without_closed_forms_is_trained_by_autograd(averaging, attack
 
 def test_parameters_that_only_add_up_are_trained_too(averaging):
     """Autograd gives their gradient as one number repeated, which cannot be written to."""
-    frames = film(start([small_setup(network=averaging(biases=2), rate=0.5)]))
+    frames = film(start([small_setup(network=averaging(biases=2), rate=0.5)], run_ids(1, seed=1)))
     for now, after in pairwise(frames):
         pull = 0.5 * (now.y * torch.sigmoid(-now.y * now.outputs)).mean()
         close(after.params["b"], now.params["b"] + pull)

@@ -22,7 +22,7 @@ from tests.says import says
 
 ATTACK = PGD(ball=Ball(p="inf", radius=0.1, per="sample", box=(0.0, 1.0)), steps=2, start="uniform")
 METHODS: list[Training] = [
-    SGD(rate=0.1, batch=16, epochs=6, weight_decay=1e-3, stop_loss=1.05),
+    SGD(rate=0.1, batch=16, epochs=6, weight_decay=1e-3, stop_loss=0.4),
     GradientDescent(rate=0.5, stop_loss=1.07, max_steps=6),
 ]
 

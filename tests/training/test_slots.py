@@ -26,10 +26,11 @@ from benign.streams import RunId
 from benign.training.checkpoint import CheckpointConfig, DroppedCheckpoint, fault_of
 from benign.training.descent import Status
 from benign.training.engine import train_runs
+from benign.training.jobs import Job, group_of, padded_samples, why_job_not, why_not
 from benign.training.metrics import METRICS
 from benign.training.optimisers import SGD, AdamW, GradientDescent
 from benign.training.setup import Setup
-from benign.training.slots import Job, Slots, group_of, padded_samples, why_job_not, why_not
+from benign.training.slots import Slots
 from tests.reference import run_ids, small_data, small_network, small_pgd, small_setup
 from tests.training.test_engine import ATTACKED, Arrays, assert_same, different_runs
 
@@ -232,7 +233,7 @@ def test_a_job_killed_twice_keeps_runs_that_still_wait(tmp_path, monkeypatch):
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     unit = units(attacked=True)[0]
     config = CheckpointConfig(tmp_path)
-    for count, ticks in ((5, 2), (1, 3)):
+    for count, ticks in ((5, 2), (1, 4)):
         slots = Slots(job := Job(*unit, "cpu", config), count, 4)
         slots.add(job)
         for _ in range(ticks):

@@ -173,6 +173,15 @@ Compile = Annotated[
         "--compile", help="Compile the steps of attacks; worth it for long runs on a GPU."
     ),
 ]
+Slots = Annotated[
+    int | None,
+    typer.Option(
+        parser=whole,
+        metavar="N",
+        help="Train N runs at a time, each in a slot that the next run gets; 0 trains unit by unit.  "
+        "[default: as many as fill a GPU, 0 on a CPU]",
+    ),
+]
 Track = Annotated[
     list[str] | None,
     typer.Option(

@@ -58,8 +58,8 @@ class Sample:
     def _tensors(self) -> list[Tensor]:
         return [self.x, self.y, self.clean_y, *self.latent.values()]
 
-    def select(self, keep: Tensor) -> "Sample":
-        """Return the sample of some of the runs (indices or a mask)."""
+    def select(self, keep: Tensor | slice) -> "Sample":
+        """Return the sample of some of the runs (indices, a mask or a slice)."""
         latent = {name: part[keep] for name, part in self.latent.items()}
         return Sample(self.x[keep], self.y[keep], self.clean_y[keep], latent)
 

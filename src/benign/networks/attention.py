@@ -12,8 +12,9 @@ from torch.nn.functional import pad
 
 from benign.bartlett import bartlett, chi_square
 from benign.data.model import DataModel
-from benign.networks.initial import GaussianInit, Init
+from benign.networks.initial import Init
 from benign.networks.network import Cost, Network, Params, Pass
+from benign.networks.own_directions import in_own_directions, products_by_head
 from benign.spec.axes import PerRun, Shape, default, replace
 from benign.spec.base import Count, Positive
 from benign.spec.registry import guarantees
@@ -207,17 +208,21 @@ class Attention(Network):
         return {**params, "weights": pad(params["weights"], (0, 0, 0, 1))}
 
     def why_not_gaussian(self) -> str | None:
-        if isinstance(self.init, GaussianInit):
+        if self.init.normal_stds(1) is not None:
             return None
-        return f"`network.init` is {self.init.kind}, whose weights are no Gaussian vectors: use `gaussian_init`"
+        return (
+            f"`network.init` is {self.init.kind}, whose weights are no Gaussian vectors: use `gaussian_init`, "
+            "or `torch_default` with `entries: normal`"
+        )
 
     def row_std(self, params: Params, data: DataModel) -> Float64[Tensor, "runs rows"]:
         """Return sigma_h for W_Q and W_K, sigma_V |w_O| for u."""
-        assert isinstance(self.init, GaussianInit)
+        stds = self.init.normal_stds(data.dim)
+        assert stds is not None
         norm = torch.linalg.vector_norm(params["output"].double(), dim=1, keepdim=True)
         scores, values = (
             torch.as_tensor(std, dtype=norm.dtype, device=norm.device).reshape(-1, 1)
-            for std in (self.init.score_std, self.init.value_std)
+            for std in stds
         )
         widths = (2 * self.heads * self.hidden, self.heads)
         parts = (scores.expand(len(norm), widths[0]), (values * norm).expand(-1, widths[1]))
@@ -501,22 +506,23 @@ class AttentionWidth:
 
     def point_weights(
         self, params: Params, data: DataModel, streams: Streams, count: int, directions: int
-    ) -> Float64[Tensor, "runs samples directions columns"]:
+    ) -> Float[Tensor, "runs samples directions columns"]:
         """Draw W_Q, W_K and u along the directions of each point.
 
-        Queries and keys have components first in the known directions of R^d_h, then in new directions of each point.
+        In R^d_h, where the queries and keys of a point's tokens inside the span of training have up to 2 M directions:
+        W_Q and W_K have components along these, then in new directions of each point. So nothing has the size of d_h.
         """
         narrow, rows = self._narrow(params["weights"].shape[1]), 2 * directions
-        score, value = (std[..., None] for std in _stds(narrow, params, data))
+        dtype, met = params["weights"].dtype, self._met_by_point(narrow, data.tokens)
+        score, value = (std[..., None].to(dtype) for std in _stds(narrow, params, data))
         queries, keys = [], []
         for head in range(narrow.heads):
-            known = streams(f"known/{head}").normal(count, rows, narrow.hidden)
-            left_out = self.network.hidden - narrow.hidden
-            new = bartlett(streams.within(f"new/{head}"), rows, left_out, count)
-            both = score * torch.cat([known, new], dim=3)
+            along = streams(f"known/{head}").normal(count, rows, met, dtype=dtype)
+            new = bartlett(streams.within(f"new/{head}"), rows, self.network.hidden - met, count)
+            both = torch.cat([along, new.to(dtype)], dim=3).mul_(score)
             queries.append(both[:, :, :directions])
             keys.append(both[:, :, directions:])
-        values = streams("values").normal(count, directions, narrow.heads) * value
+        values = streams("values").normal(count, directions, narrow.heads, dtype=dtype) * value
         return torch.cat([*queries, *keys, values], dim=3)
 
     def point_pass(
@@ -525,23 +531,37 @@ class AttentionWidth:
         x: Float[Tensor, "runs samples tokens small"],
         weights: Float[Tensor, "runs samples directions columns"],
     ) -> ProductsPass:
-        """Run the reduced network with further columns of each head, which are zero but along the new directions."""
-        narrow = self._narrow(params["weights"].shape[1])
-        inside, own = x.split([params["weights"].shape[1], weights.shape[2]], dim=3)
-        wider = (weights.shape[3] // narrow.heads - 1) // 2
-        scores = narrow.score_columns(params["weights"]).unflatten(2, (-1, narrow.hidden))
-        scores = pad(scores, (0, wider - narrow.hidden)).flatten(2)
-        products = inside @ torch.cat([scores, narrow.values(params)], dim=2)[:, None]
-        products = products + own @ weights
+        """Run the network on each point in the directions of R^d_h that its own queries and keys have."""
+        dim, heads = params["weights"].shape[1], self.network.heads
+        narrow = self._narrow(dim)
+        inside, own = x.split([dim, weights.shape[2]], dim=3)
+        met, wider = self._met_by_point(narrow, x.shape[2]), (weights.shape[3] // heads - 1) // 2
+        products = own @ weights
+        if met < narrow.hidden:
+            known = in_own_directions(inside, _by_head(narrow, params["weights"]))
+        else:
+            known = products_by_head(inside, _by_head(narrow, params["weights"]))
+        scores, values = products.split([2 * heads * wider, heads], dim=3)
+        scores.unflatten(3, (2, heads, wider))[..., :met] += known
+        values += (inside.flatten(1, 2) @ narrow.values(params)).view_as(values)
         wide = self.reduced(wider)
         return ProductsPass(wide, params, pad(products, (0, wide.spare_columns())))
 
+    def _met_by_point(self, narrow: Attention, tokens: int) -> int:
+        """Return the number of directions of R^d_h in which weights of a point are drawn apart: those that its queries
+        and keys have inside the span of training, or all known ones.
+        """
+        return min(2 * tokens, narrow.hidden)
+
+    def point_numbers(self, data: DataModel) -> int:
+        # Weights, products, and a Gram matrix, each of about 8 M x M numbers a head, with copies.
+        return 64 * self.network.heads * data.tokens**2
+
     def score_spread(self, dim: int) -> Tensor:
         """Return sigma_h^2 sqrt(d d_h) (papers/jiang.md 7.3)."""
-        assert isinstance(self.network.init, GaussianInit)
-        return torch.as_tensor(self.network.init.score_std) ** 2 * math.sqrt(
-            dim * self.network.hidden
-        )
+        stds = self.network.init.normal_stds(dim)
+        assert stds is not None
+        return torch.as_tensor(stds[0]) ** 2 * math.sqrt(dim * self.network.hidden)
 
     def _narrow(self, tokens: int) -> Attention:
         return self.reduced(self.width_met(tokens))

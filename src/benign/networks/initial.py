@@ -2,6 +2,7 @@
 
 import math
 from abc import abstractmethod
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -23,6 +24,10 @@ class Init(Component):
     @abstractmethod
     def value_weights(self, stream: Stream, dim: int, value_dim: int, dtype: torch.dtype) -> Tensor:
         """Draw W_V, [runs, dim, value_dim]."""
+
+    def normal_stds(self, dim: int) -> tuple[Any, Any] | None:
+        """Return the standard deviations of the entries of W_Q and W_K, and of W_V, if they are independent normals."""
+        return None
 
     def output_weights(self, streams: Streams, value_dim: int, dtype: torch.dtype) -> Tensor:
         """Draw w_O, [runs, value_dim]: entries of `nn.Linear(value_dim, 1)`, whose squared norm is about 1/3."""
@@ -48,9 +53,14 @@ class GaussianInit(Init):
     def value_weights(self, stream: Stream, dim: int, value_dim: int, dtype: torch.dtype) -> Tensor:
         return _scaled(stream.normal(dim, value_dim, dtype=dtype), self.value_std)
 
+    def normal_stds(self, dim: int) -> tuple[Any, Any]:
+        return self.score_std, self.value_std
+
 
 class TorchDefault(Init):
     """The default of `nn.Linear(dim, ., bias=False)`, uniform on +-1/sqrt(dim), divided by a factor.
+
+    With `entries: normal` W_Q, W_K and W_V are normal with the same standard deviation, 1/sqrt(3 dim).
 
     >>> import benign as bo
     >>> bo.TorchDefault(divide_by=16).label()
@@ -61,12 +71,26 @@ class TorchDefault(Init):
     """divides W_Q, W_K and W_V (16 in the papers' experiments)"""
     divide_output: bool = False
     """divide w_O as well; the papers do not say"""
+    entries: Literal["uniform", "normal"] = "uniform"
+    """law of W_Q, W_K and W_V: small coordinates can be sampled for normal entries; w_O is uniform"""
 
     def score_weights(self, stream: Stream, dim: int, hidden: int, dtype: torch.dtype) -> Tensor:
-        return _scaled(linear_default(stream, dim, dim, hidden, dtype=dtype), 1 / self.divide_by)
+        return self._weights(stream, dim, hidden, dtype)
 
     def value_weights(self, stream: Stream, dim: int, value_dim: int, dtype: torch.dtype) -> Tensor:
-        return _scaled(linear_default(stream, dim, dim, value_dim, dtype=dtype), 1 / self.divide_by)
+        return self._weights(stream, dim, value_dim, dtype)
+
+    def normal_stds(self, dim: int) -> tuple[Any, Any] | None:
+        if self.entries == "uniform":
+            return None
+        std = 1 / (self.divide_by * math.sqrt(3 * dim))
+        return std, std
+
+    def _weights(self, stream: Stream, dim: int, width: int, dtype: torch.dtype) -> Tensor:
+        if self.entries == "normal":
+            normals = stream.normal(dim, width, dtype=dtype)
+            return _scaled(normals, 1 / (self.divide_by * math.sqrt(3 * dim)))
+        return _scaled(linear_default(stream, dim, dim, width, dtype=dtype), 1 / self.divide_by)
 
     def output_weights(self, streams: Streams, value_dim: int, dtype: torch.dtype) -> Tensor:
         weights = super().output_weights(streams, value_dim, dtype)

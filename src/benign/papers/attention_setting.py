@@ -1,6 +1,7 @@
 """The synthetic experiments of both attention papers (Jiang, Zhang): open questions, network, data and attack."""
 
 import math
+from typing import Literal
 
 from benign.attacks.balls import Ball
 from benign.attacks.pgd import PGD
@@ -43,9 +44,11 @@ PROJECTION = Question(
 )
 
 
-def network(hidden: int, output: str) -> Attention:
+def network(
+    hidden: int, output: str, entries: Literal["uniform", "normal"] = "uniform"
+) -> Attention:
     """Return the attention network of the experiments under an answer to `w_O`."""
-    init = TorchDefault(divide_by=16, divide_output=output == "divided")
+    init = TorchDefault(divide_by=16, divide_output=output == "divided", entries=entries)
     return Attention(hidden=hidden, init=init, output_norm=1.0 if output == "unit" else None)
 
 

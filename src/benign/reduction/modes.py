@@ -103,6 +103,11 @@ class Space(ABC):
         return f"{self.dim:,} coordinates"
 
     @property
+    def tested(self) -> str:
+        """How the fresh points of a run are tested."""
+        return "all fresh points on the run's one network"
+
+    @property
     def text(self) -> str:
         return f"{self.mode}, {self.size}: {self.why}"
 
@@ -193,16 +198,15 @@ class Sampled(Space):
     @staticmethod
     def of(data: DataModel, network: Network, attack: Attack | None, tests: Tests) -> Space:
         """Return the smallest span, or R^d if that is no larger."""
-        tokens = data.axis_count() + data.noise_count()
+        tokens, size = _token_span(data, 0), _span(data, network)
         clean = attack is None and tests.attack is None
-        # The span of tokens alone pays if the network has more columns than the tokens can use.
+        # The span of tokens alone pays if the network has more columns than the tokens can use, or fills R^d.
         if (
             clean
             and isinstance(network, ReducibleWidth)
-            and network.width_reduction().width > 2 * tokens
+            and (network.width_reduction().width > 2 * tokens or size >= data.dim)
         ):
             return SampledTokens.of_tokens(data, network, tests)
-        size = _span(data, network)
         return _if_smaller(
             Sampled(size, size, f"the same law as in {data.dim:,}, by {_WHOLE_SPAN}"), data
         )
@@ -282,6 +286,12 @@ class SampledTokens(ReducedWidth):
     joint_tests: int
     """number of test points whose tokens are in that span; if 0, each test point draws its own part of the weights"""
 
+    @property
+    def tested(self) -> str:
+        if self.joint_tests:
+            return super().tested
+        return "each fresh point on a network of its own with this training run"
+
     @staticmethod
     def of_tokens(data: DataModel, network: ReducibleWidth, tests: Tests) -> Space:
         joint_tests = tests.count if tests.together else 0
@@ -321,7 +331,8 @@ class SampledTokens(ReducedWidth):
 
     def cost(self, data: DataModel, network: Network, points: int, weights: int) -> int:
         """Add the weights that each test point draws."""
-        own = 0 if self.joint_tests else points * 4 * data.tokens * weights // self.dim
+        assert isinstance(network, ReducibleWidth)
+        own = 0 if self.joint_tests else points * network.width_reduction().point_numbers(data)
         return super().cost(data, network, points, weights) + own
 
 

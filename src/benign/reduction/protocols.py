@@ -92,7 +92,7 @@ class WidthReduction(Protocol):
 
     def point_weights(
         self, params: Params, data: DataModel, streams: Streams, count: int, directions: int
-    ) -> Float64[Tensor, "runs samples directions columns"]:
+    ) -> Float[Tensor, "runs samples directions columns"]:
         """Draw the weights along new directions of each of `count` points, given the training run."""
         ...
 
@@ -103,6 +103,10 @@ class WidthReduction(Protocol):
         weights: Float[Tensor, "runs samples directions columns"],
     ) -> Pass:
         """Run the reduced network on points whose last coordinates are along those new directions."""
+        ...
+
+    def point_numbers(self, data: DataModel) -> int:
+        """Return how many numbers `point_weights` and `point_pass` hold for one point, besides its tokens."""
         ...
 
     def score_spread(self, dim: int) -> Tensor:

@@ -53,7 +53,7 @@ class GivenNormals(Streams):
 
 class _Given(Stream):
     def __init__(self, stream: Stream, normals: Tensor):
-        super().__init__(stream.words)
+        super().__init__(stream.keys, stream.device)
         self._normals = normals
 
     def normal(

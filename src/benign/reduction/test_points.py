@@ -184,15 +184,14 @@ class PerPointTestPoints(TestPoints):
     ) -> Sample:
         """Draw points in the coordinates of the span and, beyond it, in the basis of each point's own noise tokens."""
         noise, own = model.noise_count() // model.samples, streams.within(f"{split}/outside")
-        along = own("along").normal(count, noise, model.dim)
-        beyond = bartlett(own.within("tokens"), noise, self.dim - model.dim, count)
+        along = own("along").normal(count, noise, model.dim, dtype=dtype)
+        beyond = bartlett(own.within("tokens"), noise, self.dim - model.dim, count).to(dtype)
         normals = torch.cat([along, beyond], dim=3)
         replaced = GivenNormals(streams, f"{split}/noise", normals)
         sample = model.reduced(model.dim + beyond.shape[3]).sample(replaced, split, count, dtype)
-        weights = self.network.width_reduction().point_weights(
-            self.params, model, own, count, beyond.shape[3]
+        sample.latent["outside"] = self.network.width_reduction().point_weights(
+            self.params, model.reduced(self.dim), own, count, beyond.shape[3]
         )
-        sample.latent["outside"] = weights.to(dtype)
         return sample
 
     def run(self, network: Network, params: Params, sample: Sample) -> Pass:

@@ -38,6 +38,10 @@ class Computed(NamedTuple):
     """the version of torch there"""
     compiled: bool = False
     """whether compiled code took part, which rounds differently"""
+    slots: int = 0
+    """the slots in which its runs trained (benign.training.slots); 0: in a batch of their own"""
+    why_no_slots: str = ""
+    """why they could not train in slots, where others may"""
 
 
 def compute(
@@ -56,9 +60,19 @@ def compute(
             used = has_compiled()
     except Exception:
         arrays, error = _without_result(unit, Status.FAILED), traceback.format_exc(limit=-3)
+    return computed(arrays, time.perf_counter() - begin, device, used, error)
+
+
+def computed(
+    arrays: dict[str, np.ndarray],
+    seconds: float,
+    device: str,
+    compiled: bool,
+    error: str | None = None,
+) -> Computed:
+    """Return the outcome of a unit that this process has computed."""
     name = platform.machine() if device == "cpu" else torch.cuda.get_device_name(device)
-    seconds = time.perf_counter() - begin
-    return Computed(arrays, seconds, error, f"{device} ({name})", str(torch.__version__), used)
+    return Computed(arrays, seconds, error, f"{device} ({name})", str(torch.__version__), compiled)
 
 
 def not_computed(unit: Unit, device: str, status: Status, why: str) -> Computed:
@@ -80,6 +94,8 @@ def write_unit(unit: Unit, store: Store, done: Computed) -> None:
         "device": done.device,
         "torch": done.torch,
         "compiled": done.compiled,
+        "slots": done.slots,
+        **({"why_no_slots": done.why_no_slots} if done.why_no_slots else {}),
         "seconds": round(done.seconds, 3),
         "error": done.error,
     }

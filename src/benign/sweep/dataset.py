@@ -65,11 +65,21 @@ def assemble(experiment: Experiment, records: Iterable[Record]) -> xr.Dataset:
         if without == ended:
             described.pop(name, None)
     result = _label(experiment, flat, described, steps)
+    result.attrs["coordinates"] = _spaces(experiment)
     result.attrs["devices"] = "; ".join(sorted(devices))
     result.attrs["not_measured"] = canonical({name: n for name, (n, _) in lacking.items()})
     if failed := failures(at for at in recorded if at):
         result.attrs["first_error"] = next(iter(failed)).splitlines()[-1]
     return result
+
+
+def _spaces(experiment: Experiment) -> str:
+    """Return the coordinates of the runs and how they are tested, with the number of cells if cells differ."""
+    spaces = (cell.space for _, cell in cells(experiment))
+    counts = Counter(f"{space.mode}, {space.tested}" for space in spaces)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{count} cells: {text}" for text, count in counts.items())
 
 
 def _device(meta: Mapping[str, Any]) -> str:

@@ -8,13 +8,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 
 from benign.spec.base import digest
 from benign.sweep.compute import Computed, not_computed, write_unit
 from benign.sweep.executors.base import ExecutionConfig, Executor, ProcessEnded
 from benign.sweep.executors.local import ProcessExecutor, SerialExecutor, check_importable
+from benign.sweep.executors.slots import SlotExecutor
 from benign.sweep.lease import Lease, Notes, acquire, release
 from benign.sweep.own_code import own_code
 from benign.sweep.plan import NUMERICS, Unit
@@ -47,7 +48,7 @@ def compute_units(
     ):
         sweep = _Dispatcher(store, executor, watcher, config)
         try:
-            sweep.run(deque(left), stopping)
+            sweep.run(deque(executor.ordered(left)), stopping)
         finally:
             sweep.release_all()
     watcher.end()
@@ -121,7 +122,7 @@ class _Dispatcher:
 
     def collect(self) -> list[Unit]:
         """Record the units that have ended. Return those to try once more, since their process was lost."""
-        ended, _ = wait(self.under_way, POLL_SECONDS, FIRST_COMPLETED)
+        ended = self.executor.wait([*self.under_way], POLL_SECONDS)
         for key, (step, training) in self.executor.progress().items():
             self.watcher.step(key, step, training)
         self.executor.check_timeouts()
@@ -186,6 +187,8 @@ def _executor(
     if len(units) > 1 < (config.workers or 1) or (units and config.unit_timeout):
         check_importable(units)
         return ProcessExecutor(config, min(config.workers or 1, len(units)), checkpoint_config)
+    if config.slots or (config.slots is None and config.device != "cpu"):
+        return SlotExecutor(config, units, watcher.step, checkpoint_config)
     return SerialExecutor(config, watcher.step, checkpoint_config)
 
 

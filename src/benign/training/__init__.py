@@ -5,6 +5,7 @@
     optimisers      gradient descent, SGD, AdamW
     descent         Batch, Step: the steps of training
     engine          trains and measures a list of runs in as few batches as memory allows
+    jobs            which runs may share slots, and the runs that are tested together
     slots           the same in batches that stay full: a run that ends is replaced by one that waits
     references      reference networks for the metrics of runs
     checkpoint      interrupted batches, saved weights

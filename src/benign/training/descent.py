@@ -268,15 +268,15 @@ class Step:
         stopping = self.stopping_loss if self.batch.whole is None else reached
         ended = torch.full_like(self.batch.index, Status.MISSING)
         finite = self.attacked_pass.outputs.isfinite().flatten(1).all(1)
+        # Filled by masks: a GPU would wait for the number of places that an index has.
         if isinstance(self.number, Tensor):
-            ended[self.number >= training.most_steps()] = Status.STEP_CAP
+            ended.masked_fill_(self.number >= training.most_steps(), Status.STEP_CAP)
         elif self.number >= training.most_steps():
-            ended[:] = Status.STEP_CAP
+            ended.fill_(Status.STEP_CAP)
         if stopping is not None:
-            ended[stopping <= training.stop_loss] = Status.CONVERGED
+            ended.masked_fill_(stopping <= training.stop_loss, Status.CONVERGED)
             finite &= stopping.isfinite()
-        ended[~finite] = Status.DIVERGED
-        return ended
+        return ended.masked_fill_(~finite, Status.DIVERGED)
 
 
 def attacked_step(batch: Batch, number: Any, part: str = "") -> Step:

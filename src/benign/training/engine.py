@@ -32,6 +32,7 @@ from benign.training.descent import (
     descend,
     subset_step,
 )
+from benign.training.fast.recording import quick_collections
 from benign.training.metrics import (
     METRICS,
     RunningMetric,
@@ -70,7 +71,11 @@ def train_runs(
     """
     size = batch_size(cells[0], device)
     parts: list[dict[str, np.ndarray]] = []
-    with products(cells[0].precision, device), references.checkpointing(config, progress):
+    with (
+        products(cells[0].precision, device),
+        quick_collections(device),
+        references.checkpointing(config, progress),
+    ):
         for begin in range(0, len(cells), size):
             batch = slice(begin, begin + size)
             parts += _train_or_halve(cells[batch], ids[batch], device, progress, config)

@@ -85,8 +85,8 @@ class _ReferenceTraining:
         zeros = {name: torch.zeros_like(value) for name, value in start.raw_params.items()}
         self.ended = Reference(zeros, torch.ones_like(start.index, dtype=torch.bool))
         self._left = start.index
-        words = start.streams("weights").words.tolist()
-        runs = digest([words, [of_run(start.setup, run).identity() for run in range(len(start))]])
+        keys = start.streams("weights").keys.tolist()
+        runs = digest([keys, [of_run(start.setup, run).identity() for run in range(len(start))]])
         config = _config.get()
         path = config.checkpoints and config.checkpoints / f"{REFERENCE}{runs}.safetensors"
         self._checkpoint = Checkpoint(path, runs, config)

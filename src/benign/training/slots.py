@@ -12,256 +12,313 @@ kind of point for every attack, network and running metric to handle.) All other
 points alone. They are computed for all slots once for every N that is needed, so that no shape depends on which runs
 are at a snapshot: a run has the same bits whatever its slot and its neighbours are.
 
-Left out (`why_not`): what draws numbers at every step, mini-batches, networks that mix the points of a batch or run
-one by one, curves of fresh points, and metrics of a user's own, which may read the number of the step.
+On a GPU trays of slots make their steps at the same time, each as one CUDA graph. A tray without runs makes none, so
+that the last, long runs of a queue do not pay for empty slots. The ends of a step are read while the next one is made.
+
+Left out (`benign.training.jobs.why_not`): what draws numbers at every step, mini-batches, networks that mix the points
+of a batch or run one by one, curves of fresh points, and metrics of a user's own, which may read the number of the
+step.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float64
 from torch import Tensor
 
 from benign.data.model import Sample, column
 from benign.networks.network import Params
 from benign.spec import axes
-from benign.spec.base import digest
-from benign.spec.registry import has_guarantee
-from benign.streams import RunId, Streams
-from benign.training.checkpoint import (
-    IN_SLOTS,
-    Checkpoint,
-    CheckpointConfig,
-    NamedTensors,
-    check_like,
-    fill,
-    grouped,
-    named,
-)
-from benign.training.descent import Batch, Status, Step, attacked_step
-from benign.training.engine import (
-    GPU_SHARE,
-    Numbers,
-    Results,
-    batch_size,
-    finished,
-    run_bytes,
-    weights_name,
-)
-from benign.training.metrics import METRICS, metrics_for, running_metrics_for
+from benign.streams import Streams
+from benign.training.checkpoint import NamedTensors
+from benign.training.descent import Batch, Status, Step
+from benign.training.engine import Numbers, finished
+from benign.training.fast.recording import recorded, training_pass
+from benign.training.jobs import Job
+from benign.training.metrics import METRICS
 from benign.training.metrics.metric import Metric, RunningMetric
-from benign.training.optimisers import GradientDescent
-from benign.training.setup import Setup, stack
+from benign.training.setup import Setup
 
-FULL = 64 * 22 * 16 * 1024 * 272
-"""multiplications of a pass on the points of all slots that fill a GPU: on an H200 the time of a step of zhang/fig1
-(22 points of 16 tokens, d = 1024, 272 columns) is proportional to the number of runs from about 64 on"""
-FEWEST, MOST = 64, 512
-"""slots on a GPU"""
-WIDEST = 4
-"""a run is never padded to more than this many times its points"""
-
-
-def why_not(setup: Setup) -> str | None:
-    """Return why runs of this setup cannot train in slots, with field and value, or None."""
-    training, network, attack = setup.training, setup.network, setup.attack
-    if not has_guarantee(training, "plain_update"):
-        return f"`training` is {training.kind}, whose steps are not one plain update each"
-    if not (training.constant_rate() or type(training).rate_at is GradientDescent.rate_at):
-        return f"`training` is {training.kind}, whose rate is not known for runs at different steps"
-    if not all(has_guarantee(network, name) for name in ("recordable", "separate_points")):
-        return f"`network` is {network.kind}, which does not promise to treat every point and run apart"
-    if attack is not None and not attack.recordable():
-        return (
-            f"`attack` is {attack.label()}, which draws numbers or decides by values how to go on"
-        )
-    if attack is not None and not has_guarantee(attack, "separate_points"):
-        return f"`attack` is {attack.kind}, which does not promise to treat every point apart"
-    if attack is not None and training.first_attacked_step:
-        return f"`training.first_attacked_step` is {training.first_attacked_step}, not the same step for all slots"
-    if setup.evaluation.at == "snapshots":
-        return "`evaluation.at` is snapshots, where fresh points are drawn for runs at one step"
-    own = [
-        each.name
-        for each in (*metrics_for(setup), *running_metrics_for(setup))
-        if not each.function.__module__.startswith("benign.")
-    ]
-    return (
-        f"`{own[0]}` is a metric of your own, which may read the number of the step"
-        if own
-        else None
-    )
-
-
-def group_of(setup: Setup) -> str:
-    """Return a digest that is equal for runs that may share slots: they differ in numbers and in `data.samples`."""
-    small = setup.reduced()
-    return digest([_without_numbers(each, setup) for each in (setup, small)])
-
-
-def _without_numbers(setup: Setup, drawn: Setup) -> dict[str, Any]:
-    blank: dict[axes.Path, Any] = {
-        path: None if value is None else 0.0
-        for path, role, value in axes.walk(setup)
-        if role == "run"
-    }
-    if all(each.padded for each in running_metrics_for(drawn)):
-        blank["data", "samples"] = 0
-    fields = axes.replace(setup, blank).as_dict()
-    fields.pop("seeds", None)
-    return fields
-
-
-def padded_samples(samples: int, largest: int) -> int:
-    """Return to how many points runs are padded in a sweep whose largest runs have `largest`."""
-    while largest >= WIDEST * samples:
-        largest //= WIDEST
-    return largest
-
-
-def slot_count(setup: Setup, device: str) -> int:
-    """Return how many slots fill a GPU with such runs, within its memory; by the kind of device, not what is free."""
-    small = setup.reduced()
-    pass_of_a_run = small.data.samples * small.network.cost(small.data).multiplies
-    wanted = min(max(FEWEST, FULL // max(pass_of_a_run, 1)), MOST)
-    memory = torch.cuda.get_device_properties(device).total_memory
-    return max(1, min(wanted, int(GPU_SHARE * memory / 2) // run_bytes(setup)))
-
-
-class Job:
-    """Runs that start, are tested and are recorded together."""
-
-    def __init__(
-        self,
-        cells: Sequence[Setup],
-        ids: Sequence[RunId],
-        device: str,
-        config: CheckpointConfig = CheckpointConfig(),  # noqa: B008
-    ):
-        setup = stack(list(cells), device)
-        self.batch = Batch.start(setup, Streams(ids, device))
-        self.results = Results(setup, len(cells))
-        self.results.allocate(self.batch)
-        # By the setup of all runs: labels may be flipped in some of them only.
-        self.metrics = [each.name for each in metrics_for(self.batch.setup)]
-        self.running = [each.name for each in running_metrics_for(self.batch.setup)]
-        self.numbers = np.zeros(len(cells), np.int64)
-        """steps that every run has made"""
-        self.states: NamedTensors = {}
-        """states of the running metrics of runs that a checkpoint has interrupted"""
-        self.seconds = 0.0
-        """its share of the time that the slots took"""
-        self._config = config
-        self._names = [weights_name(*run) for run in zip(cells, ids, strict=True)]
-        runs = digest(self._names)
-        path = config.checkpoints and config.checkpoints / f"{IN_SLOTS}{runs}.safetensors"
-        self.checkpoint = Checkpoint(path, runs, config)
-        self.checkpoint.resume(device, self._resume)
-        self.waiting = deque(np.flatnonzero(self._left()).tolist())
-        """places of the runs that are in no slot yet"""
-
-    @property
-    def samples(self) -> int:
-        return self.batch.setup.data.samples
-
-    def _left(self) -> np.ndarray:
-        return self.results.arrays["status"] == Status.MISSING
-
-    @property
-    def left(self) -> int:
-        """The number of runs that have not ended."""
-        return int(self._left().sum())
-
-    @property
-    def step(self) -> int:
-        """The largest number of steps of a run."""
-        return int(self.numbers.max())
-
-    def params_of(self, places: Tensor) -> Params:
-        """Return the weights of runs that go into slots: those of the start, or those of a checkpoint."""
-        resumed = torch.as_tensor(self.numbers[places.cpu().numpy()] > 0, device=places.device)
-        begun, final = self.batch.raw_params, self.results.final.raw_params
-        return {
-            name: torch.where(
-                column(resumed, part[places]).bool(), final[name][places], part[places]
-            )
-            for name, part in begun.items()
-        }
-
-    def end(self) -> dict[str, np.ndarray]:
-        """Test the runs, when all have ended, and return every variable as an array with a leading runs axis."""
-        self.results.test()
-        if self._config.weights:
-            self.results.write_weights(self._config, self._names)
-        return self.results.arrays
-
-    def tensors(self, weights: Params, states: NamedTensors) -> NamedTensors:
-        """Return the tensors of a checkpoint: weights and states of all runs at their steps."""
-        return (
-            {"place/numbers": torch.as_tensor(self.numbers)}
-            | named("weights", weights)
-            | named("arrays", self.results.arrays)
-            | named("states", states)
-        )
-
-    def _resume(self, tensors: NamedTensors) -> None:
-        states, final = grouped(tensors, "states"), self.results.final.raw_params
-        if states.keys() != set(self.running) and states:
-            raise ValueError("it has other running metrics than its runs")
-        if any(len(state) != len(self.numbers) for state in states.values()):
-            raise ValueError("its running metrics belong to other runs")
-        check_like(tensors, self.tensors(final, states))
-        numbers = tensors["place/numbers"].cpu().numpy()
-        if not ((numbers >= 0) & (numbers <= self.batch.setup.training.most_steps())).all():
-            raise ValueError("it is of steps that its runs do not have")
-        if numbers.any() and not states and self.running:
-            raise ValueError("it lacks the running metrics of its runs")
-        fill(final, grouped(tensors, "weights"))
-        for name, values in grouped(tensors, "arrays").items():
-            self.results.arrays[name][...] = values.cpu().numpy()
-        self.numbers, self.states = numbers.copy(), states
-
-
-def why_job_not(cells: Sequence[Setup], device: str) -> str | None:
-    """Return why these runs of one shape cannot be a job, or None."""
-    if reason := why_not(cells[0]):
-        return reason
-    size = batch_size(cells[0], device)
-    return f"only {size} of its {len(cells)} runs fit into memory" if size < len(cells) else None
+TRAY = 16
+"""slots that make a step together: few enough that the last runs of a queue do not pay for many empty slots"""
 
 
 class _SlotBatch(Batch):
-    """The runs in the slots: steps move their weights, because products of tokens would change with every new run."""
+    """Runs in slots: steps move their weights, because products of tokens would change with every new run."""
 
     gram_state = None  # pyright: ignore[reportAssignmentType]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Occupant:
     """The run in a slot."""
 
     job: Job
     place: int
     """its position in the job"""
+    slot: int
+    number: int
+    """steps before, as far as the host knows"""
+
+
+@dataclass(frozen=True)
+class _Slotted:
+    """The tensors of all slots, or views of some of them. They never change their place in memory."""
+
+    batch: _SlotBatch
+    numbers: Float64[Tensor, " slots"]
+    """steps before; in float64 for `rate_at`"""
+    ended: Bool[Tensor, " slots"]
+    """whether the run has ended: it stays as it is until the host has read its end"""
+    attacked: Tensor
+    """the points trained on in the last step"""
+    states: NamedTensors
+    """states of the running metrics, from the first step on"""
+
+    def part(self, slots: slice) -> "_Slotted":
+        """Return views of some of the slots; the states are those of all slots."""
+        whole = self.batch
+        numbers = {path: value[slots] for path, value in _numbers_of(whole.setup)}
+        assert whole.initial_params is not None
+        assert whole.point_weights is not None
+        params, initial = (
+            {name: value[slots] for name, value in parts.items()}
+            for parts in (whole.raw_params, whole.initial_params)
+        )
+        batch = replace(
+            whole,
+            setup=axes.replace(whole.setup, numbers),
+            index=whole.index[slots],
+            sample=whole.sample.select(slots),
+            raw_params=params,
+            point_weights=whole.point_weights[slots],
+            initial_params=initial,
+        )
+        return _Slotted(
+            batch, self.numbers[slots], self.ended[slots], self.attacked[slots], self.states
+        )
+
+    def tensors(self) -> list[Tensor]:
+        """Return everything that belongs to a run and outlives a step."""
+        batch, sample = self.batch, self.batch.sample
+        assert batch.initial_params is not None
+        assert batch.point_weights is not None
+        return [
+            *(value for _, value in _numbers_of(batch.setup)),
+            *(sample.x, sample.y, sample.clean_y, *sample.latent.values()),
+            *(batch.point_weights, self.numbers, self.ended),
+            *batch.raw_params.values(),
+            *(batch.initial_params[name] for name in self.moved),
+            *self.states.values(),
+        ]
+
+    def state(self, name: str, like: Tensor) -> Tensor:
+        """Return the state of a running metric in all slots, zeros at first; `like`: that of some runs."""
+        if name not in self.states:
+            self.states[name] = like.new_zeros(len(self.numbers), *like.shape[1:])
+        return self.states[name]
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """The names of the parameters that training moves."""
+        return self.batch.setup.network.trained(self.batch.raw_params)
+
+
+class _Tray:
+    """Slots that make their steps together; on a GPU in a stream of their own, as one CUDA graph."""
+
+    def __init__(self, whole: _Slotted, slots: slice, running: list[str]):
+        self._whole, self._mine, self._running = whole, whole.part(slots), running
+        self.slots = slots
+        self.device = whole.numbers.device
+        self._is_warm = False
+        self._graph: torch.cuda.CUDAGraph | None = None
+        if self.device.type == "cuda":
+            self._stream = torch.cuda.Stream(self.device)
+            self._pool = torch.cuda.graph_pool_handle()
+        self.status: Tensor
+        """how the runs end at this step"""
+        self._gradient: Params
+
+    def launch(self) -> None:
+        """Begin a step: attack the points, run the network, and find out which runs end."""
+        if self.device.type != "cuda" or not self._is_warm:
+            self._compute()
+            self._is_warm = True
+            return
+        self._stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self._stream):
+            if self._graph is None:
+                self._graph, _ = recorded(self._compute, self._pool)
+            else:
+                self._graph.replay()
+
+    def wait(self) -> None:
+        """Let what follows wait for the step."""
+        if self._graph is not None:
+            torch.cuda.current_stream(self.device).wait_stream(self._stream)
+
+    def _compute(self) -> None:
+        mine, batch = self._mine, self._mine.batch
+        points, forward_pass = training_pass(batch.setup.attack, batch.target(batch.sample, ""))
+        mine.attacked.copy_(points)
+        step = Step(mine.numbers, batch, points, forward_pass)
+        self.status, self._gradient = step.status(), step.gradient()
+        for name in self._running:
+            self._update_state(name, step)
+
+    def _update_state(self, name: str, step: Step) -> None:
+        """Bring a running metric up to this step; a new run has no state before, an ended one keeps its last."""
+        metric = METRICS[name]
+        assert isinstance(metric, RunningMetric)
+        first = metric.function(None, step)
+        state = self._whole.state(name, first)[self.slots]
+        new, ended = (
+            mask.reshape(-1, *[1] * (first.ndim - 1))
+            for mask in (self._mine.numbers == 0, self._mine.ended)
+        )
+        later = torch.where(new, first, metric.function(state, step))
+        state.copy_(torch.where(ended, state, later))
+
+    def move(self) -> None:
+        """Make the update of every run that goes on."""
+        mine = self._mine
+        goes_on = self.status == Status.MISSING
+        rate = mine.batch.setup.training.rate_at(mine.numbers)
+        for name, part in self._gradient.items():
+            # A diverged run may have a gradient of NaN, which times 0 would spoil its last weights.
+            step = part.masked_fill(~column(goes_on, part).bool(), 0)
+            mine.batch.raw_params[name].addcmul_(step, -column(rate, part))
+        mine.numbers.add_(goes_on)
+        mine.ended.copy_(~goes_on)
+
+
+class _Meter:
+    """Computes metrics of a fixed number of runs of one N at their last step; on a GPU as one CUDA graph.
+
+    Launched kernel by kernel, the metrics of zhang/fig1 took as long as the steps on an H200.
+    """
+
+    def __init__(self, whole: _Slotted, samples: int, metrics: list[str], count: int, pool: Any):
+        self._whole, self._samples, self._metrics, self._pool = whole, samples, metrics, pool
+        self._at = torch.zeros(count, dtype=torch.int64, device=whole.numbers.device)
+        self._is_warm = False
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._result: Tensor
+        self.names = [*metrics, *whole.states]
+
+    def read(self, slots: list[int]) -> Float64[Tensor, "names runs"]:
+        """Return the metrics of the runs in at most so many slots; the next reading may overwrite them."""
+        filled = slots + slots[:1] * (len(self._at) - len(slots))
+        self._at.copy_(torch.tensor(filled))
+        if self._graph is not None:
+            self._graph.replay()
+        elif self._is_warm and self._at.is_cuda:
+            self._graph, self._result = recorded(self._compute, self._pool)
+        else:
+            self._result = self._compute()
+            self._is_warm = True
+        return self._result
+
+    def _compute(self) -> Float64[Tensor, "names runs"]:
+        step = self._first_points()
+        values = []
+        for name in self._metrics:
+            metric = METRICS[name]
+            assert isinstance(metric, Metric)
+            values.append(metric.function(step))
+        states = self._whole.states.items()
+        values += [finished(name, state[self._at]) for name, state in states]
+        return torch.stack([part.double() for part in values])
+
+    def _first_points(self) -> Step:
+        """Return the last step of the runs in these slots, as runs of so many points see it."""
+        whole, batch, at = self._whole, self._whole.batch, self._at
+        assert batch.initial_params is not None
+        setup = axes.replace(axes.select(batch.setup, at), {("data", "samples"): self._samples})
+        shared, few = setup.data.latent_vectors, slice(self._samples)
+        latent = {
+            name: part[at] if name in shared else part[:, few][at]
+            for name, part in batch.sample.latent.items()
+        }
+        x, y, clean = batch.sample.x, batch.sample.y, batch.sample.clean_y
+        sample = Sample(x[:, few][at], y[:, few][at], clean[:, few][at], latent)
+        cut = replace(
+            batch,
+            setup=setup,
+            streams=Streams([], at.device),  # no metric of a step draws
+            index=at,
+            sample=sample,
+            raw_params={name: part[at] for name, part in batch.raw_params.items()},
+            initial_params={name: part[at] for name, part in batch.initial_params.items()},
+            point_weights=None,
+        )
+        points = sample.x if setup.attack is None else whole.attacked[:, few][at]
+        forward_pass = cut.target(sample, "").training_pass(points)
+        return Step(whole.numbers[at], cut, points, forward_pass)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A run whose metrics are computed."""
+
+    run: _Occupant
+    column: int | None = None
+    """column of the curves, at a snapshot"""
+    status: int | None = None
+    """how it ended, at its end"""
+
+
+class _Fetched:
+    """A tensor on its way to the host: what the device does next need not wait for it."""
+
+    def __init__(self, tensor: Tensor):
+        self._event = None
+        if not tensor.is_cuda:
+            self._host = tensor.clone()
+            return
+        self._host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        self._host.copy_(tensor, non_blocking=True)
+        self._event = torch.cuda.Event()
+        self._event.record()
+
+    def numpy(self) -> np.ndarray:
+        if self._event is not None:
+            self._event.synchronize()
+        return self._host.numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """Values of metrics of some runs: [names, rows]."""
+
+    names: list[str]
+    rows: list[_Row]
+    values: _Fetched
 
 
 class Slots:
-    """A fixed number of slots for runs with at most `samples` points, of one group (`group_of`)."""
+    """A fixed number of slots for runs with at most `samples` points, of one group (`jobs.group_of`)."""
 
     def __init__(self, first: Job, count: int, samples: int):
-        """`first` is a job of the group: its first run fills all slots with numbers until they get runs."""
+        """`first` is a job of the group: its first run fills all slots with numbers until they get runs.
+
+        `count` is rounded up to whole trays.
+        """
         start, device = first.batch, first.batch.index.device
+        self._tray_size = min(count, TRAY)
+        count = -(-count // self._tray_size) * self._tray_size
         zeros = torch.zeros(count, dtype=torch.int64, device=device)
         setup = axes.replace(axes.select(start.setup, zeros), {("data", "samples"): samples})
         self._points = torch.arange(samples, device=device)
         sample = self._padded(start, zeros)
         params = {name: part[zeros] for name, part in start.raw_params.items()}
         moved = start.setup.network.trained(start.raw_params)
-        self._batch = _SlotBatch(
+        batch = _SlotBatch(
             setup,
             Streams([start.streams.runs[0]] * count, device),
             torch.arange(count, device=device),
@@ -271,10 +328,20 @@ class Slots:
             point_weights=sample.y.new_zeros(sample.y.shape),
             initial_params=params | {name: params[name].clone() for name in moved},
         )
-        self._numbers = torch.zeros(count, dtype=torch.float64, device=device)
-        """steps before, of every slot; counted in float64 for `rate_at`"""
-        self._states: NamedTensors = {}
+        numbers = torch.zeros(count, dtype=torch.float64, device=device)
+        self._whole = _Slotted(batch, numbers, numbers > 0, sample.x.clone(), {})
+        self._trays = [
+            _Tray(self._whole, slice(begin, begin + self._tray_size), first.running)
+            for begin in range(0, count, self._tray_size)
+        ]
         self._slots: list[_Occupant | None] = [None] * count
+        self._ends: tuple[_Fetched, list[_Occupant | None]] | None = None
+        """how the runs ended at the last step, on the way to the host"""
+        self._values: list[_Measured] = []
+        """values on the way to the host"""
+        on_gpu = device.type == "cuda"
+        self._meter_pool = torch.cuda.graph_pool_handle() if on_gpu else None
+        self._meters: dict[tuple[int | str, ...], _Meter] = {}
         self._columns = {number: at for at, number in enumerate(setup.snapshot_steps())}
         self.samples = samples
         self.jobs: list[Job] = []
@@ -292,70 +359,107 @@ class Slots:
     def __len__(self) -> int:
         return len(self._slots)
 
-    @cached_property
-    def _training(self) -> Any:
-        return self._batch.setup.training
-
     @torch.no_grad()
     def step(self) -> list[Job]:
-        """Make a step of the run in every slot. Return the jobs whose last run has ended."""
+        """Make a step of the run in every slot. Return the jobs whose last run has ended.
+
+        The ends of a step are read while the device makes the next one. So a run that ends stays in its slot for one
+        more step, in which its weights do not move and its last metrics are computed.
+        """
         self._refill()
-        batch = self._batch
-        step = attacked_step(batch, self._numbers)
-        status, gradient = step.status(), step.gradient()
-        self._update_states(step)
-        numbers, occupied = self._host_numbers()
-        at_snapshot = occupied & np.isin(numbers, list(self._columns))
-        values = self._metrics_of(step, at_snapshot, {})
-        ends = status.cpu().numpy()  # waits for the device: everything above is under way there
-        ending = occupied & (ends != Status.MISSING)
-        values = self._metrics_of(step, ending, values)
-        known = {samples: part.cpu().numpy() for samples, part in values.items()}
-        self._write_curves(at_snapshot, numbers, known)
-        if ending.any():
-            self._write_ends(ending, ends, numbers, known)
-        self._move(gradient)
+        trays = [tray for tray, runs in zip(self._trays, self._by_tray(), strict=True) if runs]
+        for tray in trays:
+            tray.launch()
+        ends, before = self._read_ends(), list(self._values)
+        for tray in trays:
+            tray.wait()
+        self._measure(ends)
+        for tray in trays:
+            tray.move()
+        if trays:
+            statuses = torch.cat([tray.status for tray in trays])
+            runs = [run for tray in trays for run in self._slots[tray.slots]]
+            self._ends = _Fetched(statuses), runs
+        self._write(before)
         done = [job for job in self.jobs if not job.left]
         self.jobs = [job for job in self.jobs if job.left]
         return done
 
     def write_checkpoints(self) -> None:
         """Write the checkpoints of jobs that are due."""
-        for job in self.jobs:
-            if job.checkpoint.due():
-                job.checkpoint.write(self._tensors_of(job))
+        due = [job for job in self.jobs if job.checkpoint.due()]
+        if due:
+            self._write(list(self._values))
+        for job in due:
+            job.checkpoint.write(self._tensors_of(job))
 
     def _tensors_of(self, job: Job) -> NamedTensors:
-        slots, places = self._places_of(job, np.full(len(self), True))
+        """Return the tensors of a checkpoint of a job, whose measured values have been written."""
+        runs = [run for run in self._slots if run and run.job is job]
+        slots, places = [run.slot for run in runs], [run.place for run in runs]
+        whole, numbers, ended = self._whole, job.numbers.copy(), job.ended.copy()
+        # Those of the device: the host has not read yet how the runs ended at the last step.
+        numbers[places] = whole.numbers[slots].long().cpu().numpy()
+        ended[places] = whole.ended[slots].cpu().numpy()
         weights, states = {}, {}
         for name, part in job.results.final.raw_params.items():
             weights[name] = part.clone()
-            weights[name][places] = self._batch.raw_params[name][slots]
-        for name in job.running:
-            if (state := self._states.get(name)) is not None:
-                states[name] = state.new_zeros(len(job.numbers), *state.shape[1:])
-                states[name][places] = state[slots]
-                if job.states and job.waiting:  # resumed runs that still wait
-                    rest = list(job.waiting)
-                    states[name][rest] = job.states[name][rest]
-        return job.tensors(weights, states)
+            weights[name][places] = whole.batch.raw_params[name][slots]
+        for name, state in whole.states.items():
+            states[name] = state.new_zeros(len(numbers), *state.shape[1:])
+            states[name][places] = state[slots]
+            if job.states:  # resumed runs that still wait
+                states[name][list(job.waiting)] = job.states[name][list(job.waiting)]
+        return job.tensors(numbers, ended, weights, states)
+
+    def _by_tray(self) -> list[list[_Occupant]]:
+        """Return the runs in every tray."""
+        return [[run for run in self._slots[tray.slots] if run] for tray in self._trays]
 
     def _refill(self) -> None:
-        """Put runs that wait into free slots."""
+        """Put runs that wait into free slots. If none waits, gather the rest in as few trays as possible."""
         free = deque(slot for slot, run in enumerate(self._slots) if run is None)
         for job in self.jobs:
             count = min(len(free), len(job.waiting))
-            if not count:
-                continue
-            places = [job.waiting.popleft() for _ in range(count)]
-            slots = [free.popleft() for _ in range(count)]
-            for slot, place in zip(slots, places, strict=True):
-                self._slots[slot] = _Occupant(job, place)
-            self._load(job, slots, places)
+            if count:
+                places = [job.waiting.popleft() for _ in range(count)]
+                self._load(job, places, [free.popleft() for _ in range(count)])
+        if not self.waiting:
+            self._gather()
 
-    def _load(self, job: Job, slots: list[int], places: list[int]) -> None:
+    def _gather(self) -> None:
+        by_tray = self._by_tray()
+        needed = -(-sum(map(len, by_tray)) // self._tray_size)
+        used = [place for place, runs in enumerate(by_tray) if runs]
+        if len(used) <= needed:
+            return
+        used.sort(key=lambda place: -len(by_tray[place]))
+        free = [
+            slot
+            for place in used[:needed]
+            for slot in range(len(self))[self._trays[place].slots]
+            if self._slots[slot] is None
+        ]
+        runs = [run for place in used[needed:] for run in by_tray[place]]
+        before, after = [run.slot for run in runs], free[: len(runs)]
+        for tensor in self._whole.tensors():
+            tensor[after] = tensor[before]
+        self._occupy(runs, after)
+
+    def _occupy(self, runs: list[_Occupant], slots: list[int]) -> None:
+        """Note that these runs are in these slots now."""
+        streams = list(self._whole.batch.streams.runs)
+        for run, slot in zip(runs, slots, strict=True):
+            if self._slots[run.slot] is run:
+                self._slots[run.slot] = None
+            self._slots[slot], run.slot = run, slot
+            streams[slot] = run.job.batch.streams.runs[run.place]
+        self._whole.batch.streams = Streams(streams, self._points.device)
+
+    def _load(self, job: Job, places: list[int], slots: list[int]) -> None:
         """Copy runs of a job into slots."""
-        batch, start, device = self._batch, job.batch, self._numbers.device
+        whole, start, device = self._whole, job.batch, self._points.device
+        batch = whole.batch
         to, at = (torch.tensor(part, device=device) for part in (slots, places))
         theirs = dict(_numbers_of(start.setup))
         for path, mine in _numbers_of(batch.setup):
@@ -368,136 +472,114 @@ class Slots:
         assert batch.point_weights is not None
         assert batch.initial_params is not None
         batch.point_weights[to] = (self._points < job.samples).to(sample.y) / job.samples
-        begun = start.raw_params
         for name, part in job.params_of(at).items():
             batch.raw_params[name][to] = part
-            batch.initial_params[name][to] = begun[name][at]
-        self._numbers[to] = torch.as_tensor(job.numbers[places], device=device).double()
+            batch.initial_params[name][to] = start.raw_params[name][at]
+        whole.numbers[to] = torch.as_tensor(job.numbers[places], device=device).double()
+        whole.ended[to] = torch.as_tensor(job.ended[places], device=device)
         for name, state in job.states.items():
-            if name not in self._states:
-                self._states[name] = state.new_zeros(len(self), *state.shape[1:])
-            self._states[name][to] = state[at]
-        runs = list(batch.streams.runs)
-        for slot, place in zip(slots, places, strict=True):
-            runs[slot] = start.streams.runs[place]
-        batch.streams = Streams(runs, device)
+            whole.state(name, state)[to] = state[at]
+        numbers = job.numbers[places].tolist()
+        runs = [
+            _Occupant(job, place, slot, number)
+            for place, slot, number in zip(places, slots, numbers, strict=True)
+        ]
+        self._occupy(runs, slots)
 
     def _padded(self, start: Batch, places: Tensor) -> Sample:
         """Return the points of runs, repeated until there are as many as a slot holds."""
         sample, shared = start.sample.select(places), start.setup.data.latent_vectors
         return sample.points((self._points % sample.y.shape[1]).expand(len(places), -1), shared)
 
-    def _host_numbers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the number of steps of the run in every slot, and which slots have one, without asking the device."""
-        numbers = [run.job.numbers[run.place] if run else 0 for run in self._slots]
-        return np.array(numbers), np.array([run is not None for run in self._slots])
-
-    def _update_states(self, step: Step) -> None:
-        """Bring the running metrics up to this step; a run that is new in its slot has no state before."""
-        new = self._numbers == 0
-        for name in dict.fromkeys(name for job in self.jobs for name in job.running):
-            metric = METRICS[name]
-            assert isinstance(metric, RunningMetric)
-            before, first = self._states.get(name), metric.function(None, step)
-            if before is not None:
-                later = metric.function(before, step)
-                first = torch.where(new.reshape(-1, *[1] * (first.ndim - 1)), first, later)
-            self._states[name] = first
-
-    @property
-    def _metric_names(self) -> list[str]:
-        """The metrics of a step that some job needs."""
-        return list(dict.fromkeys(name for job in self.jobs for name in job.metrics))
-
-    def _metrics_of(
-        self, step: Step, mask: np.ndarray, known: dict[int, Tensor]
-    ) -> dict[int, Tensor]:
-        """Return the metrics of all slots [metrics, slots] by N, for every N of the slots in the mask."""
-        names, values = self._metric_names, dict(known)
-        for samples in sorted({run.job.samples for run in self._chosen(mask)} - known.keys()):
-            cut = self._first_points(step, samples)
-            rows = [self._metric(name).function(cut).double() for name in names]
-            values[samples] = torch.stack(rows)
-        return values
-
-    def _metric(self, name: str) -> Metric:
-        metric = METRICS[name]
-        assert isinstance(metric, Metric)
-        return metric
-
-    def _chosen(self, mask: np.ndarray) -> list[_Occupant]:
-        return [run for run, inside in zip(self._slots, mask, strict=True) if run and inside]
-
-    def _first_points(self, step: Step, samples: int) -> Step:
-        """Return the step as runs of so many points see it."""
-        whole, batch = self._batch.sample, self._batch
-        setup = axes.replace(batch.setup, {("data", "samples"): samples})
-        x, y, clean = (part[:, :samples].contiguous() for part in (whole.x, whole.y, whole.clean_y))
-        latent = {
-            name: part if name in setup.data.latent_vectors else part[:, :samples].contiguous()
-            for name, part in whole.latent.items()
-        }
-        sample = Sample(x, y, clean, latent)
-        cut = replace(batch, setup=setup, sample=sample, point_weights=None)
-        points = x
-        if setup.attack is not None:
-            sets = step.attacked.unflatten(1, (-1, self.samples))  # an attack may return several
-            points = sets[:, :, :samples].flatten(1, 2)
-        return Step(step.number, cut, points, cut.target(sample, "").training_pass(points))
-
-    def _places_of(self, job: Job, mask: np.ndarray) -> tuple[list[int], list[int]]:
-        """Return the slots in the mask that hold runs of a job, and the places of these runs in it."""
-        slots = [
-            slot
-            for slot, run in enumerate(self._slots)
-            if run is not None and run.job is job and mask[slot]
-        ]
-        return slots, [run.place for slot in slots if (run := self._slots[slot])]
-
-    def _values_of(self, job: Job, slots: list[int], known: dict[int, np.ndarray]) -> Numbers:
-        rows = zip(self._metric_names, known[job.samples], strict=True)
-        return {name: row[slots] for name, row in rows if name in job.metrics}
-
-    def _write_curves(
-        self, mask: np.ndarray, numbers: np.ndarray, known: dict[int, np.ndarray]
-    ) -> None:
-        for job in self.jobs:
-            slots, places = self._places_of(job, mask)
-            if slots:
-                columns = np.array([self._columns[number] for number in numbers[slots].tolist()])
-                values = self._values_of(job, slots, known)
-                job.results.write_curves(np.array(places), columns, values)
-
-    def _write_ends(
-        self,
-        mask: np.ndarray,
-        ends: np.ndarray,
-        numbers: np.ndarray,
-        known: dict[int, np.ndarray],
-    ) -> None:
-        """Write how runs have ended, and free their slots."""
-        for job in self.jobs:
-            slots, places = self._places_of(job, mask)
-            if not slots:
+    def _read_ends(self) -> list[_Row]:
+        """Count the last step of the runs that go on after it; return how the others ended."""
+        if self._ends is None:
+            return []
+        (fetched, runs), self._ends = self._ends, None
+        rows = []
+        for run, status in zip(runs, fetched.numpy().tolist(), strict=True):
+            if run is None:
                 continue
-            values = self._values_of(job, slots, known)
-            for name in job.running:
-                value = finished(name, self._states[name][slots])
-                values[name] = value.double().cpu().numpy()
-            job.results.write_end(np.array(places), ends[slots], numbers[slots], values)
-            for name, part in self._batch.raw_params.items():
-                job.results.final.raw_params[name][places] = part[slots]
-            for slot in slots:
-                self._slots[slot] = None
+            if status == Status.MISSING:
+                run.number += 1
+                run.job.numbers[run.place] = run.number
+            else:
+                rows.append(_Row(run, status=status))
+        return rows
 
-    def _move(self, gradient: Params) -> None:
-        """Make the update of every slot and count the step of the runs that go on."""
-        rate = self._training.rate_at(self._numbers)
-        for name, part in gradient.items():
-            self._batch.raw_params[name].addcmul_(part, -column(rate, part))
-        self._numbers += 1
-        for run in self._chosen(np.full(len(self), True)):
-            run.job.numbers[run.place] += 1
+    def _measure(self, ended: list[_Row]) -> None:
+        """Compute the metrics of the runs at a snapshot and of those that have ended, which leave their slots.
+
+        For so many runs at a time as a tray has, of one N: no shape depends on which runs are at a snapshot.
+        """
+        leaving = {id(row.run) for row in ended}
+        rows = ended + [
+            _Row(run, self._columns[run.number])
+            for run in self._slots
+            if run and run.number in self._columns and id(run) not in leaving
+        ]
+        by_samples: dict[int, list[_Row]] = {}
+        for row in rows:
+            by_samples.setdefault(row.run.job.samples, []).append(row)
+        for samples, several in by_samples.items():
+            for begin in range(0, len(several), self._tray_size):
+                few = several[begin : begin + self._tray_size]
+                self._values.append(self._measured(samples, few))
+        for job in {id(row.run.job): row.run.job for row in ended}.values():
+            runs = [row.run for row in ended if row.run.job is job]
+            slots, places = [run.slot for run in runs], [run.place for run in runs]
+            for name, part in self._whole.batch.raw_params.items():
+                job.results.final.raw_params[name][places] = part[slots]
+        for row in ended:
+            self._slots[row.run.slot] = None
+
+    def _measured(self, samples: int, rows: list[_Row]) -> _Measured:
+        # By the setups of all runs of a job: labels may be flipped in some of them only.
+        names = list(dict.fromkeys(name for row in rows for name in row.run.job.metrics))
+        key = samples, *names
+        if key not in self._meters:
+            self._meters[key] = _Meter(
+                self._whole, samples, names, self._tray_size, self._meter_pool
+            )
+        meter = self._meters[key]
+        return _Measured(meter.names, rows, _Fetched(meter.read([row.run.slot for row in rows])))
+
+    def _write(self, measured: list[_Measured]) -> None:
+        """Write values that have come to the host."""
+        for each in measured:
+            self._values.remove(each)
+            values = each.values.numpy()
+            for job in {id(row.run.job): row.run.job for row in each.rows}.values():
+                self._write_of(job, each, values)
+
+    def _write_of(self, job: Job, measured: _Measured, values: np.ndarray) -> None:
+        mine = [place for place, row in enumerate(measured.rows) if row.run.job is job]
+        ends = [place for place in mine if measured.rows[place].status is not None]
+        curves = [place for place in mine if measured.rows[place].column is not None]
+
+        def chosen(rows: list[int], names: list[str]) -> Numbers:
+            by_name = zip(measured.names, values, strict=True)
+            return {name: row[rows] for name, row in by_name if name in names}
+
+        def of(rows: list[int], what: Callable[[_Row], int | None]) -> np.ndarray:
+            return np.array([what(measured.rows[place]) for place in rows])
+
+        if curves:
+            places, columns = (
+                of(curves, what) for what in (lambda row: row.run.place, lambda row: row.column)
+            )
+            job.results.write_curves(places, columns, chosen(curves, job.metrics))
+        if ends:
+            places, status, numbers = (
+                of(ends, what)
+                for what in (
+                    lambda row: row.run.place,
+                    lambda row: row.status,
+                    lambda row: row.run.number,
+                )
+            )
+            numbers_at_end = chosen(ends, job.metrics + job.running)
+            job.results.write_end(places, status, numbers, numbers_at_end)
 
 
 def _numbers_of(setup: Setup) -> list[tuple[axes.Path, Tensor]]:

@@ -81,11 +81,15 @@ def both(cells: list[Setup]) -> tuple[Batch, Batch]:
 
 @pytest.mark.parametrize(("name", "space"), list(zip(NETWORKS, cycle(SPACES))))
 def test_whole_runs_are_those_of_plain_training(name, space, always):
-    """Every metric, curve and test of runs that end at different steps."""
+    """Every metric, curve and test of runs that end at different steps.
+
+    The draws are some without points of equal class and opposite labels in equal numbers: with attention on the
+    signal their margins go to 0, where rounding decides accuracy.
+    """
     cells = runs_of(name, space, stops=(0, 0.3, 0.62))
-    mine = train_runs(cells, run_ids(3))
+    mine = train_runs(cells, run_ids(3, seed=1))
     with plain_training():
-        expected = train_runs(cells, run_ids(3))
+        expected = train_runs(cells, run_ids(3, seed=1))
     assert mine.keys() == expected.keys()
     assert mine["steps"].max() == 200
     if name != "scores alone":

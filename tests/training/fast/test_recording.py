@@ -1,5 +1,7 @@
 """A recorded attack trains the same runs, though every step writes over the one before."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -52,7 +54,7 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[Replay]:
         made.append(Replay(make))
         return made[-1], made[-1].made
 
-    monkeypatch.setattr(recording, "_recorded", recorded)
+    monkeypatch.setattr(recording, "recorded", recorded)
     monkeypatch.setattr(recording, "can_record", lambda *_: True)
     return made
 
@@ -135,6 +137,32 @@ def test_what_draws_or_decides_by_values_is_not(attack):
 
 def test_a_class_answers_for_itself():
     assert not can_record(PLAIN, network(Derived), THERE)
+
+
+class Cycle:
+    """An object that only a collection deletes."""
+
+    def __init__(self):
+        self.itself = self
+
+
+def test_collections_are_quick_where_steps_are_recorded_and_delete_what_is_new():
+    old = Cycle()
+    gone = weakref.ref(old)
+    with recording.quick_collections("cuda"):
+        frozen = gc.get_freeze_count()
+        with recording.quick_collections("cuda"):
+            new = weakref.ref(Cycle())
+            assert gc.get_freeze_count() == frozen > 10_000
+        del old
+        gc.collect()
+        assert new() is None
+        assert gone() is not None
+    gc.collect()
+    assert gone() is None
+    assert gc.get_freeze_count() == 0
+    with recording.quick_collections("cpu"):
+        assert gc.get_freeze_count() == 0
 
 
 CUBE = Ball(p="inf", radius=0.05, per="sample", box=(0.0, 1.0))

@@ -66,7 +66,7 @@ def experiment() -> Experiment:
         small_network(heads=2),
         small_pgd(0.2, steps=3, step=0.5),
         rate=2.0,
-        stop_loss=0.23,
+        stop_loss=0.07,
         max_steps=16,
         test_samples=10,
         test_at="snapshots",
@@ -353,7 +353,7 @@ def test_running_metrics_include_every_step():
 
 def test_running_metrics_of_a_batch_are_those_of_its_runs():
     cells = [
-        small_setup(rate=rate, stop_loss=stop) for rate, stop in ((150, 0), (4, 0.4), (0.01, 0))
+        small_setup(rate=rate, stop_loss=stop) for rate, stop in ((1000, 0), (0.1, 0.4), (0.01, 0))
     ]
     together = train_runs(cells, run_ids(3))
     assert len(set(together["first_fit"].tolist())) == 3, together["first_fit"]

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import xarray as xr
 
@@ -67,12 +68,32 @@ SNR_GRID = Question(
     "0.16 to 15.6 is |mu| = 1 to 100 at sigma_p sqrt(d) = 6.4",
 )
 
+WEIGHTS = Question(
+    "weights",
+    "the initial weights have the standard deviation of PyTorch's default divided by 16; which law?",
+    {
+        "normal": "Gaussian, as in the theorems; exact small coordinates are sampled, and each fresh point is tested "
+        "on a network of its own with this training run",
+        "uniform": "PyTorch's default; fresh points are tested in R^d, all of a run on its one network",
+    },
+    "the theorems have Gaussian weights, and no difference was found (docs/coordinates.md)",
+)
+
+
+def _entries(reading: Reading) -> Literal["normal", "uniform"]:
+    return "normal" if reading["weights"] == "normal" else "uniform"
+
+
+def _coordinates(reading: Reading) -> Literal["sampled", "projected"]:
+    """Return the cheapest exact coordinates of clean training (docs/coordinates.md)."""
+    return "sampled" if reading["weights"] == "normal" else "projected"
+
 
 FIG1 = Recipe(
     name="jiang/fig1",
     title="Figure 1: test loss over sample size and signal-to-noise ratio, synthetic data",
     shows="a sharp transition of the test loss, drawn at N SNR^2 = 1000",
-    questions=(OUTPUT, LABELS, PROJECTION, SNR_GRID),
+    questions=(OUTPUT, WEIGHTS, LABELS, PROJECTION, SNR_GRID),
     conditions=conditions,
 )
 
@@ -96,10 +117,10 @@ def _build_1(scale: str, reading: Reading) -> Experiment:
             projected=reading["projection"] == "projected",
             balanced=reading["labels"] == "balanced",
         ),
-        network=network(hidden, reading["w_O"]),
+        network=network(hidden, reading["w_O"], _entries(reading)),
         training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=max_steps),
         evaluation=Evaluation(samples=test),
-        coordinates="projected",  # the same runs for less: benchmarks/README.md
+        coordinates=_coordinates(reading),
         seeds=seeds,
     )
 
@@ -287,12 +308,16 @@ def _build_case(case: _CurveFigure, scale: str, reading: Reading) -> Experiment:
         network=Attention(
             hidden=dim // 2,
             value_dim=dim // 8,
-            init=TorchDefault(divide_by=16, divide_output=reading["w_O"] == "divided"),
+            init=TorchDefault(
+                divide_by=16,
+                divide_output=reading["w_O"] == "divided",
+                entries=_entries(reading),
+            ),
             output_norm=1.0 if reading["w_O"] == "unit" else None,
         ),
         training=GradientDescent(rate=0.1, stop_loss=0.01, max_steps=20_000),
         evaluation=Evaluation(samples=Scaled(50, 250, 250)[scale]),
-        coordinates="projected",
+        coordinates=_coordinates(reading),
         seeds=Scaled(1, 14, 14)[scale],
     )
 
@@ -376,7 +401,7 @@ def _recipe(case: _CurveFigure, shows: str) -> Recipe:
         build=partial(_build_case, case),
         figure=partial(_draw_case, case),
         summarise=partial(_summarise_case, case),
-        questions=(OUTPUT,),
+        questions=(OUTPUT, WEIGHTS),
         conditions=partial(conditions, theorem=case.theorem),
     )
 

@@ -267,7 +267,7 @@ def departures(setup: Setup, attacked: bool) -> list[str]:
     differences = {
         "noise not projected off the signals": not data.projected,
         "flipped labels": data.flip > 0,
-        "initial weights not Gaussian": not isinstance(network.init, GaussianInit),
+        "initial weights not Gaussian": network.init.normal_stds(data.dim) is None,
         "several heads": network.heads > 1,
         "attention not learned": network.attend != "learned",
         "a part frozen": network.train != "all",

@@ -3,8 +3,8 @@
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -37,6 +37,9 @@ class ExecutionConfig:
     """keep the final weights of every computed run; not on a cluster, whose workers write nothing"""
     compile: bool = False
     """compile the steps of attacks first: for long sweeps on a GPU"""
+    slots: int | None = None
+    """runs that train at a time, each in a slot that the next run gets (benign.training.slots); None: as many as fill a
+    GPU, and none on a CPU or in several processes; 0: every unit trains in a batch of its own"""
     recompute: bool = False
     """compute runs again that lack a variable, or whose code has changed"""
     track: tuple[str, ...] = ()
@@ -73,6 +76,18 @@ class ExecutionConfig:
                 f"`keep_weights` cannot be used with `executor` {self.executor!r}, since workers of a cluster write "
                 "no files: leave out one of them (on the command line --keep-weights and --executor)"
             )
+        if self.slots is not None and self.slots < 0:
+            raise ValueError(f"`slots` must be 0 or more, got {self.slots}")
+        others = {
+            "workers": (self.workers or 1) > 1,
+            "executor": self.on_cluster,
+            "unit_timeout": self.unit_timeout is not None,
+        }
+        if self.slots and (other := next((name for name, given in others.items() if given), None)):
+            raise ValueError(
+                f"`slots` is {self.slots}, but with `{other}` units are computed by other processes: leave out one of "
+                "them"
+            )
         if self.on_cluster and find_spec("distributed") is None:
             raise ValueError("`executor` needs Dask: " + REMEDY)
 
@@ -100,6 +115,16 @@ class Executor(ABC):
     @abstractmethod
     def submit(self, unit: Unit) -> "Future[Computed]":
         """Start computing a unit. The future raises `ProcessEnded` if its process ends first."""
+
+    def ordered(self, units: Sequence[Unit]) -> Sequence[Unit]:
+        """Return units in the order in which they should be submitted."""
+        return units
+
+    def wait(
+        self, futures: "Sequence[Future[Computed]]", seconds: float
+    ) -> "set[Future[Computed]]":
+        """Wait until one of these has ended, for so long at most; return those that have."""
+        return wait(futures, seconds, FIRST_COMPLETED).done
 
     @abstractmethod
     def progress(self) -> dict[str, tuple[int, int]]:
