@@ -22,7 +22,7 @@ from benign.spec.registry import has_guarantee
 SIZES = (250, 125, 50)
 """points of a slot; each divides the one before, so that tiles cut short a block nowhere"""
 NUMBERS, NUMBERS_ON_GPU = 2**18, 2**27
-"""numbers of a tensor of a tile, at most if the smallest slot allows it. The test of a unit of zhang/fig1 took 5.6 s with
+"""numbers of a tensor of a tile, at most if the smallest slot allows it. The test of a unit of zhang/fig1 took 5.6 s at
 2^24 on an H200, 4.7 with 2^25, 3.9 with 2^26, 3.7 with 2^27: smaller tiles wait for launches, larger ones fill up less.
 On a CPU a tile of one run and 50 points of 16 tokens took 0.89 of the time of 250 points."""
 
