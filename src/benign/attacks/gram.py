@@ -248,7 +248,7 @@ class GramSpace(PerturbationSpace):
         return _one_product(self.target.network, self._columns, loss)
 
     def _steps(self, delta: Pairs, loss: AttackLoss, length: Units, steps: int) -> Pairs:
-        if compiled.is_on() and self._start is None and not self.fused:
+        if compiled.is_on() and self._start is None and not self._has_kernel:
             coefficients, products = delta
             for _ in range(steps):
                 coefficients, products = _step(self, coefficients, products, loss, length)
