@@ -53,12 +53,13 @@ class TriedData(DataModel):
 
 
 class LuckyLabels(DataModel):
-    """Labels 0 and 1 instead of -1 and +1 in one split; the first four that are tried are all 1 in this stream."""
+    """Labels 0 and 1 instead of -1 and +1 in one split; the first four are always 1."""
 
     wrong: Shape[Literal["train", "test"]] = default("train")
 
     def sample(self, streams: Streams, split: str, count: int, dtype: torch.dtype) -> Sample:
         y = streams(f"{split}/l").signs(count, dtype=dtype)
+        y[:, :4] = 1
         x = streams(f"{split}/x").normal(count, self.tokens, self.dim, dtype=dtype)
         y = y.clamp(min=0) if split.startswith(self.wrong) else y
         return Sample(x, y, y)

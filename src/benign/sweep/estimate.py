@@ -16,7 +16,7 @@ from benign.training.engine import batch_size, one_thread, products, run_bytes
 from benign.training.metrics.image_features import reference_key
 from benign.training.setup import Setup
 
-SECONDS_PER_DRAW = 2e-8
+SECONDS_PER_DRAW = 1e-8
 """one normal draw on one CPU core; measured by `python -m benchmarks.figures`, which prints it"""
 SECONDS_PER_PASS = 3e-4
 """one pass of a batch however small: a few dozen calls of torch"""
