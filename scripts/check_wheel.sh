@@ -36,6 +36,10 @@ assert pathlib.Path(benign.__file__).is_relative_to(sys.prefix), benign.__file__
 "
 venv/bin/benign --version
 venv/bin/benign papers >/dev/null
+venv/bin/python -c "
+import benign as bo
+assert bo.published('zhang/fig1').robust_accuracy.shape == (11, 12)
+"
 venv/bin/benign run jiang/fig1 --scale smoke --out "$away/run" >"$away/log" 2>&1 || {
   cat "$away/log" >&2
   exit 1

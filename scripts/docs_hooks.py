@@ -18,7 +18,6 @@ OUTSIDE = (
     "gallery/*.*",
     "gallery/pages/*.md",
     "gallery/badges/*.svg",
-    "gallery/data/*.json",
     "gallery/verdicts/*.md",
 )
 

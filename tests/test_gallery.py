@@ -11,6 +11,7 @@ import xarray as xr
 from PIL import Image
 from showcase import badges, made, pages, totals, verdicts
 
+import benign as bo
 from benign.claims import at_least
 from benign.claims.claim import Evidence
 from benign.claims.family import InFamily
@@ -18,16 +19,34 @@ from benign.claims.frozen import Frozen
 from benign.claims.verdict import judge
 from benign.claims.verdict_text import TimedVerdict, write
 from benign.claims.words import LIMITS, WORDS, label
+from benign.papers import published
+from benign.papers.published import Made
 from benign.papers.registry import claims, recipe, recipes
 from benign.papers.requests import RequestOptions, requests_of
+from benign.sweep import figure_file
 from benign.sweep.plan import NUMERICS
 
 ROOT = Path(__file__).parents[1]
 GALLERY = ROOT / "gallery"
-MADE = made.read(GALLERY)
+MADE = published.figures()
 LARGEST = 8_000_000
 """bytes of the whole folder"""
 HEADINGS = ["What the paper shows", "What we find", "Readings", "Distance from the conditions"]
+
+
+@pytest.fixture
+def figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in place of that with the figures of the package."""
+    folder = tmp_path / "figures"
+    folder.mkdir()
+    monkeypatch.setattr(published, "FOLDER", folder)
+    return folder
+
+
+def stored(name: str, picture: Made) -> None:
+    """Store how a figure was made, without numbers."""
+    content = figure_file.encode(xr.Dataset(), picture.as_dict())
+    figure_file.write(published.file_of(name), content)
 
 
 def test_every_picture_has_an_entry_a_text_and_a_recipe():
@@ -37,7 +56,6 @@ def test_every_picture_has_an_entry_a_text_and_a_recipe():
     figures = {each.target.replace("/", "-") for each in MADE.values()}
     written = {path.stem for path in (GALLERY / "texts").glob("*.md")}
     assert written == figures | {"index"}
-    assert {path.stem for path in (GALLERY / "data").glob("*.json")} <= MADE.keys()
 
 
 @pytest.mark.parametrize("path", sorted((GALLERY / "texts").glob("*-*.md")), ids=lambda p: p.stem)
@@ -60,10 +78,11 @@ def test_the_folder_stays_small():
     assert sum(path.stat().st_size for path in GALLERY.rglob("*") if path.is_file()) < LARGEST
 
 
+@pytest.mark.usefixtures("figures")
 def test_older_pictures_are_marked(tmp_path: Path):
     """After NUMERICS rises, pictures that are not run again are marked without any edit."""
     for number in (pages.BANDS_SINCE - 1, NUMERICS - 1, NUMERICS):
-        made.write(tmp_path, {"li-fig3": replace(MADE["li-fig3"], numerics=number)})
+        stored("li-fig3", replace(MADE["li-fig3"], numerics=number))
         page = pages.texts(tmp_path)[0][tmp_path / "pages" / "li-fig3.md"]
         older = bool(re.search(rf"\*\*Older\*\*.*\b{number}\b", page))
         assert older == (number < NUMERICS)
@@ -132,6 +151,7 @@ def kept(folder: Path) -> dict[tuple[str, str], str]:
     return {(each["reading"], each["scale"]): each["verdict"] for each in entries}
 
 
+@pytest.mark.usefixtures("figures")
 def test_a_larger_scale_replaces_a_smaller_one_of_the_same_reading(tmp_path: Path):
     quick = judged(tmp_path, "quick", "inconclusive")
     paper = judged(tmp_path, "paper", "confirmed")
@@ -147,7 +167,7 @@ def test_a_larger_scale_replaces_a_smaller_one_of_the_same_reading(tmp_path: Pat
     assert verdicts.interval(entry["parts"][0]) == "3.14 [2.50, inf]"
     assert (entry["numerics"], entry["benign"]) == (NUMERICS, "1.2.3")
     assert not entry.keys() & {"statement", "seconds"}
-    made.write(tmp_path, {"jiang-fig1": MADE["jiang-fig1"]})
+    stored("jiang-fig1", MADE["jiang-fig1"])
     shown, _ = pages.texts(tmp_path)
     assert "![confirmed](badges/confirmed.svg) fig1.boundary_1000" in shown[tmp_path / "README.md"]
     assert "| paper | default |" in shown[tmp_path / "pages" / "jiang-fig1.md"]
@@ -228,6 +248,7 @@ def test_photographs_leave_the_colours_of_a_figure_alone():
     assert np.abs(kept.astype(int) - figure).max() <= 4
 
 
+@pytest.mark.usefixtures("figures")
 def test_a_folder_of_results_is_added(tmp_path: Path):
     folder, gallery = tmp_path / "run", tmp_path / "gallery"
     gallery.mkdir()
@@ -239,32 +260,15 @@ def test_a_folder_of_results_is_added(tmp_path: Path):
     assert name == "jiang-fig1-w_O-divided-smoke"
     assert sorted(folder.rglob("*")) == before, "results may be read-only"
     assert (gallery / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    entry = made.read(gallery)[name]
+    entry = published.figures()[name]
     assert entry.command == ("benign run jiang/fig1 --scale smoke --reading w_O=divided --seeds 2")
     assert entry.summary == request.summarise(result).splitlines()
     assert (entry.numerics, entry.wall_seconds, entry.recipe_changed) == (NUMERICS, 12.5, False)
     assert sum(entry.runs.values()) == result.status.size
-    kept = json.loads((gallery / "data" / f"{name}.json").read_text(encoding="utf-8"))
-    expected = result.test_loss.mean("seed")
-    mean = xr.DataArray(kept["test_loss"]["mean"], dims=kept["test_loss"]["axes"])
-    assert abs(mean - expected.transpose(*mean.dims).values).max() < 1e-3
+    kept = bo.published("jiang/fig1", w_O="divided")
+    assert abs(kept.test_loss / result.test_loss - 1).max() < 1e-3
     pages.write(gallery)
     page = (gallery / "pages" / "jiang-fig1.md").read_text(encoding="utf-8")
     assert f"`{entry.command}`" in page
+    assert '`bo.published("jiang/fig1", w_O="divided")`' in page
     assert entry.summary[0] in page
-
-
-def test_numbers_behind_a_picture_stay_small():
-    steps, seeds = 2000, 3
-    data = {
-        f"variable_{n}": (("seed", "step"), [[1 / 3] * steps] * seeds, {"long_name": "a third"})
-        for n in range(120)
-    }
-    status = ("seed", [2] * seeds)
-    kept = made.numbers(xr.Dataset({"status": status, **data}, {"step": range(steps)}))
-    found = json.loads(kept)
-    assert len(kept) < made.LARGEST_DATA + 3000
-    assert found["left_out"]
-    assert len(found["variable_0"]["mean"]) == made.MOST_STEPS
-    assert found["variable_0"]["mean"][-1] == 0.3333
-    assert found["variable_0"]["steps"][-1] == steps - 1

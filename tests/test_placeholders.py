@@ -8,6 +8,8 @@ import pytest
 from showcase import lint, pages
 from showcase.values import UNKNOWN, Values
 
+from benign.papers import published
+
 ROOT = Path(__file__).parents[1]
 GALLERY = ROOT / "gallery"
 STORED = Values(GALLERY)
@@ -21,7 +23,7 @@ def rendered(text: str) -> str:
 
 
 def test_numbers_are_those_of_the_files():
-    entry = json.loads((GALLERY / "made.json").read_text())["jiang-fig1"]
+    entry = published.figures()["jiang-fig1"].as_dict()
     assert rendered("{{made jiang-fig1 work_seconds}} s") == f"{entry['work_seconds']} s"
     assert rendered("{{made jiang-fig1 runs}}") == str(sum(entry["runs"].values()))
     line = next(line for line in entry["summary"] if "at exponent 2" in line)
@@ -29,9 +31,9 @@ def test_numbers_are_those_of_the_files():
     assert f"N SNR^2 = {said};" in line
     alone = rendered('{{said jiang-fig1 "at exponent 2:" "SNR^2 =" value}}')
     assert said.startswith(f"{alone} [")
-    data = json.loads((GALLERY / "data" / "zhang-fig2.json").read_text())
-    place = list(zip(data["beside"]["samples"], data["beside"]["snr"], strict=True)).index((22, 4))
-    mean = data["robust_accuracy"]["mean"]
+    data = published.numbers("zhang-fig2")
+    place = list(zip(data.samples.values, data.snr.values, strict=True)).index((22, 4))
+    mean = data.robust_accuracy.values
     expected = f"{mean[place]:#.3g}"
     assert rendered("{{data zhang-fig2 robust_accuracy samples=22 snr=4}}") == expected
     both = rendered("{{data zhang-fig2 robust_accuracy range}}")

@@ -19,8 +19,10 @@ import torch
 
 import benign.sweep.dispatch as dispatch
 import benign.sweep.executors.local as local
+import benign.sweep.executors.slots as slots
 import benign.sweep.runner as runner
 import benign.training.engine as engine
+import benign.training.slots as train_slots
 from benign.streams import Stream
 from benign.training.descent import Batch
 from benign.training.metrics import audit
@@ -112,11 +114,15 @@ def write() -> None:
 
 within("drawing", Stream, "normal", "uniform", "integers", "signs")
 within("drawing", Batch, "start", "test_points")
-within("evaluation", engine._Results, "record", "test")
+within("evaluation", engine.Results, "record", "test")
+within("evaluation", train_slots._Meter, "read")
 within("audit", audit.AttackedTrainingPoints, "of")
 within("audit", audit, "certified_margins")
 within("audit", PointBlock, "training_attack_margins")
 local.compute = _unit(local.compute)
+# Units in slots are computed when they are submitted, and while the dispatcher waits.
+for name in ("submit", "wait"):
+    setattr(slots.SlotExecutor, name, _unit(getattr(slots.SlotExecutor, name)))
 # In the process that dispatches.
 within("records", dispatch, "write_unit")
 within("result", runner.Runner, "result")

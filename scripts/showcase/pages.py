@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benign.claims.words import meaning
+from benign.papers.published import Made, call_of, numbers
 from benign.papers.recipes import Recipe
 from benign.papers.registry import papers, recipes
 from benign.sweep.plan import NUMERICS
 from benign.sweep.terminal import statuses
 from benign.training.descent import Status
 from showcase import badges, made, totals, verdicts
-from showcase.made import Picture
 from showcase.values import Values
 from showcase.verdicts import Judged, Verdicts
 
@@ -46,7 +46,7 @@ class Figure:
     """A recipe with its pictures."""
 
     recipe: Recipe
-    pictures: dict[str, Picture]
+    pictures: dict[str, Made]
     """by name; the default reading comes first"""
 
     @property
@@ -162,13 +162,13 @@ def _page(values: Values, figure: Figure) -> str:
         lines += ["", f"### Reading {made.label(picture)}, {_size(picture)}"]
         if name != first:
             lines += ["", _image(recipe, name)]
-        lines += ["", *_how(values.gallery, name, picture)]
+        lines += ["", *_how(name, picture)]
     judged = verdicts.of_recipe(values.verdicts, recipe.name)
     lines += ["", "## Claims judged on it", "", *_judged(judged)]
     return "\n".join([*lines, "", "[All figures](../README.md)"]) + "\n"
 
 
-def _size(picture: Picture) -> str:
+def _size(picture: Made) -> str:
     """Return the scale; that of the paper only if no size was changed."""
     changed = any(change.startswith(SIZES) for change in picture.changes)
     if changed or "reduced" in picture.reading.values():
@@ -251,7 +251,7 @@ def _then(entry: verdicts.Entry) -> str:
     return f"({entry['verdict']} then)" if entry and verdicts.is_older(entry) else ""
 
 
-def _how(gallery: Path, name: str, picture: Picture) -> list[str]:
+def _how(name: str, picture: Made) -> list[str]:
     """Return the command, the record of its run, and its output."""
     facts = [
         f"runs: {statuses({Status[w.upper()]: n for w, n in picture.runs.items()})}"
@@ -279,12 +279,12 @@ def _how(gallery: Path, name: str, picture: Picture) -> list[str]:
         ]
     if picture.summary:
         lines += ["", "What the command said:", "", "```text", *picture.summary, "```"]
-    if (gallery / "data" / f"{name}.json").exists():
-        lines += ["", f"[Means over seeds and standard errors](../data/{name}.json)"]
+    if len(numbers(name)):
+        lines += ["", f"The numbers: `{call_of(name, picture)}`"]
     return lines
 
 
-def _floor(picture: Picture) -> str:
+def _floor(picture: Made) -> str:
     """Return the operations in matrix products and, if the peak of the device is known, their least time."""
     if not picture.operations:
         return ""

@@ -3,12 +3,12 @@
     {{verdict ID}}               the number of a claim's only part, with its interval
     {{verdict ID PART}}          the number of one part, with its interval; `PART value` without it
     {{verdict ID word}}          the words of the verdict; `judged by older machinery` if it is from before 0.2.0
-    {{made PICTURE FIELD}}       a field of made.json: work_seconds, wall_seconds, ...; `runs` is their number,
+    {{made PICTURE FIELD}}       a field of its figure file: work_seconds, wall_seconds, ...; `runs` is their number,
                                  `runs converged` of those that ended so
-    {{said PICTURE "TEXT"}}      the number after TEXT in what the command printed (its summary in made.json), with its
+    {{said PICTURE "TEXT"}}      the number after TEXT in what the command printed (its summary), with its
                                  interval; `value` without; several TEXTs are found one after the other; `nth=2`: not
                                  the first number after them
-    {{data PICTURE NAME A=V}}    a mean over seeds in data/PICTURE.json where the axis A has the value V (or V,W);
+    {{data PICTURE NAME A=V}}    a mean over seeds in its figure file where the axis A has the value V (or V,W);
                                  `min`, `max`, `mean` or `range` over the axes that are left
     {{fact PICTURE NAME}}        a number of facts.json: of a run that left no file, with its origin
     {{file PATH A.B.C}}          an entry of a JSON file of the repository, such as benchmarks/results/h200.json
@@ -37,9 +37,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from benign.papers import published
+from benign.papers.published import Made
 from benign.papers.registry import claims
 from benign.stats.intervals import number
-from showcase import made, totals, verdicts
+from showcase import totals, verdicts
 
 PLACEHOLDER = re.compile(r"\{\{(\w+) ([^{}]*)\}\}")
 MARKS = ("printed", "setting", "theory", "known")
@@ -69,8 +71,8 @@ class Values:
         return verdicts.read(self.gallery)
 
     @cached_property
-    def pictures(self) -> dict[str, made.Picture]:
-        return made.read(self.gallery)
+    def pictures(self) -> dict[str, Made]:
+        return published.figures()
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -165,13 +167,14 @@ class Values:
         return ", ".join(rounded(each, digits) for each in values)
 
     def _means(self, picture: str, variable: str) -> tuple[xr.DataArray, dict[str, Any]]:
-        path = self.gallery / "data" / f"{picture}.json"
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        entry = stored[variable]
-        axes = {**stored["axes"], "step": entry.get("steps", [])}
-        values = np.array(entry["mean"], dtype=float)
-        axes = {axis: axes[axis] for axis in entry["axes"]}
-        return xr.DataArray(values, axes, entry["axes"]), stored["beside"]
+        values = published.numbers(picture)[variable]
+        beside = {
+            str(name): coordinate.values.tolist()
+            for name, coordinate in values.coords.items()
+            if name not in values.dims
+        }
+        means = values.mean("seed") if "seed" in values.dims else values
+        return means, beside
 
     def _fact(self, group: str, name: str) -> str:
         return self.facts[group]["numbers"][name]

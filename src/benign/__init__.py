@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from benign.networks.vision_transformer import VisionTransformer as VisionTransformer
     from benign.papers.advice import advise as advise
     from benign.papers.inside import inside_theorem as inside_theorem
+    from benign.papers.published import published as published
     from benign.papers.registry import recipe as recipe
     from benign.papers.verify import judge as judge
     from benign.report.page import write_report as write_report
@@ -130,6 +131,7 @@ _HOME = {
     "open_result": "sweep.folders",
     "pack": "sweep.folders",
     "plot": "plot",
+    "published": "papers.published",
     "recipe": "papers.registry",
     "metric": "training.metrics",
     "running_metric": "training.metrics",

@@ -263,7 +263,7 @@ def test_several_readings_have_folders_under_out(run, monkeypatch):
     labels = {chosen.label(reading) for reading in chosen.readings("all")}
     assert code == 0
     assert {path.name for path in Path("all").iterdir()} == labels
-    assert out.count("data: ") == len(labels) == 6
+    assert out.count("data: ") == len(labels) == 7
     for reading in chosen.readings("all"):
         found = open_experiment(Path("all") / chosen.label(reading))
         fields = chosen.experiment("smoke", reading).as_dict()

@@ -1,21 +1,21 @@
 """Specifications: axes, zipped axes, components, messages, and the way to plain data and back."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 import benign as bo
 from benign.data.model import DataModel
 from benign.networks.initial import Init
 from benign.networks.network import Network
 from benign.spec.axes import Axis, cells, dimensions, linspace, logspace, select, stack, zipped
-from benign.spec.base import SpecError, canonical, digest, snake_case
+from benign.spec.base import Spec, SpecError, canonical, descriptions, digest, snake_case
 from tests.registry import forgetting
 from tests.says import holds, says
 from tests.tiny import FIELDS, tiny
@@ -453,3 +453,30 @@ def test_plain_data_and_specification_are_the_same_thing(fields):
     assert [digest(cell.as_dict()) for _, cell in cells(again)] == [
         digest(cell.as_dict()) for _, cell in cells(spec)
     ]
+
+
+class Described(Spec):
+    first: int = 1
+    """what the first
+    one is"""
+    second: int = 2
+    third: Annotated[int, Field(description="given")] = 3
+    """not this one"""
+
+
+class DescribedAgain(Described):
+    second: int = 4
+    """what the second one is"""
+
+
+def test_descriptions_of_fields_are_their_docstrings_also_inherited_ones():
+    assert descriptions(Described) == {"first": "what the first\none is", "third": "given"}
+    assert descriptions(DescribedAgain) == {
+        "first": "what the first\none is",
+        "second": "what the second one is",
+        "third": "given",
+    }
+
+
+def test_a_class_without_a_source_has_no_descriptions():
+    assert descriptions(type("Typed", (Spec,), {"__module__": "nowhere"})) == {}

@@ -233,15 +233,19 @@ def test_a_job_killed_twice_keeps_runs_that_still_wait(tmp_path, monkeypatch):
     monkeypatch.setenv("BENIGN_CHECKPOINT_SECONDS", "0")
     unit = units(attacked=True)[0]
     config = CheckpointConfig(tmp_path)
+    numbers = []
     for count, ticks in ((5, 2), (1, 4)):
         slots = Slots(job := Job(*unit, "cpu", config), count, 4)
         slots.add(job)
         for _ in range(ticks):
             slots.step()
             slots.write_checkpoints()
+        numbers = [*numbers, Job(*unit, "cpu", config).numbers]
+    first, second = numbers
+    assert first.min() >= 1
+    assert (second >= first).all()
+    assert (second > first).any()
     job = Job(*unit, "cpu", config)
-    assert job.numbers.min() == 2
-    assert job.numbers.max() == 4
     slots = Slots(job, 5, 4)
     slots.add(job)
     while slots.jobs:
@@ -318,6 +322,19 @@ def test_what_slots_leave_out_is_said(changes, words):
     assert why_job_not([cell], "cpu") == reason
 
 
+def test_runs_that_all_end_at_the_last_step_need_no_slots():
+    cells = [small_setup(), small_setup()]
+    assert "`training.stop_loss` is 0" in (why_job_not(cells, "cpu") or "")
+    assert why_job_not([cells[0], small_setup(stop_loss=0.1)], "cpu") is None
+
+
+def test_clean_training_on_products_needs_no_slots():
+    wide = small_data(samples=8, tokens=4, dim=512)
+    cell = small_setup(wide, small_network(hidden=32))
+    assert "nothing is attacked" in (why_not(cell) or "")
+    assert why_not(small_setup(wide, small_network(hidden=32), small_pgd())) is None
+
+
 def test_metrics_of_a_users_own_are_left_out():
     cell = small_setup()
     assert why_not(cell) is None
@@ -334,7 +351,9 @@ def test_metrics_of_a_users_own_are_left_out():
 
 def test_a_job_beyond_memory_is_left_out(monkeypatch):
     monkeypatch.setattr("benign.training.engine.CPU_BUDGET", 1)
-    assert "only 1 of its 2 runs fit into memory" in (why_job_not([small_setup()] * 2, "cpu") or "")
+    assert "only 1 of its 2 runs fit into memory" in (
+        why_job_not([small_setup(stop_loss=0.1)] * 2, "cpu") or ""
+    )
 
 
 def of(data: DataModel | None = None, network: Network | None = None, **fields: Any) -> str:
@@ -379,6 +398,17 @@ def test_running_metrics_that_see_copies_keep_numbers_of_points_apart():
 def test_runs_are_padded_to_less_than_four_times_their_points(samples, largest, padded):
     assert padded_samples(samples, largest) == padded
     assert samples <= padded < 4 * samples
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("which", ["linear", "two layers", "APGD", "drops", "exposed values"])
+def test_other_setups_on_a_gpu(which):
+    """Their steps and their metrics can be recorded."""
+    cells = [axes.replace(OTHERS[which](), {("training", "rate"): 0.7**k}) for k in range(3)]
+    given: list[Unit] = [(cells[:2], run_ids(2, 1)), (cells, run_ids(3, 2))]
+    results = in_slots(given, 16, cells[0].data.samples, "cuda")
+    for found, unit in zip(results, given, strict=True):
+        assert_same(found, train_runs(*unit, "cuda"))
 
 
 @pytest.mark.gpu

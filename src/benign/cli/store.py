@@ -58,6 +58,7 @@ def status(
     epilog=examples(
         "benign export runs/my my.nc                   NetCDF: xarray, Matlab, R, Julia",
         "benign export runs/my my.csv                  one row per run",
+        "benign export runs/my my.json.gz              the numbers of a figure, at most 300 kB: bo.published",
         "benign export runs/my my.zarr --force         replace an earlier one",
         "benign export runs/my tensorboard=logs        then: tensorboard --logdir logs",
         "benign export runs/my mlflow=sqlite:///mlflow.db",
@@ -68,17 +69,17 @@ def export(
     file: Annotated[
         str,
         typer.Argument(
-            help="The file to write, NAME.zarr, NAME.nc or NAME.csv; or a tracker, tensorboard=FOLDER or "
+            help="The file to write, NAME.zarr, NAME.nc, NAME.csv or NAME.json.gz; or a tracker, tensorboard=FOLDER or "
             "mlflow=sqlite:///FILE."
         ),
     ],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Export a result as zarr, NetCDF or CSV, or to a tracker.
+    """Export a result as zarr, NetCDF, CSV or the numbers of a figure, or to a tracker.
 
     A tracker gets every run only once, however often you export.
     """
-    from benign.sweep.export import check_export
+    from benign.sweep.export import FIGURE, check_export
     from benign.sweep.export import export as written
     from benign.sweep.folders import open_result
     from benign.sweep.track.tracking import names_tracker
@@ -87,8 +88,15 @@ def export(
         _log(folder, file)
         return
     check_export(Path(file), force)
-    result = open_result(folder)
-    written(result, Path(file), force)
+    if file.endswith(FIGURE):
+        from benign.papers.published import store
+
+        result, kept = store(folder, Path(file))
+        if left_out := kept.attrs["left_out"]:
+            echo(f"left out, for lack of space: {', '.join(left_out)}")
+    else:
+        result = open_result(folder)
+        written(result, Path(file), force)
     runs, missing = result.attrs["runs"], result.attrs["runs_missing"]
     echo(f"{runs - missing} of {runs} runs of {folder} written to {file}")
 

@@ -515,15 +515,20 @@ class AttentionWidth:
         narrow, rows = self._narrow(params["weights"].shape[1]), 2 * directions
         dtype, met = params["weights"].dtype, self._met_by_point(narrow, data.tokens)
         score, value = (std[..., None].to(dtype) for std in _stds(narrow, params, data))
-        queries, keys = [], []
-        for head in range(narrow.heads):
+        wider = met + min(rows, self.network.hidden - met)
+        heads, runs = narrow.heads, len(score)
+        # Filled part by part: copies of large tensors were a third of the time of a point.
+        weights = score.new_empty(runs, count, directions, heads * (2 * wider + 1))
+        parts = weights[..., :-heads].unflatten(3, (2, heads, wider)).permute(0, 1, 3, 2, 4, 5)
+        for head in range(heads):
             along = streams(f"known/{head}").normal(count, rows, met, dtype=dtype)
             new = bartlett(streams.within(f"new/{head}"), rows, self.network.hidden - met, count)
-            both = torch.cat([along, new.to(dtype)], dim=3).mul_(score)
-            queries.append(both[:, :, :directions])
-            keys.append(both[:, :, directions:])
-        values = streams("values").normal(count, directions, narrow.heads, dtype=dtype) * value
-        return torch.cat([*queries, *keys, values], dim=3)
+            for columns, drawn in ((slice(met), along), (slice(met, None), new)):
+                parts[:, :, :, :, head, columns] = drawn.unflatten(2, (2, directions))
+        weights[..., :-heads] *= score
+        values = streams("values").normal(count, directions, heads, dtype=dtype)
+        weights[..., -heads:] = values * value
+        return weights
 
     def point_pass(
         self,
@@ -544,8 +549,7 @@ class AttentionWidth:
         scores, values = products.split([2 * heads * wider, heads], dim=3)
         scores.unflatten(3, (2, heads, wider))[..., :met] += known
         values += (inside.flatten(1, 2) @ narrow.values(params)).view_as(values)
-        wide = self.reduced(wider)
-        return ProductsPass(wide, params, pad(products, (0, wide.spare_columns())))
+        return ProductsPass(self.reduced(wider), params, products)
 
     def _met_by_point(self, narrow: Attention, tokens: int) -> int:
         """Return the number of directions of R^d_h in which weights of a point are drawn apart: those that its queries

@@ -57,5 +57,9 @@ def _grams(inside: Inside, weights: Weights) -> Float[Tensor, "runs samples head
             moved = moved.reshape(-1, tokens * heads * 3, dim)
             found[here] = (moved @ points.flatten(0, 1).transpose(1, 2)).view_as(found[here])
     queries, crossed, keys = found.unflatten(2, (tokens, heads, 3)).permute(4, 0, 1, 3, 2, 5)
-    above = torch.cat([queries, crossed.transpose(3, 4)], dim=4)
-    return torch.cat([above, torch.cat([crossed, keys], dim=4)], dim=3)
+    gram = inside.new_empty(runs, samples, heads, 2 * tokens, 2 * tokens)
+    gram[..., :tokens, :tokens] = queries
+    gram[..., :tokens, tokens:] = crossed.transpose(3, 4)
+    gram[..., tokens:, :tokens] = crossed
+    gram[..., tokens:, tokens:] = keys
+    return gram

@@ -1,10 +1,15 @@
 """The base class of every specification: validated once, immutable, the same in Python and in YAML."""
 
+import ast
 import difflib
 import hashlib
+import inspect
 import json
 import re
+import textwrap
 from collections.abc import Mapping
+from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -61,7 +66,6 @@ class Spec(BaseModel):
         extra="forbid",
         allow_inf_nan=False,
         validate_default=True,
-        use_attribute_docstrings=True,
         arbitrary_types_allowed=True,  # so that `_check_plain` refuses them, by the name of their field
     )
 
@@ -163,6 +167,39 @@ class Spec(BaseModel):
             if problems := _bad_names(fields):
                 raise SpecError(problems) from error
             raise
+
+
+@cache
+def descriptions(spec: type[Spec]) -> dict[str, str]:
+    """Return the docstring of every field that has one.
+
+    They are read from the source here: while classes are made (`use_attribute_docstrings`) that takes 0.2 s of every
+    start of a program, which needs few of them.
+    """
+    found: dict[str, str] = {}
+    for owner in reversed(spec.__mro__):
+        if issubclass(owner, Spec):
+            found |= _docstrings(owner)
+    given = {name: info.description for name, info in spec.model_fields.items()}
+    return {name: text for name in given if (text := given[name] or found.get(name))}
+
+
+def _docstrings(owner: type) -> dict[str, str]:
+    """Return the docstring after every field in the source of a class; nothing if the source is not there."""
+    try:
+        [node] = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return {}
+    assert isinstance(node, ast.ClassDef)
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in pairwise(node.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
 
 
 def _bad_names(fields: Any, path: str = "") -> list[tuple[str, str]]:

@@ -10,11 +10,19 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from benign.experiment import SPECIFICATION, Experiment
+from benign.spec.base import descriptions
 from benign.spec.registry import Component
 
 
 class _Generator(GenerateJsonSchema):
-    """Without a title for every field, which would repeat its name."""
+    """With the docstring of every field, and without its title, which would repeat its name."""
+
+    def model_schema(self, schema: Any) -> Any:
+        made = super().model_schema(schema)
+        for name, text in descriptions(schema["cls"]).items():
+            if name in made["properties"]:
+                made["properties"][name]["description"] = text
+        return made
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False

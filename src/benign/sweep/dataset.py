@@ -11,7 +11,7 @@ import xarray as xr
 
 from benign.experiment import Experiment
 from benign.spec.axes import Dimension, Path, cells, coordinates, dimensions
-from benign.spec.base import Spec, canonical
+from benign.spec.base import Spec, canonical, descriptions
 from benign.sweep.plan import NUMERICS, keys_of
 from benign.sweep.records import Record
 from benign.sweep.results import ENDED, RunAt, RunResolver, failures
@@ -215,5 +215,5 @@ def _attributes(experiment: Experiment, path: Path) -> dict[str, str]:
 
 def short_name(owner: type[Spec], field: str) -> str:
     """Return the label of a field: its docstring up to the first remark, without code."""
-    description = owner.model_fields[field].description or field
+    description = descriptions(owner).get(field, field)
     return re.split(r"[,;:] |(?<!/) \(", description)[0].replace("`", "")

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from benign.sweep import figure_file
 from benign.sweep.records import temporary_name
 from benign.training.descent import Status
 
@@ -81,13 +82,17 @@ KINDS: dict[str, tuple[Callable[[xr.Dataset, Path], None], tuple[str, ...]]] = {
     ".csv": (_csv, ()),
 }
 """how to write, and what that needs, by the ending of the name"""
+FIGURE = figure_file.ENDING
+"""the numbers of a figure, with how they were made: written by `benign.papers.published`"""
 
 
 def check_export(file: Path, force: bool) -> None:
     """Raise if the file cannot be written, before the result is assembled."""
-    if file.suffix not in KINDS:
-        raise ValueError(f"{file} must end in {', '.join(KINDS)}: its ending names the format")
-    lacking = [package for package in KINDS[file.suffix][1] if find_spec(package) is None]
+    endings = (*KINDS, FIGURE)
+    if not file.name.endswith(endings):
+        raise ValueError(f"{file} must end in {', '.join(endings)}: its ending names the format")
+    _, needed = KINDS.get(file.suffix, (None, ()))
+    lacking = [package for package in needed if find_spec(package) is None]
     if lacking:
         raise ValueError(
             f"a {file.suffix} file needs {' and '.join(lacking)}: "

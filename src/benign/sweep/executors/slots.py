@@ -8,7 +8,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -66,7 +66,7 @@ class SlotExecutor(Executor):
         self._shares: tuple[str, int] | None = None
         """what the units in the slots share"""
         self._known = self._plan(units)
-        self._warned = False
+        self._said: set[str] = set()
 
     def ordered(self, units: Sequence[Unit]) -> list[Unit]:
         """Return units that share slots one after another, those with most points first.
@@ -121,10 +121,10 @@ class SlotExecutor(Executor):
             self._next.append(waiting)
             self._admit()
             return waiting.future
-        if self._config.slots and not self._warned:
-            self._warned = True
-            note = f"`slots` is {self._config.slots}, but some runs train without them: {reason}"
-            warnings.warn(note, RuntimeWarning, stacklevel=2)
+        if self._config.slots:
+            self._say(
+                f"`slots` is {self._config.slots}, but some runs train without them: {reason}"
+            )
         self._alone.append(waiting)
         return waiting.future
 
@@ -182,7 +182,9 @@ class SlotExecutor(Executor):
     @contextmanager
     def _computing(self, waiting: _Waiting) -> Iterator[None]:
         cell, config = waiting.unit.runs[0].cell, self._config
-        with one_thread(), compiling(config.compile) as has_compiled:
+        # Graphs are recorded on the current device.
+        here = nullcontext() if config.device == "cpu" else torch.cuda.device(config.device)
+        with here, one_thread(), compiling(config.compile) as has_compiled:
             with products(cell.precision, config.device):
                 yield
             for each in {id(each): each for each in (waiting, *self._in_slots)}.values():
@@ -237,13 +239,18 @@ class SlotExecutor(Executor):
         """Compute a unit by itself, without what it had."""
         why = traceback.format_exception_only(error)[-1].strip()
         note = f"units in slots are computed one by one, from their beginning, because of an error: {why}"
-        if not self._warned:
-            warnings.warn(note, RuntimeWarning, stacklevel=2)
-            self._warned = True
+        self._say(note)
         waiting.job, waiting.why_not = None, f"an error in slots: {why}"
         self._alone.append(waiting)
 
+    def _say(self, note: str) -> None:
+        """Warn, once for each note."""
+        if note not in self._said:
+            self._said.add(note)
+            warnings.warn(note, RuntimeWarning, stacklevel=3)
+
     def _compute_alone(self, waiting: _Waiting) -> None:
+        self._slots = None  # their memory is needed
         if self._config.device != "cpu":
             torch.cuda.empty_cache()
         unit, config = waiting.unit, self._config
