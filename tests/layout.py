@@ -22,6 +22,7 @@ ORDER = [
     "losses",
     "data",
     "networks",
+    "kernels",
     "attacks",
     "reduction",
     "training",
@@ -81,7 +82,7 @@ OUTSIDE = {
     "safetensors": {"networks", "training"},
     "timm": {"networks"},
     "torchvision": {"data"},
-    "triton": {"attacks"},
+    "triton": {"attacks", "kernels"},
     "typer": {"cli"},
 }
 """folders that may import a third-party package"""

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from benign import kernels
 from benign.attacks import apgd, gram
 from benign.attacks.apgd import APGD
-from benign.attacks.attack import Attack, Target
+from benign.attacks.attack import Attack, Target, replace_points
 from benign.attacks.balls import Ball
 from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.gram import GramSpace, pays, plain_attacks, space_for
@@ -494,3 +496,57 @@ def compare_with_gpu() -> None:
     sample = Sample(target.x.cuda(), target.y.cuda(), target.sample.clean_y.cuda(), latent)
     on_gpu = replace(target, params=params, sample=sample, streams=Streams(run_ids(2), "cuda"))
     close(attack.perturb(on_gpu).cpu(), attack.perturb(target), 1e-9)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("heads", "hidden", "tokens"), [(1, 32, 16), (2, 24, 5), (3, 5, 20)])
+@PER
+@pytest.mark.parametrize("draw", [None, "start/1"])
+@pytest.mark.parametrize("loss", ["margin", "cross_entropy"])
+def test_kernels_do_what_the_expressions_do(heads, hidden, tokens, per, draw, loss):
+    """As far from float64 as the expressions in float32 are."""
+    data = small_data(samples=9, tokens=tokens, dim=40)
+    network = small_network(score_std=0.4, heads=heads, hidden=hidden)
+    results = []
+    for plain, dtype in ((False, torch.float32), (True, torch.float32), (True, torch.float64)):
+        with kernels.plain_kernels() if plain else nullcontext():
+            streams = Streams(run_ids(3), "cuda")
+            sample = data.sample(streams, "train", 9, dtype)
+            params = network.initial_params(data, streams, dtype)
+            target = Target(network, params, data, sample, streams)
+            columns = network.weight_columns(params)
+            assert columns is not None
+            space = GramSpace(target, Ball(radius=0.8, per=per), network, columns)
+            assert space.fused is not plain
+            results.append(path_of(space, draw, loss))
+    fused, plain, exact = results
+    for mine, other, right in zip(fused, plain, exact, strict=True):
+        scale = right.abs().max()
+        error, usual = ((part - right).abs().max() / scale for part in (mine, other))
+        assert error <= 3 * usual + 5e-6
+
+
+def path_of(space: GramSpace, draw: str | None, loss: Any) -> list[Tensor]:
+    """Outputs and points of an ascent of three steps, the last ones with momentum."""
+    begin = space.begin(draw)
+    first, gradient = space.evaluate(begin, loss)
+    once = space.momentum_step(begin, None, gradient, 0.5 * space.radius, 0.75)
+    second, gradient = space.evaluate(once, loss)
+    twice = space.momentum_step(once, begin, gradient, 2.5 * space.radius, 0.75)
+    third, _ = space.evaluate(twice, loss)
+    found = [first, second, third, space.points(once), space.points(twice)]
+    return [part.double() for part in found]
+
+
+@pytest.mark.gpu
+def test_kernels_replace_the_chosen_points():
+    points, others = (torch.rand(2, 3, 7, 5, 33, device="cuda") for _ in range(2))
+    chosen = torch.rand(3, 7, device="cuda") < 0.5
+    expected = torch.where(chosen[:, :, None, None], others, points)
+    assert kernels.why_not(points) is None
+    replace_points(points, others, chosen)
+    assert torch.equal(points, expected)
+
+
+def test_kernels_say_why_they_do_not_apply():
+    assert "not on a CUDA device" in str(kernels.why_not(torch.zeros(1)))

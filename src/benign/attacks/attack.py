@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from benign import kernels
 from benign.attacks.balls import Ball, Balls, Units
 from benign.data.model import DataModel, Sample
 from benign.networks.network import Network, Params, Pass
@@ -121,6 +122,9 @@ class BestSoFar:
 
 def replace_points(points: Delta, others: Delta, chosen: Bool[Tensor, "runs samples"]) -> None:
     """Replace the chosen points, or perturbations, by others, in place."""
+    if kernels.why_not(points) is None:
+        kernels.replace_points(points, others, chosen)
+        return
     if points.is_cuda:  # counting them would wait for the GPU
         torch.where(chosen[:, :, None, None], others, points, out=points)
         return

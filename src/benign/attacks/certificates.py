@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from benign.attacks.attack import Attack, Target
+from benign.attacks.ensemble import EnsembleAttack
 from benign.losses import margin
 from benign.networks.attention import Attention, AttentionPass
 from benign.networks.linear import Linear
@@ -66,15 +68,27 @@ class Reach:
 Certificate = Callable[[Any, Params, Points, Margins, Reach], Margins]
 """network, parameters, points, labels, reach -> a lower bound of the smallest margin of every point"""
 
+
+def _never(network: Network) -> bool:
+    return False
+
+
 CERTIFICATES: dict[type[Network], Certificate] = {}
 """for this class alone: a subclass may compute something else and registers its own"""
+EXACT: dict[type[Network], Callable[[Any], bool]] = {}
+"""whether the certificate of a network of this class is the smallest margin itself"""
 
 
-def certificate(network: type[Network]) -> Callable[[Certificate], Certificate]:
-    """Return a decorator that registers a function as the certificate of a class of networks."""
+def certificate(
+    network: type[Network], exact: Callable[[Any], bool] = _never
+) -> Callable[[Certificate], Certificate]:
+    """Return a decorator that registers a function as the certificate of a class of networks.
+
+    exact: whether the bound is reached, for one network of the class.
+    """
 
     def register(bound: Certificate) -> Certificate:
-        CERTIFICATES[network] = bound
+        CERTIFICATES[network], EXACT[network] = bound, exact
         return bound
 
     return register
@@ -110,7 +124,39 @@ def certified_margin(
     return bound(network, params, x, y, Reach(p, size.expand(x.shape[:2]), per))
 
 
-@certificate(Linear)
+def certified_margins(target: Target, attack: Attack) -> Margins:
+    """Return a lower bound of the margin of every point in all balls of the attack."""
+    bounds, threat = [], attack.threat()
+    for ball in threat.each() if threat else []:
+        radius = ball.radii(target.data, target.x)[:, :, 0, 0]
+        bound = certified_margin(
+            target.network, target.params, target.x, target.y, ball.p, radius, ball.per
+        )
+        assert bound is not None
+        bounds.append(bound)
+    return torch.stack(bounds).amin(0)
+
+
+def is_exact(network: Network, attack: Attack | None) -> bool:
+    """Return whether the attack asks for the smallest margin in whole balls and `certified_margins` has it.
+
+    `EnsembleAttack` asks for it; every other attack is a way of attacking of its own.
+    """
+    if not isinstance(attack, EnsembleAttack) or not EXACT.get(type(network), _never)(network):
+        return False
+    return all(ball.p != 0 and ball.box is None for ball in attack.ball.each())
+
+
+def _always(network: Network) -> bool:
+    return True
+
+
+def _is_linear(network: Attention) -> bool:
+    """Return whether f is linear in the attacked tokens: no score moves."""
+    return network.attend != "learned" or network.exposed == "values"
+
+
+@certificate(Linear, exact=_always)
 def _linear(network: Network, params: Params, x: Points, y: Margins, reach: Reach) -> Margins:
     """Return the exact minimum of y f if f is linear in the attacked points.
 
@@ -155,7 +201,7 @@ def _patch_cnn(network: PatchCNN, params: Params, x: Points, y: Margins, reach: 
     return margin(highest.scatter(2, index, lowest.gather(2, index)), own)
 
 
-@certificate(Attention)
+@certificate(Attention, exact=_is_linear)
 def _attention(network: Attention, params: Params, x: Points, y: Margins, reach: Reach) -> Margins:
     """Return the smallest output over intervals of the scores and values.
 
@@ -164,7 +210,7 @@ def _attention(network: Attention, params: Params, x: Points, y: Margins, reach:
     no score moves, f is linear and the bound exact. If the tokens share one ball, each of them is
     allowed the whole radius, which is still a bound.
     """
-    if network.attend != "learned" or network.exposed == "values":
+    if _is_linear(network):
         return _linear(network, params, x, y, reach)
     here = AttentionPass(network, params, x)
     values = y[..., None, None] * here.values

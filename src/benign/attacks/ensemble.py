@@ -1,11 +1,18 @@
 """The default evaluation attack: the worst of several attacks."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
 from benign.attacks.apgd import APGD
-from benign.attacks.attack import Attack, BestSoFar, Points, Target
+from benign.attacks.attack import Attack, Points, Target
 from benign.attacks.balls import Ball, Balls
 from benign.attacks.pgd import PGD
+from benign.attacks.tiles import attacked_tiles, blocks_of, by_point, joined
 from benign.data.model import DataModel
 from benign.losses import margin
 from benign.spec.base import Count
@@ -61,13 +68,34 @@ class EnsembleAttack(Attack):
         return 3 + max(apgd, self.also.stored_perturbations() if self.also else 0)
 
     def perturb(self, target: Target) -> Points:
-        best = BestSoFar(target.x)
-        best.update(target.x, margin(target.run(target.x).outputs, target.y))
-        for attack in self._attacks(target.data):
-            points = attack.perturb(target)
-            for one_set in points.split(target.x.shape[1], dim=1):
-                best.update(one_set, margin(target.run(one_set).outputs, target.y))
-        return best.points
+        points = self.worst([target]).points
+        assert points is not None
+        return points
+
+    def worst(self, blocks: Sequence[Target], *, signs_only: bool = False) -> "Worst":
+        """Return the worst results for the points of several blocks, in a row.
+
+        signs_only: a point that is wrong leaves the attacks that follow, so only the sign of its margin is that of
+        `perturb`, and there are no attacked points. `also` attacks all points.
+        """
+        target = joined(blocks)
+        margins = torch.full_like(target.y, torch.inf)
+        points, under_also = None if signs_only else target.x.clone(), None
+        for attack in [None, *self._attacks(target.data)]:
+            if attack is not None and not by_point(attack):
+                _attack_whole(attack, target, points, margins)
+                continue
+            chosen = margins > 0 if signs_only and attack is not self.also else None
+            found_margins = torch.full_like(margins, torch.nan)
+            for tile, found, found_margin in attacked_tiles(attack, target, chosen):
+                tile.write(found_margins, found_margin)
+                if points is not None:
+                    worse = found_margin < tile.of(margins)
+                    tile.write(points, torch.where(worse[:, :, None, None], found, tile.of(points)))
+            margins = torch.where(found_margins < margins, found_margins, margins)
+            if attack is not None and attack is self.also:
+                under_also = found_margins
+        return Worst(margins.masked_fill_(margins.isinf(), torch.nan), points, under_also)
 
     def _attacks(self, data: DataModel) -> list[Attack]:
         attacks: list[Attack] = [self.also] if self.also else []
@@ -78,6 +106,32 @@ class EnsembleAttack(Attack):
                 losses = ("dlr", "cross_entropy")
                 attacks += [APGD(ball=ball, steps=self.steps, loss=loss) for loss in losses]
         return attacks
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The worst results of several attacks, for every point."""
+
+    margins: Float[Tensor, "runs samples"]
+    points: Points | None
+    under_also: Float[Tensor, "runs samples"] | None
+    """margins under the attack `also`, if there is one that attacks point by point"""
+
+
+def _attack_whole(
+    attack: Attack, target: Target, points: Points | None, margins: Float[Tensor, "runs samples"]
+) -> None:
+    """Update the worst points and margins, in place, by an attack that may not be made in tiles."""
+    begin = 0
+    for block in blocks_of(target):
+        place = slice(begin, begin + block.x.shape[1])
+        begin = place.stop
+        for found in attack.perturb(block).split(block.x.shape[1], dim=1):
+            found_margins = margin(block.run(found).outputs, block.y)
+            worse = found_margins < margins[:, place]
+            margins[:, place] = torch.where(worse, found_margins, margins[:, place])
+            if points is not None:
+                points[:, place] = torch.where(worse[:, :, None, None], found, points[:, place])
 
 
 def evaluation_attack(attack: Attack | None) -> Attack | None:

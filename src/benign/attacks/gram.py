@@ -4,10 +4,14 @@ A gradient in a token is a combination of the columns of W [dim, columns], so as
 delta = C W^T and needs only the products delta W = C G with the Gram matrix G = W^T W (papers/gram_pgd.md).
 """
 
+from functools import cached_property
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn.functional import pad
 
+from benign import kernels
 from benign.attacks import relu_ascent
 from benign.attacks.attack import BestSoFar, Points, Target
 from benign.attacks.balls import Ball, Units
@@ -16,6 +20,7 @@ from benign.attacks.projections import shrink, shrinking, tiny_of
 from benign.attacks.space import PerturbationSpace
 from benign.losses import Outputs
 from benign.networks import compiled
+from benign.networks.attention import Attention
 from benign.networks.network import Network, Pass
 from benign.networks.products import ProductsPass, SeesProducts, Switch
 from benign.networks.two_layer import TwoLayer
@@ -25,6 +30,9 @@ Columns = Float[Tensor, "runs dim columns"]
 Coordinates = Float[Tensor, "runs samples tokens coordinates"]
 OfColumns = Float[Tensor, "runs samples tokens columns"]
 Pairs = Float[Tensor, "2 runs samples tokens coordinates"]
+
+ALIGNMENT = 16
+"""width of a pair beyond the columns if there is a delta_0: its own coordinate, then zeros"""
 
 PRODUCTS = Switch()
 plain_attacks = PRODUCTS.off
@@ -98,10 +106,11 @@ class GramSpace(PerturbationSpace):
         self.lengths = self.gram.diagonal(dim1=1, dim2=2).sqrt()[:, None, None]
         self.least = torch.finfo(columns.dtype).eps ** 0.5
         self.clean = self._products(target.x)
+        self.on_cpu = columns.device.type == "cpu"
+        self.fused = kernels.why_not(columns) is None and columns.shape[2] <= kernels.LARGEST
         # On a CPU all steps share their memory: allocating it takes longer than computing what it holds. A GPU caches
         # its memory, and compiled code writes only to its own.
-        self.on_cpu = columns.device.type == "cpu"
-        self.fuses = compiled.is_on() and not self.on_cpu
+        self.shares_memory = self.on_cpu or self.fused
         self._inputs = torch.empty_like(self.clean) if self.on_cpu else None
         self._gradient: Tensor | None = None
         self._terms: Tensor | None = None
@@ -117,17 +126,17 @@ class GramSpace(PerturbationSpace):
             self._start = self._uniform(draw)
             self._start_products = self._products(self._start)
             square = self._start.square().sum(-1, keepdim=True)
-            coefficients = torch.cat([coefficients, torch.ones_like(square)], -1)
-            products = torch.cat([self._start_products, square], -1)
+            coefficients = _with_start(coefficients, torch.ones_like(square))
+            products = _with_start(self._start_products, square)
         first = torch.stack([coefficients, products])
-        if self.on_cpu:
+        if self.shares_memory:
             self._gradient, self._terms = torch.zeros_like(first), torch.empty_like(first[0])
         return first
 
     def evaluate(self, delta: Pairs, loss: AttackLoss) -> tuple[Outputs, Pairs]:
         """Return the outputs and the gradient, which `move` scales: that saves a pass over memory."""
-        if self.fuses:
-            return _evaluate(self, delta, loss)
+        if self._has_kernel:
+            return self._evaluate_by_kernel(delta, loss)
         here = self.products_pass(delta)
         return here.outputs, self.gradient(here, slope(loss, here.outputs, self.y))
 
@@ -135,10 +144,80 @@ class GramSpace(PerturbationSpace):
         self, delta: Pairs, ascent_direction: Pairs, length: Units, out: Pairs | None = None
     ) -> Pairs:
         """Return the projection of a step of this length along a gradient of any length."""
-        if self.fuses:
-            return _move(self, delta, ascent_direction, length)
+        if self.fused:
+            return self._step_by_kernel(delta, None, ascent_direction, length, 1.0, out)
         length = length * self.inverse_norm(ascent_direction)
         return super().move(delta, ascent_direction, length, out if self.on_cpu else None)
+
+    def momentum_step(
+        self,
+        here: Pairs,
+        before: Pairs | None,
+        ascent_direction: Pairs,
+        length: Units,
+        momentum: float,
+        out: Pairs | None = None,
+    ) -> Pairs:
+        if self.fused:
+            return self._step_by_kernel(here, before, ascent_direction, length, momentum, out)
+        return super().momentum_step(here, before, ascent_direction, length, momentum, out)
+
+    def _step_by_kernel(
+        self,
+        here: Pairs,
+        before: Pairs | None,
+        gradient: Pairs,
+        length: Units,
+        momentum: float,
+        out: Pairs | None,
+    ) -> Pairs:
+        return kernels.gram_step(
+            here,
+            before,
+            gradient,
+            length,
+            self.radius,
+            self.lengths,
+            self.ball.per == "token",
+            momentum,
+            self.least,
+            torch.empty_like(here) if out is None else out,
+        )
+
+    @cached_property
+    def _has_kernel(self) -> bool:
+        """Whether one kernel computes the network's outputs and gradients: learned attention on attacked tokens."""
+        network = self.network
+        return (
+            self.fused
+            and type(network) is Attention
+            and network.attend == "learned"
+            and kernels.fits_attention(self.clean.shape[2], network.hidden)
+        )
+
+    def _evaluate_by_kernel(self, delta: Pairs, loss: AttackLoss) -> tuple[Outputs, Pairs]:
+        network, gradient = self.network, self._gradient
+        assert isinstance(network, Attention)
+        assert gradient is not None
+        start = self._start_products
+        outputs = kernels.attention(
+            self.clean,
+            delta[1],
+            self.y,
+            loss == "cross_entropy",
+            network.heads,
+            network.hidden,
+            gradient[0],
+            start,
+            None if start is None else gradient[1, ..., start.shape[-1]],
+        )
+        self._multiply(gradient)
+        return outputs, gradient
+
+    def _multiply(self, pair: Pairs) -> None:
+        """Write the products of the coefficients of a pair."""
+        coefficients, products = map(self._of_columns, pair)
+        torch.bmm(coefficients.flatten(1, 2), self.gram, out=products.flatten(1, 2))
 
     def ascend(
         self,
@@ -169,7 +248,7 @@ class GramSpace(PerturbationSpace):
         return _one_product(self.target.network, self._columns, loss)
 
     def _steps(self, delta: Pairs, loss: AttackLoss, length: Units, steps: int) -> Pairs:
-        if compiled.is_on() and self._start is None:
+        if compiled.is_on() and self._start is None and not self._has_kernel:
             coefficients, products = delta
             for _ in range(steps):
                 coefficients, products = _step(self, coefficients, products, loss, length)
@@ -194,11 +273,12 @@ class GramSpace(PerturbationSpace):
         """Return the gradient of sum(c * outputs) as a pair; its coefficient of delta_0 is always 0."""
         if self._gradient is None:
             return self._new_gradient(here.inputs_gradient(c))
-        coefficients, products = map(self._of_columns, self._gradient)
+        coefficients = self._of_columns(self._gradient[0])
         here.inputs_gradient(c, out=coefficients)
-        torch.bmm(coefficients.flatten(1, 2), self.gram, out=products.flatten(1, 2))
+        self._multiply(self._gradient)
         if self._start_products is not None:
-            torch.sum(coefficients * self._start_products, -1, out=self._gradient[1, ..., -1])
+            along = self._gradient[1, ..., self._columns.shape[2]]
+            torch.sum(coefficients * self._start_products, -1, out=along)
         return self._gradient
 
     def _new_gradient(self, coefficients: OfColumns) -> Pairs:
@@ -206,8 +286,8 @@ class GramSpace(PerturbationSpace):
         products = torch.bmm(coefficients.flatten(1, 2), self.gram).view_as(coefficients)
         if self._start_products is not None:
             along = (coefficients * self._start_products).sum(-1, keepdim=True)
-            coefficients = torch.cat([coefficients, torch.zeros_like(along)], -1)
-            products = torch.cat([products, along], -1)
+            coefficients = _with_start(coefficients, torch.zeros_like(along))
+            products = _with_start(products, along)
         return torch.stack([coefficients, products])
 
     def norm(self, delta: Pairs) -> Units:
@@ -257,9 +337,15 @@ class GramSpace(PerturbationSpace):
         rows = self._of_columns(coefficients).flatten(1, 2)
         dense = torch.bmm(rows, self._columns.transpose(1, 2)).reshape(x.shape)
         if self._start is not None:
-            dense.addcmul_(coefficients[..., -1:], self._start)
+            own = self._columns.shape[2]
+            dense.addcmul_(coefficients[..., own : own + 1], self._start)
         shorter = shrinking(self.ball.norm(dense), self.radius)
         return torch.addcmul(x, dense, shorter, out=dense), shorter
+
+
+def _with_start(of_columns: OfColumns, of_start: Tensor) -> Coordinates:
+    """Return one half of a pair, with zeros up to an aligned width: rows of 273 numbers are slow on every device."""
+    return pad(torch.cat([of_columns, of_start], -1), (0, ALIGNMENT - 1))
 
 
 def _squares_fit(sizes: Units) -> bool:
@@ -292,17 +378,6 @@ def _step(
     norm = (coefficients * products).sum(axes, keepdim=True).clamp_min(0).sqrt()
     shorter = (space.radius / norm.clamp_min(tiny)).clamp_max(1)
     return coefficients * shorter, products * shorter
-
-
-@compiled.compiled
-def _evaluate(space: GramSpace, delta: Pairs, loss: AttackLoss) -> tuple[Outputs, Pairs]:
-    """Evaluate an iterate of an ascent that keeps its best one: passes over memory bound its speed too."""
-    return PerturbationSpace.evaluate(space, delta, loss)
-
-
-@compiled.compiled
-def _move(space: GramSpace, delta: Pairs, ascent_direction: Pairs, length: Units) -> Pairs:
-    return PerturbationSpace.move(space, delta, ascent_direction, length)
 
 
 class _GramPass(Pass):

@@ -366,10 +366,10 @@ def stack(cells: Sequence[Any], tensor: Any) -> Any:
 
 
 def select(stacked: Any, keep: Any) -> Any:
-    """Return the stacked specification of some of its runs."""
+    """Return the stacked specification of some of its runs; a number for all runs stays."""
     changes = {
         path: value[keep]
         for path, role, value in walk(stacked)
-        if role == "run" and value is not None
+        if role == "run" and hasattr(value, "__getitem__")
     }
     return replace(stacked, changes)

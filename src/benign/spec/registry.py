@@ -34,7 +34,7 @@ Guarantee: TypeAlias = Literal[
 - `carried_products`: the network is a `CarriesProducts`, so that training can carry its products
 - `own_class_gradient`: the gradient of a point's own output needs the filters of its own class only
 - `rotation_invariant`: the attack acts alike in every orthonormal basis if its ball does (benign.reduction)
-- `ball_starts`: all random starts of the attack are drawn by `Target.uniform` and must be those of R^d
+- `ball_starts`: all random starts of the attack are drawn by `Target.uniform` in its field `ball`, as those of R^d
 - `plain_update`: every step of the training is one update w <- w - rate_at(step) g, with the gradient g on all points
 - `separate_points`: what the network returns at a point, or the attack makes of it, depends on that point alone, by the
   same operations whatever the points are (benign.training.slots)

@@ -140,7 +140,7 @@ def run_bytes(setup: Setup) -> int:
     numbers += points * max(4 * inputs, cost.point + inputs)
     numbers += max(
         _attack_numbers(small, setup.attack, trained),
-        _attack_numbers(small, setup.final_attack, tested),
+        _attack_numbers(small, setup.final_attack, points if setup.attack else tested),
     )
     numbers += setup.space.cost(setup.data, setup.network, points, cost.weights)
     return numbers * setup.dtype.itemsize

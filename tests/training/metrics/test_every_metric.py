@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from benign.attacks.balls import Ball
+from benign.attacks.ensemble import EnsembleAttack
 from benign.attacks.one_step import OneStep
 from benign.attacks.pgd import PGD
 from benign.data.feature_patches import FeaturePatches
 from benign.data.images import Images
 from benign.data.mixture import Mixture
+from benign.networks.linear import Linear
 from benign.networks.patch_cnn import PatchCNN
 from benign.networks.two_layer import TwoLayer
 from benign.spec.axes import replace
@@ -80,7 +82,15 @@ def images(rate: float, radius: float, size: float) -> Setup:
     return replace(setup, {("evaluation", "features"): made})
 
 
+def linear(rate: float, radius: float, size: float) -> Setup:
+    data = small_data(dim=30, noise_std=size)
+    attack = small_pgd(radius)
+    judge = EnsembleAttack(ball=attack.ball)
+    return small_setup(data, Linear(init_std=size / 4), attack, rate=rate, test_attack=judge)
+
+
 SETUPS: list[Callable[..., Setup]] = [
+    linear,
     attention,
     clean_attention,
     two_layer,

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from benign.attacks.attack import Attack, Target, repeated
 from benign.attacks.balls import Ball
-from benign.attacks.certificates import CERTIFICATES, certified_margin
+from benign.attacks.certificates import CERTIFICATES, certified_margins, is_exact
 from benign.attacks.losses import slope
 from benign.data.model import BLOCK, Sample
 from benign.losses import correct, loss, margin
@@ -50,27 +50,16 @@ def has_certificate(setup: Setup) -> bool:
     return known and threat is not None and all(ball.p != 0 for ball in threat.each())
 
 
-def certified_margins(target: Target, attack: Attack | None) -> PerPoint:
-    """Return a lower bound of the margin of every point in all balls of the attack."""
-    bounds = []
-    for ball in _balls(attack):
-        radius = ball.radii(target.data, target.x)[:, :, 0, 0]
-        bound = certified_margin(
-            target.network, target.params, target.x, target.y, ball.p, radius, ball.per
-        )
-        assert bound is not None
-        bounds.append(bound)
-    return torch.stack(bounds).amin(0)
-
-
 @point_metric(
     "share of fresh points proven right in the whole ball: a lower end",
     applies=has_certificate,
     attacked=True,
     only_at_end=True,
+    signs_only=True,
 )
 def robust_accuracy_certified(block: PointBlock) -> PerPoint:
     """1 where a point is proven right in every ball of the attack."""
+    assert block.attack is not None
     return correct(certified_margins(block.target, block.attack))
 
 
@@ -79,6 +68,7 @@ def robust_accuracy_certified(block: PointBlock) -> PerPoint:
     applies=attacked,
     attacked=True,
     only_at_end=True,
+    signs_only=True,
 )
 def robust_accuracy_training_attack(block: PointBlock) -> PerPoint:
     return block.over_sets(correct(block.training_attack_margins))
@@ -89,6 +79,7 @@ def robust_accuracy_training_attack(block: PointBlock) -> PerPoint:
     applies=attacked,
     attacked=True,
     only_at_end=True,
+    signs_only=True,
 )
 def zero_gradient_share(block: PointBlock) -> PerPoint:
     target = block.target
@@ -124,10 +115,15 @@ class AttackedTrainingPoints:
             place = f"/{begin}" if begin else ""
             target = batch.target(sample, f"attack/judged{place}")
             clean = _losses(target, target.x).amax(1)
-            judged = batch.widened_for(judged_by, target)
-            points = judged_by.perturb(judged)
-            right = correct(margin(judged.run(points).outputs, repeated(judged.y, points)))
-            robust = torch.maximum(clean, _losses(judged, points).amax(1))
+            if is_exact(target.network, judged_by):
+                margins = certified_margins(target, judged_by).double()
+                right, losses = correct(margins), _by_point(largest_loss(margins, 2), sample)
+            else:
+                judged = batch.widened_for(judged_by, target)
+                points = judged_by.perturb(judged)
+                right = correct(margin(judged.run(points).outputs, repeated(judged.y, points)))
+                losses = _losses(judged, points)
+            robust = torch.maximum(clean, losses.amax(1))
             target = batch.target(sample, f"attack/trained{place}")
             trained = _losses(target, trained_by.perturb(target)).amax(1)
             inside = _reaches(judged_by, trained_by, batch.setup, trained[:, 0])[:, None]
@@ -204,8 +200,10 @@ def _attacked_and_certified(setup: Setup) -> bool:
 
 def _certified_training_margins(batch: Batch) -> PerPoint:
     """Return lower bounds of the margins of the training points in the ball of the evaluation attack."""
+    attack = batch.setup.final_attack
+    assert attack is not None
     targets = (batch.target(sample, "certified") for _, sample in _training_points(batch))
-    return torch.cat([certified_margins(each, batch.setup.final_attack) for each in targets], 1)
+    return torch.cat([certified_margins(each, attack) for each in targets], 1)
 
 
 @evaluation_metric(
@@ -233,6 +231,22 @@ def train_robust_loss_certified(runs: EvaluatedRuns) -> PerRunValue:
 def largest_loss(margins: PerPoint, classes: int) -> PerPoint:
     """Return log(1 + (k - 1) exp(-m)), the largest loss at a margin m among k classes: all rivals are equal there."""
     return functional.softplus(math.log(classes - 1) - margins)
+
+
+def _answered_exactly(setup: Setup) -> bool:
+    return is_exact(setup.network, setup.final_attack)
+
+
+@evaluation_metric(
+    "1: robust accuracy and robust losses are exact, computed from the smallest margin in the whole ball by a "
+    "certificate, and nothing was attacked",
+    applies=_answered_exactly,
+    attacked=True,
+    only_at_end=True,
+)
+def robust_exactly(runs: EvaluatedRuns) -> PerRunValue:
+    accuracy = runs.values["robust_accuracy"]
+    return torch.ones_like(accuracy).where(~accuracy.isnan(), torch.nan)
 
 
 FLAGS: dict[int, str] = {}

@@ -1,5 +1,7 @@
 """Metrics of every run: how well training points are fitted, and fresh points classified, clean and under attack."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -7,7 +9,13 @@ from benign.attacks.attack import Attack, repeated
 from benign.data.model import BLOCK
 from benign.losses import correct, loss
 from benign.training.descent import Batch, Step
-from benign.training.metrics.fresh_points import EvaluatedRuns, PerPoint, PerSet, PointBlock
+from benign.training.metrics.fresh_points import (
+    EvaluatedRuns,
+    PerPoint,
+    PerSet,
+    PointBlock,
+    cuts_short,
+)
 from benign.training.metrics.metric import (
     METRICS,
     EvaluationMetric,
@@ -20,6 +28,9 @@ from benign.training.metrics.metric import (
     running_metric,
 )
 from benign.training.setup import Setup
+
+TOGETHER = 4
+"""blocks of test points whose attack is cut short together: their points are in memory at once"""
 
 
 @torch.no_grad()
@@ -44,21 +55,40 @@ def measure(
 
 def means(batch: Batch, attack: Attack | None, at_end: bool) -> dict[str, Tensor]:
     """Return the metrics that are means over fresh points."""
-    total = batch.setup.evaluation.samples
     metrics = [
         each
         for each in METRICS.values()
         if isinstance(each, PointMetric) and each.applies_to(batch.setup, attack, at_end)
     ]
     sums: dict[str, list[Tensor]] = {}
-    for number, begin in enumerate(range(0, total, BLOCK)):
-        block = PointBlock(batch, attack, f"test/{number}", min(BLOCK, total - begin))
+    counts: dict[str, int] = {}
+    for block, whole in _blocks(batch, attack):
         for each in metrics:
-            values = [value.sum(1) for value in each.values(block)]
-            if begin:
-                values = [so_far + v for so_far, v in zip(sums[each.name], values, strict=True)]
-            sums[each.name] = values
-    return {each.name: each.finish(*(part / total for part in sums[each.name])) for each in metrics}
+            if not (whole or each.signs_only):
+                continue
+            values = each.values(block)
+            so_far = sums.get(each.name, [0] * len(values))
+            sums[each.name] = [s + value.sum(1) for s, value in zip(so_far, values, strict=True)]
+            counts[each.name] = counts.get(each.name, 0) + block.count
+    return {
+        each.name: each.finish(*(part / counts[each.name] for part in sums[each.name]))
+        for each in metrics
+    }
+
+
+def _blocks(batch: Batch, attack: Attack | None) -> Iterator[tuple[PointBlock, bool]]:
+    """Yield the blocks of test points, each with whether its attack is whole: all are, or the first one alone."""
+    total = batch.setup.evaluation.samples
+    sizes = {
+        f"test/{number}": min(BLOCK, total - begin)
+        for number, begin in enumerate(range(0, total, BLOCK))
+    }
+    splits, whole = list(sizes), not cuts_short(batch.setup, attack)
+    yield PointBlock(batch, attack, splits[0], sizes[splits[0]]), True
+    for begin in range(1, len(splits), TOGETHER):
+        together = {split: sizes[split] for split in splits[begin : begin + TOGETHER]}
+        for block in PointBlock.several(batch, attack, together):
+            yield block, whole
 
 
 # Training points
@@ -166,13 +196,19 @@ def test_margin_negative(block: PointBlock) -> tuple[PerPoint, PerPoint]:
 # Fresh points under the attack of the evaluation
 
 
-@point_metric("loss of fresh points under the evaluation attack", "nats", attacked=True)
+@point_metric(
+    f"loss of fresh points under the evaluation attack, of the first {BLOCK} of them if the attack is of kind strong",
+    "nats",
+    attacked=True,
+)
 def robust_loss(block: PointBlock) -> PerPoint:
     return block.over_sets(loss(block.attacked_outputs, block.attacked_y))
 
 
 @point_metric(
-    "share of fresh points with y f > 0 under the evaluation attack: an upper end", attacked=True
+    "share of fresh points with y f > 0 under the evaluation attack: an upper end",
+    attacked=True,
+    signs_only=True,
 )
 def robust_accuracy(block: PointBlock) -> PerPoint:
     return block.over_sets(correct(block.attacked_margins))
@@ -183,6 +219,7 @@ def robust_accuracy(block: PointBlock) -> PerPoint:
     "end",
     applies=Setup.flips_labels,
     attacked=True,
+    signs_only=True,
 )
 def robust_noisy_error(block: PointBlock) -> PerPoint:
     return block.over_sets(_noisy_error(block, block.attacked_margins, block.raised_margins))

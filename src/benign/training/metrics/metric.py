@@ -146,6 +146,9 @@ class PointMetric(FreshMetric):
     """
 
     finish: Callable[..., Tensor]
+    signs_only: bool
+    """whether it reads no more of attacked points than the signs of their margins, as accuracies do: then it is a mean
+    over all points; else, where attacks are cut short, over the first block of them"""
 
     def values(self, block: PointBlock) -> tuple[Tensor, ...]:
         """Return the values of the points of a block."""
@@ -283,13 +286,28 @@ def point_metric(
     *,
     attacked: bool = False,
     only_at_end: bool = False,
+    signs_only: bool = False,
 ):
-    """Register a function of a block of fresh points, which returns values [runs, samples], under its own name."""
+    """Register a function of a block of fresh points, which returns values [runs, samples], under its own name.
+
+    signs_only: of attacked points it reads `attacked_margins`, `raised_margins` or `training_attack_margins`, and no
+    more of them than whether they are above 0.
+    """
 
     def register(function: OnBlock) -> OnBlock:
         name = _free_name(function)
         return _declare(
-            PointMetric(name, definition, units, function, applies, attacked, only_at_end, finish)
+            PointMetric(
+                name,
+                definition,
+                units,
+                function,
+                applies,
+                attacked,
+                only_at_end,
+                finish,
+                signs_only or not attacked,
+            )
         )
 
     return register

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from benign.attacks.certificates import certified_margins
 from benign.claims import (
     Claims,
     Direction,
@@ -48,7 +49,6 @@ from benign.papers.wang.claims.studies import (
 )
 from benign.sweep.dataset import ended
 from benign.training.descent import Step
-from benign.training.metrics.audit import certified_margins
 
 CLAIMS = Claims("wang")
 RAISED = 1.1
@@ -293,9 +293,9 @@ def _largest_fitted(evidence: Evidence, attacked: bool) -> np.ndarray:
 def _fitting(replay: Replays, attacked: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return which runs fit every training point at the end: under the training attack, and by certificates."""
     *_, last = _attacked_first(replay) if attacked else steps_of(replay)
-    proven = certified_margins(
-        last.batch.target(last.batch.sample, "certified"), last.batch.setup.final_attack
-    )
+    attack = last.batch.setup.final_attack
+    assert attack is not None
+    proven = certified_margins(last.batch.target(last.batch.sample, "certified"), attack)
     return (last.margins > 0).all(1).numpy(), (proven > 0).all(1).numpy()
 
 
