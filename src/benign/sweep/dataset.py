@@ -65,7 +65,7 @@ def assemble(experiment: Experiment, records: Iterable[Record]) -> xr.Dataset:
         if without == ended:
             described.pop(name, None)
     result = _label(experiment, flat, described, steps)
-    result.attrs["coordinates"] = _spaces(experiment)
+    result.attrs["space"] = _spaces(experiment)
     result.attrs["devices"] = "; ".join(sorted(devices))
     result.attrs["not_measured"] = canonical({name: n for name, (n, _) in lacking.items()})
     if failed := failures(at for at in recorded if at):
