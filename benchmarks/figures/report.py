@@ -1,8 +1,8 @@
-"""The table of whole figures in benchmarks/README.md.
+"""The table of whole figures in benchmarks/README.md and docs/performance.md.
 
     python -m benchmarks.figures.report
 
-writes it anew from benchmarks/results/figures-*.json.
+writes both anew from benchmarks/results/figures-*.json.
 """
 
 import json
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
+PAGES = HERE / "README.md", HERE.parent / "docs" / "performance.md"
 BEGIN, END = (
     "<!-- figures: written by benchmarks/figures/report.py -->\n",
     "<!-- end of figures -->\n",
@@ -129,5 +130,5 @@ def results() -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    readme = HERE / "README.md"
-    readme.write_text(page(readme.read_text(encoding="utf-8"), results()), encoding="utf-8")
+    for each in PAGES:
+        each.write_text(page(each.read_text(encoding="utf-8"), results()), encoding="utf-8")

@@ -393,8 +393,9 @@ def test_the_table_has_ratios_and_the_floor():
     assert "30* |" in report.table([_file(loop_extrapolated=True, loop_runs=4)])
 
 
-def test_the_page_holds_the_table_of_the_results():
-    text = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("file", report.PAGES, ids=lambda file: file.name)
+def test_the_page_holds_the_table_of_the_results(file: Path):
+    text = file.read_text(encoding="utf-8")
     assert report.page(text, report.results()) == text, "run `python -m benchmarks.figures.report`"
 
 
