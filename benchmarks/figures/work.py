@@ -66,6 +66,10 @@ def _divisor(tests: int, chunk: int) -> int:
 
 def benign(request: dict[str, Any]) -> dict[str, Any]:
     """Run the sweep as `benign run` does, in a new folder, with the figure's own choice of workers."""
+    from benign.sweep.executors.processes import start_server
+
+    if request["device"] == "cpu" and request["scale"] == "paper":  # as the command does
+        start_server()
     timers = None
     if request["split"]:
         import benign

@@ -229,3 +229,20 @@ def test_the_end_of_a_process_is_what_is_known_of_it(code, memory, how, status):
 def test_kills_for_memory_are_those_of_the_own_group_where_counted(monkeypatch, files, kills):
     monkeypatch.setattr(machine, "_text", lambda path: files.get(path, ""))
     assert machine.memory_kills() == kills
+
+
+def test_the_units_with_most_work_come_first(monkeypatch):
+    """Of runs of 2, 8 and 4 points those of 8; a unit whose work is unknown comes last."""
+    units = tiny("data.samples=[2, 8, 4]").units()
+    executor = ProcessExecutor(ExecutionConfig(workers=2), 2, lambda _: CheckpointConfig())
+    points = [unit.runs[0].cell.data.samples for unit in executor.ordered(units)]
+    assert points == [8, 4, 2]
+
+    def fails(cell, steps):
+        if cell.data.samples == 8:
+            raise RuntimeError("a component of somebody")
+        return cell.data.samples
+
+    monkeypatch.setattr("benign.sweep.executors.local.operations", fails)
+    points = [unit.runs[0].cell.data.samples for unit in executor.ordered(units)]
+    assert points == [4, 2, 8]

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
@@ -22,6 +22,7 @@ from typing import Any
 from benign.spec import plugins
 from benign.spec.registry import Component
 from benign.sweep.compute import Computed, compute
+from benign.sweep.estimate import operations
 from benign.sweep.executors import processes
 from benign.sweep.executors.base import ExecutionConfig, Executor, ProcessEnded
 from benign.sweep.plan import Unit
@@ -44,6 +45,10 @@ CheckpointOf = Callable[[Unit], CheckpointConfig]
 """returns where a unit keeps its checkpoint and weights"""
 Report = Callable[[str, int, int], None]
 """called with the key of a unit, its step and its training runs"""
+
+
+STEPS = 100
+"""steps of a run by which units are compared, as its number of steps is not known before"""
 
 
 class SerialExecutor(Executor):
@@ -70,6 +75,10 @@ class ProcessExecutor(Executor):
         self.size, self._config, self._checkpoint = size, config, checkpoint
         self._places = [_Place() for _ in range(size)]
         self._overdue: set[str] = set()
+
+    def ordered(self, units: Sequence[Unit]) -> Sequence[Unit]:
+        """Return the units with most work first, so that at the end no process waits long for the others."""
+        return sorted(units, key=_operations_of, reverse=True)
 
     def submit(self, unit: Unit) -> Future[Computed]:
         left = [place for place in self._places if place.tries]
@@ -114,6 +123,15 @@ class ProcessExecutor(Executor):
         """End all processes, also those that are at work."""
         for place in self._places:
             place.close()
+
+
+def _operations_of(unit: Unit) -> float:
+    """Return the operations of a unit if no run takes more than `STEPS` steps."""
+    cell = unit.runs[0].cell
+    try:
+        return len(unit.runs) * operations(cell, min(STEPS, cell.training.most_steps()))
+    except Exception:  # of somebody's component: its runs fail when they are computed
+        return 0.0
 
 
 class _Place:
