@@ -84,6 +84,7 @@ TYPED = {
     "figures.md": "settings and sizes of figures",
     "own-lemma.md": "output of its examples, which tests run; coverage that a command prints",
     "statistics.md": "tables of simulated coverage that a command prints; the page names it",
+    "performance.md": "its table is written by benchmarks/figures/report.py, which tests/benchmarks checks",
     "symbols.md": "numbers of the papers",
     "tutorial.md": "settings of examples",
 }

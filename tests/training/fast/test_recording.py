@@ -153,7 +153,8 @@ def test_collections_are_quick_where_steps_are_recorded_and_delete_what_is_new()
         frozen = gc.get_freeze_count()
         with recording.quick_collections("cuda"):
             new = weakref.ref(Cycle())
-            assert gc.get_freeze_count() == frozen > 10_000
+            # A frozen object may be deleted meanwhile, but the inner block freezes none.
+            assert frozen >= gc.get_freeze_count() > 10_000
         del old
         gc.collect()
         assert new() is None
